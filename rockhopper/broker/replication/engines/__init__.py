@@ -1,1 +1,1 @@
-"""Engines that elections ask: etcd, Kubernetes, a fixed set, and what they share."""
+"""Consensus engines, which decide elections: etcd, Kubernetes, a fixed set, and common code."""

@@ -1,7 +1,8 @@
-"""What a replica asks an engine of consensus for, and an engine that lives in memory.
+"""What a replica requires of a consensus engine, and an in-memory engine.
 
-An engine keeps the state of a set, which changes by compare-and-swap only, a lease of whoever
-leads, and what running replicas announce. Nothing rests on its leases: they may end early or late.
+An engine stores the state of a set, which changes only by compare-and-swap, the leader's lease, and
+the announcements of running replicas. Safety does not depend on its leases: they may end early or
+late.
 """
 
 import asyncio
@@ -22,67 +23,68 @@ from rockhopper.broker.replication.election.replica_set import (
 
 MEMBER_LEASE_MS = 15_000
 ENDED_AFTER_MS = MEMBER_LEASE_MS + 5000
-"""A process that is announced for longer, beside another one, had not ended when that began."""
+"""If two processes announce one replica for longer, both run at the same time."""
 
 
 class EngineError(Exception):
-    """The engine gave no usable answer; the message names who was asked and what was wrong."""
+    """The engine returned no usable answer; the message names the endpoint and the cause."""
 
 
 class Engine(Protocol):
-    """One set, asked by one replica.
+    """The engine of one set, used by one replica.
 
-    What could not be asked raises EngineError, but for the three requests that answer UNKNOWN then:
-    they are never repeated here, because they may have been done.
+    A request that fails raises EngineError, except for the three requests that return UNKNOWN
+    instead. The engine never repeats these, because they may have been executed.
     """
 
     async def read(self) -> View:
-        """What there is now, and never what there was before an earlier answer."""
+        """Return the current view, never one older than an earlier answer."""
 
     def watch(self) -> AsyncGenerator[View, None]:
-        """What there is now, then what there is after each change; several may come as one.
+        """Yield the current view, then one after each change; several changes may be combined.
 
-        Goes on through every failure, until the engine is closed.
+        Continues after every failure, until the engine is closed.
         """
 
     async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
-        """Change the state and take the lease, both or neither; what that made, if it is DONE."""
+        """Change the state and take the lease, both or neither; return the new view if DONE."""
 
     async def alter(self, request: Alter) -> tuple[Outcome, int]:
-        """Change the state; the version that this made if it is DONE, else 0."""
+        """Change the state; return the new version if DONE, else 0."""
 
     async def renew(self, leader: Leader, version: int) -> Outcome:
-        """Renew the lease; one that is gone is given again if the state has *version* still."""
+        """Renew the lease; a lost lease is granted again if the state still has *version*."""
 
     async def announce(self, member: Announcement) -> None:
-        """Tell of a running replica; to be repeated well within ``MEMBER_LEASE_MS``.
+        """Announce a running replica; repeat this well within ``MEMBER_LEASE_MS``.
 
-        Where its log ends may be told later, if nothing else of it has changed. Raises EngineError
-        as well if the engine would refuse the writes of an election, though it answers reads.
+        The engine may store a new log end later if nothing else has changed. It also raises
+        EngineError if it answers reads but would refuse the writes of an election.
         """
 
     async def withdraw(self) -> None:
-        """Take back what was announced here, unless another process has announced itself since.
+        """Remove this process's announcement, unless another process has announced itself since.
 
-        For a process that has closed its store, and announces nothing more.
+        For a process that has closed its store and announces nothing more.
         """
 
     async def count_start(self, replica: Replica, count: int) -> bool:
-        """Whether this is the latest start known of that store: else its disk is an old copy.
+        """Return whether this is the latest known start of that store.
 
-        After an error the same engine may be asked again with the same count.
+        If not, its disk is an old copy. After an error the same engine may be asked again with the
+        same count.
         """
 
     async def resign(self, leader: Leader) -> None:
-        """Give the lease back, if *leader* has it."""
+        """Release the lease if *leader* holds it."""
 
     async def close(self) -> None:
-        """Give up what is under way, without giving back any lease."""
+        """Cancel pending requests, without releasing any lease."""
 
 
 @dataclass
 class MemorySet:
-    """What an engine keeps of one set. Times are of whichever clock its callers use, in ms."""
+    """The content of an in-memory engine for one set. Times are in ms of the callers' clock."""
 
     lease_ms: int
     state: SetState | None = None
@@ -92,11 +94,11 @@ class MemorySet:
     members: dict[int, Announcement] = field(default_factory=dict)
     starts: dict[Replica, int] = field(default_factory=dict)
     watchers: list[Callable[[], None]] = field(default_factory=list)
-    """Called after each change but the end of a lease, which the next read finds."""
+    """Called after each change, except the expiry of a lease, which the next read detects."""
     _members_until_ms: dict[int, float] = field(default_factory=dict)
 
     def read(self, now_ms: float) -> View:
-        """What there is now, the ends of leases included."""
+        """Return the current view, after expiring leases."""
         if self.leader and now_ms >= self.lease_until_ms:
             self.leader = None
         for number in list(self.members):
@@ -105,7 +107,7 @@ class MemorySet:
         return View(self.state, self.version, self.leader, dict(self.members))
 
     def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> Outcome:
-        """Do it if state and leader are what they were taken for."""
+        """Elect *leader* if the state and the lease are as the request assumes."""
         held = self.read(now_ms).leader
         if request.version != self.version or (held and held != request.displaced):
             return Outcome.REFUSED
@@ -116,7 +118,7 @@ class MemorySet:
         return Outcome.DONE
 
     def alter(self, request: Alter) -> Outcome:
-        """Do it if the state is what it was taken for."""
+        """Change the state if it has the version that the request assumes."""
         if request.version != self.version:
             return Outcome.REFUSED
         self.state = request.state
@@ -125,7 +127,7 @@ class MemorySet:
         return Outcome.DONE
 
     def renew(self, leader: Leader, version: int, now_ms: float) -> Outcome:
-        """Renew, or give the lease again if nobody was elected."""
+        """Renew the lease, or grant it again if no replica was elected since."""
         held = self.read(now_ms).leader
         if held != leader and (held or version != self.version):
             return Outcome.REFUSED
@@ -136,27 +138,27 @@ class MemorySet:
         return Outcome.DONE
 
     def announce(self, member: Announcement, now_ms: float) -> None:
-        """Keep it for ``MEMBER_LEASE_MS``."""
+        """Store the announcement for ``MEMBER_LEASE_MS``."""
         self.members[member.replica.id] = member
         self._members_until_ms[member.replica.id] = now_ms + MEMBER_LEASE_MS
         self._changed()
 
     def withdraw(self, member: Announcement) -> None:
-        """Forget that process, if it is the one that is announced."""
+        """Remove the announcement if it belongs to that process."""
         held = self.members.get(member.replica.id)
         if held and held.incarnation == member.incarnation:
             del self.members[member.replica.id]
             self._changed()
 
     def count_start(self, replica: Replica, count: int) -> bool:
-        """Whether no later start of that store is known."""
+        """Return whether no later start of that store is known."""
         is_later = self.starts.get(replica, 0) < count
         if is_later:
             self.starts[replica] = count
         return is_later
 
     def resign(self, leader: Leader) -> None:
-        """End the lease, if it is that leader's."""
+        """Release the lease if that leader holds it."""
         if self.leader == leader:
             self.leader = None
             self._changed()
@@ -170,10 +172,10 @@ class MemorySet:
 
 
 class MemoryEngine:
-    """An engine for tests, and for a set of one process: what it keeps ends with the process."""
+    """An engine for tests, and for a set within one process: its content ends with the process."""
 
     def __init__(self, memory: MemorySet, now_ms: Callable[[], float]) -> None:
-        """Serve one replica; those of a set share *memory* and a clock that never goes back."""
+        """Serve one replica; the replicas of a set share *memory* and a monotonic clock."""
         self._memory = memory
         self._now_ms = now_ms
         self._announced: Announcement | None = None
@@ -184,7 +186,7 @@ class MemoryEngine:
         return self._memory.read(self._now_ms())
 
     async def watch(self) -> AsyncGenerator[View, None]:
-        """See Engine; the end of a lease alone is no change."""
+        """See Engine; the expiry of a lease alone is not a change."""
         changed = asyncio.Event()
         self._memory.watchers.append(changed.set)
         try:
@@ -228,7 +230,7 @@ class MemoryEngine:
         self._memory.resign(leader)
 
     async def close(self) -> None:
-        """End what watches through this engine."""
+        """End the watches of this engine."""
         self._is_closed = True
         for watcher in list(self._memory.watchers):
             watcher()

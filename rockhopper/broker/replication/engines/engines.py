@@ -1,6 +1,7 @@
-"""The engine of consensus that a broker's settings name.
+"""Creates the consensus engine that a broker's settings name.
 
-Settings are told here by what they have to have: the rooms of replicas know no others.
+Protocols describe the settings it needs, because the replication packages do not import the
+configuration.
 """
 
 import os
@@ -28,95 +29,95 @@ NowMs = Callable[[], float]
 
 
 class EngineAddress(Protocol):
-    """What haEngine says."""
+    """The address in haEngine."""
 
     @property
     def scheme(self) -> str:
-        """Which engine."""
+        """The kind of engine."""
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """The part behind the scheme."""
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """The same, in parts."""
+        """The same part as separate endpoints."""
 
 
 class EngineSettings(Protocol):
-    """What settings say of an engine: a ReplicaConfig."""
+    """The engine settings of a ReplicaConfig."""
 
     @property
     def engine_address(self) -> EngineAddress:
-        """Which, and where."""
+        """The kind of engine and its address."""
 
     @property
     def engine_prefix(self) -> str:
-        """In front of its keys."""
+        """The prefix of its keys."""
 
     @property
     def engine_user(self) -> str:
-        """Who asks."""
+        """The user name for the engine."""
 
     @property
     def lease_ms(self) -> int:
-        """How long a master's lease lasts."""
+        """The duration of a master's lease."""
 
     @property
     def engine_password_file(self) -> Path | None:
-        """Where that user's password is."""
+        """The file with that user's password."""
 
     @property
     def engine_ca_file(self) -> Path | None:
-        """Whose certificates it shows."""
+        """The CA certificates that verify the engine."""
 
     @property
     def engine_cert_file(self) -> Path | None:
-        """What this process shows."""
+        """The client certificate of this process."""
 
     @property
     def engine_key_file(self) -> Path | None:
-        """Its key."""
+        """The key of that certificate."""
 
     def engine_password(self) -> str:
-        """That user's, as it is in its file now."""
+        """Return that user's password, as the file contains it now."""
 
     def engine_tls(self, default_ca_file: Path | None = None) -> ssl.SSLContext | None:
-        """How to speak with it, by the files as they are now."""
+        """Return the TLS context for the current files, or None."""
 
 
 class SetSettings(Protocol):
-    """What settings say of a set: a BrokerConfig."""
+    """The settings of a set within a BrokerConfig."""
 
     @property
     def cluster_name(self) -> str:
-        """Of which cluster it is."""
+        """The cluster of the set."""
 
     @property
     def broker_name(self) -> str:
-        """What all its replicas are called."""
+        """The broker name that all its replicas share."""
 
     @property
     def replication(self) -> EngineSettings:
-        """Its engine."""
+        """The settings of its engine."""
 
 
 def engine_for(config: SetSettings, now_ms: NowMs) -> Engine:
-    """Make the engine of a broker that is a replica; nothing is asked yet.
+    """Return the engine of a broker that is a replica; this sends no request.
 
-    *now_ms* never goes back.
+    *now_ms* is a monotonic clock.
 
     Raises:
         SettingError: a file that a setting names cannot be used.
-        EngineError: this process is in no pod, and its engine is Kubernetes.
+        EngineError: the engine is Kubernetes, and this process does not run in a pod.
     """
     return _MAKERS[config.replication.engine_address.scheme](config, now_ms)
 
 
 def pod_role_for(config: SetSettings, environment: Mapping[str, str]) -> PodRole | None:
-    """What labels this pod with its role; None outside of Kubernetes, or without POD_NAME.
+    """Return an object that labels this pod with its role.
 
-    Raises as ``engine_for``.
+    None outside of Kubernetes, or without POD_NAME. Raises as ``engine_for``.
     """
     address, pod = config.replication.engine_address, environment.get("POD_NAME")
     if address.scheme != KUBERNETES or not pod:

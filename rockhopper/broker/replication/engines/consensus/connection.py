@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: make a request, read its answer or a stream of it.
+"""One HTTP/1.1 connection: send a request, read its answer or a stream.
 
-Answers come with a length, in chunks (with trailers behind the last one), or end with the
-connection. Their sizes are bounded, so that a server which is no engine cannot fill the memory.
+An answer has a length, is chunked (with trailers behind the last chunk), or ends with the
+connection. Sizes are bounded, so that a server that is not an engine cannot exhaust memory.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ HEADER_LINES_MAX = 100
 
 
 class MalformedAnswerError(Exception):
-    """What came is no HTTP, or more of it than there may be."""
+    """The answer is not HTTP, or exceeds a limit."""
 
 
 class StatusError(Exception):
-    """The server answered with a status that is no success."""
+    """The server answered with an error status."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"HTTP status {status}")
@@ -34,7 +34,7 @@ class StatusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is asked for, by a body of JSON if there is one."""
+    """An HTTP request; a body, if any, is JSON."""
 
     method: str
     path: str
@@ -58,7 +58,7 @@ class _Head:
 
 
 class HttpConnection:
-    """A connection for one request at a time. It waits for ever: callers bound that."""
+    """A connection for one request at a time. Reads wait forever: callers set the time limits."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
@@ -72,7 +72,10 @@ class HttpConnection:
     async def open(
         cls, host: str, port: int, timeout_s: float, tls: ssl.SSLContext | None = None
     ) -> Self:
-        """Connect within *timeout_s*, and do the handshake; raises OSError."""
+        """Connect and do the TLS handshake.
+
+        Raise OSError, also if TCP takes longer than *timeout_s*.
+        """
         reader, writer = await asyncio.open_connection(
             sock=await connect(host, port, timeout_s),
             ssl=tls,
@@ -83,19 +86,22 @@ class HttpConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether another request may be made: the last answer was whole, and nobody closed it."""
+        """Whether it can send another request.
+
+        The last answer was complete and neither side closed it.
+        """
         return self._is_idle and not self._reader.at_eof() and not self._writer.is_closing()
 
     def close(self) -> None:
-        """Close it at once, in the middle of a request as well."""
+        """Close the connection at once, even during a request."""
         self._writer.transport.abort()
 
     async def ask(self, request: HttpRequest) -> bytes:
-        """Make a request and return the body of its answer.
+        """Send a request and return the body of its answer.
 
         Raises:
             StatusError: the server refused it.
-            MalformedAnswerError: the answer makes no sense.
+            MalformedAnswerError: the answer is not valid HTTP.
             OSError: the connection broke.
         """
         head = await self._head_of(request)
@@ -105,7 +111,7 @@ class HttpConnection:
         return answer
 
     async def stream(self, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-        """Make a request whose answer is a stream, and yield its lines; raises as ``ask``."""
+        """Send a request whose answer is a stream, and yield its lines; raises as ``ask``."""
         head = await self._head_of(request)
         if not head.is_success:
             raise StatusError(head.status, await self._whole(head))

@@ -1,7 +1,7 @@
-"""The connections to a service of several endpoints: kept open, bounded in time, closed at once.
+"""The connections to a service with several endpoints: reused, with time limits, closed at once.
 
-An answer that fails says which endpoint was asked, what was wrong, and whether the request may have
-been done.
+The error of a failed request names the endpoint and the cause, and tells whether the request may
+have been executed.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from rockhopper.broker.server.listening.renewed_files import current
 from rockhopper.protocol.addresses import split_address
 
 Tls = ssl.SSLContext | Callable[[], ssl.SSLContext | None] | None
-"""How to speak TLS, or what gives it as its files are now; None: not at all."""
+"""A TLS context, or a function that returns one for the current files; None: no TLS."""
 
 
 class UnavailableError(EngineError):
-    """An endpoint failed; another one may do better."""
+    """An endpoint failed; another one may succeed."""
 
     def __init__(self, reason: str, *, may_be_done: bool) -> None:
         super().__init__(reason)
@@ -31,11 +31,11 @@ class UnavailableError(EngineError):
 
 
 class RefusedError(EngineError):
-    """The service refused a request, which was not done; every endpoint would say so."""
+    """The service refused a request and did not execute it; every endpoint would refuse it."""
 
 
 class Connections:
-    """All of one event loop to one service."""
+    """All connections of one event loop to one service."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Connections:
         timeout_ms: int = 1000,
         silence_ms: int = 20_000,
     ) -> None:
-        """An endpoint gets *timeout_ms* to connect, and as long to answer.
+        """*timeout_ms* limits both connecting to an endpoint and waiting for its answer.
 
-        A stream ends after *silence_ms* without a word: nobody tells of a peer that is gone.
+        A stream ends after *silence_ms* without data, because a peer that is gone sends nothing.
         """
         self._default_port = default_port
         self._tls = tls
@@ -58,10 +58,10 @@ class Connections:
         self.is_closed = False
 
     async def ask(self, endpoint: str, request: HttpRequest) -> bytes:
-        """Make a request and return the body of its answer.
+        """Send a request and return the body of its answer.
 
         Raises:
-            UnavailableError: there is no answer.
+            UnavailableError: there is no valid answer.
             StatusError: the endpoint refused it.
         """
         connection = self._taken(endpoint) or await self._connect(endpoint)
@@ -74,7 +74,7 @@ class Connections:
             self._put_back(endpoint, connection)
 
     async def stream(self, endpoint: str, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-        """Make a request on a connection of its own; yield lines until they end or it is silent.
+        """Send a request on its own connection; yield lines until the stream ends or is silent.
 
         Raises as ``ask``.
         """
@@ -89,7 +89,7 @@ class Connections:
             self._drop(connection)
 
     def failed(self, endpoint: str, error: Exception) -> UnavailableError:
-        """What to say of an answer that did not come, or makes no sense."""
+        """Return the error for an answer that is missing or invalid."""
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._timeout_s:g} s"
         elif isinstance(error, OSError):
@@ -99,12 +99,12 @@ class Connections:
         return UnavailableError(f"{endpoint}: {reason}", may_be_done=True)
 
     async def close(self) -> None:
-        """Close all of them; what is under way fails."""
+        """Close all connections; requests in flight fail."""
         self.is_closed = True
         self._idle.clear()
         for connection in list(self._open):
             self._drop(connection)
-        await asyncio.sleep(0)  # asyncio closes their sockets in the loop's next turn
+        await asyncio.sleep(0)  # asyncio closes the sockets in the next iteration of the loop.
 
     def _taken(self, endpoint: str) -> HttpConnection | None:
         while self._idle:
@@ -150,7 +150,7 @@ class Connections:
     async def _next_line(
         self, endpoint: str, lines: AsyncGenerator[bytes, None], wait_s: float
     ) -> bytes:
-        """Empty when there will be none."""
+        """Return the next line; empty at the end."""
         try:
             async with asyncio.timeout(wait_s):
                 return await anext(lines, b"")

@@ -1,9 +1,9 @@
-"""An engine over anything that keeps one record and replaces it by compare-and-swap.
+"""An engine over any store that keeps one record and replaces it by compare-and-swap.
 
-Where it is kept does not know of leases: whoever leads renews its own by counting up a beat, and
-the others look whether it still does (sightings.py). A swap that was refused because of a beat, or
-of anything else that does not matter to the request, is tried again on what there is then; one
-whose answer was lost never is.
+Such a store has no leases. So the leader renews its own lease by incrementing a beat, and the other
+replicas watch whether the beat still changes (sightings.py). A swap that fails because of a beat,
+or of another change that does not matter to the request, is retried on the current record. A swap
+whose answer was lost is never retried.
 """
 
 import asyncio
@@ -36,38 +36,42 @@ SWAP_TRIES_MAX = 10
 
 
 class RecordKeeper(Protocol):
-    """Where the record of a set is kept. Raises EngineError for whatever goes wrong."""
+    """The store of a set's record. Raises EngineError for any failure."""
 
     name: str
-    """For messages to operators."""
+    """The store's name in messages to operators."""
 
     async def load(self) -> Stored:
-        """What there is now, and never what there was before an earlier answer."""
+        """Return the current record, never one older than an earlier answer."""
 
     async def swap(self, record: SetRecord, tag: str | None) -> str | None:
-        """Replace the record that has *tag* and return the tag of the new one.
+        """Replace the record that has *tag*; return the tag of the new one.
 
-        None: it was another one, and nothing was changed. After an error it may have been.
+        None: the record has another tag, and nothing was changed. After an error it may have been
+        changed.
         """
 
     async def store_member(self, member: MemberRecord) -> None:
-        """Replace what is stored of a running replica; see Engine.announce."""
+        """Replace the stored announcement of a running replica; see Engine.announce."""
 
     async def remove_member(self, member: MemberRecord) -> None:
-        """Remove what is stored of a replica, if it is of that process; see Engine.withdraw."""
+        """Remove a replica's stored announcement if the same process wrote it.
+
+        See Engine.withdraw.
+        """
 
     def snapshots(self) -> AsyncGenerator[Stored, None]:
-        """What there is, and what there is when it may have changed, until something goes wrong."""
+        """Yield the current content, and again whenever it may have changed, until a failure."""
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending work."""
 
 
 Change = Callable[[SetRecord], SetRecord | None]
 
 
 class RecordEngine:
-    """See Engine."""
+    """An Engine on top of a RecordKeeper."""
 
     def __init__(
         self,
@@ -78,9 +82,9 @@ class RecordEngine:
         retry_ms: int = 200,
         is_by_operator: bool = False,
     ) -> None:
-        """*now_ms* never goes back.
+        """*now_ms* is a monotonic clock.
 
-        With *is_by_operator* nobody leads whom an operator has not designated.
+        With *is_by_operator*, only the replica that an operator designated can lead.
         """
         self._keeper = keeper
         self._sightings = Sightings(now_ms)
@@ -89,7 +93,7 @@ class RecordEngine:
         self._is_by_operator = is_by_operator
         self._complaints = Complaints()
         self._version = 0
-        """The largest that was seen."""
+        """The largest version that was seen."""
         self._beat = secrets.randbits(32)
         self._own_name = secrets.token_hex(8)
         self._announced: MemberRecord | None = None
@@ -194,9 +198,9 @@ class RecordEngine:
         return Outcome.DONE if is_done else Outcome.REFUSED, stored
 
     async def _change(self, change: Change) -> tuple[bool, Stored]:
-        """Replace the record by what *change* makes of it, if it makes anything.
+        """Replace the record by the result of *change*, unless that is None.
 
-        Whether it was done, and what there is then.
+        Return whether the record was replaced, and the current one.
         """
         for _ in range(SWAP_TRIES_MAX):
             stored = await self._load()
@@ -224,7 +228,7 @@ class RecordEngine:
         self._is_held(record)
 
     def _is_held(self, record: SetRecord) -> bool:
-        """Whether somebody has the lease, as far as this process has seen."""
+        """Return whether a replica holds the lease, as far as this process has observed."""
         mark = (record.leader, record.beat)
         return record.leader is not None and self._sightings.is_alive(
             "leader", mark, self._lease_ms

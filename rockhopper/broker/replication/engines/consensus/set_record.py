@@ -1,17 +1,17 @@
-"""A whole set as one value, for engines that can only replace one thing by compare-and-swap.
+"""A whole set as one value, for engines that can replace only one value by compare-and-swap.
 
-As JSON, with those of values.py within it, and fields of later releases kept:
+It is JSON that contains the values of values.py, and keeps fields of later releases:
 
     version       1
     stateVersion  the version of the state, 0 without one: n << 32, and 32 random bits
     state         epoch, master, set, minInSync, history
-    leader        id, incarnation, epoch of whoever has the lease, or null
-    beat          counted up by each renewal of the lease
-    designated    the id of the only replica that an operator lets lead; null: any may
+    leader        id, incarnation, epoch of the lease's holder, or null
+    beat          incremented by each renewal of the lease
+    designated    the id of the only replica that an operator allows to lead; null: any may
     starts        by "<id>.<store>": how often that store was started
 
-The random bits are for a record that was restored from a backup: a version that is counted up to
-the same number a second time is another one.
+The random bits reveal a record that was restored from a backup: if its version reaches the same
+number again, the bits differ.
 """
 
 import secrets
@@ -48,7 +48,7 @@ _NULL = msgspec.Raw(b"null")
 
 @dataclass(frozen=True, slots=True)
 class SetRecord:
-    """What is stored of a set; changed by replacing it."""
+    """The stored content of a set; immutable."""
 
     state: SetState | None = None
     version: int = 0
@@ -59,42 +59,42 @@ class SetRecord:
     unknown: Unknown = ()
 
     def with_state(self, state: SetState) -> "SetRecord":
-        """The record with another state, under the next version."""
+        """Return the record with another state, under the next version."""
         number = (self.version >> 32) + 1
         return replace(self, state=state, version=number << 32 | secrets.randbits(32))
 
     def led_by(self, leader: Leader) -> "SetRecord":
-        """The record with a lease that was given or renewed just now."""
+        """Return the record with a lease that was just granted or renewed."""
         return replace(self, leader=leader, beat=self.beat + 1)
 
     def designating(self, replica_id: int) -> "SetRecord":
-        """The record with another replica that may lead."""
+        """Return the record with another designated replica."""
         return replace(self, designated=replica_id)
 
     def with_start(self, replica: Replica, start: StartCount) -> "SetRecord":
-        """The record with the latest start of a store."""
+        """Return the record with the latest start of a store."""
         return replace(self, starts={**self.starts, start_name(replica): start})
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """What is stored of a running replica; ``beat`` is another each time it is announced."""
+    """The stored announcement of a running replica; each announcement has another ``beat``."""
 
     announcement: Announcement
     beat: int
 
     def is_of_same_process(self, other: "MemberRecord") -> bool:
-        """Whether both were told by one process."""
+        """Return whether one process announced both."""
         return self.announcement.incarnation == other.announcement.incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All that is stored of a set at one moment."""
+    """Everything stored of a set at one moment."""
 
     record: SetRecord
     tag: str | None
-    """What tells this record from every other one; None: there is none yet."""
+    """Identifies this version of the record; None: there is no record yet."""
     members: Mapping[int, MemberRecord] = field(default_factory=dict)
 
 
@@ -115,12 +115,12 @@ class _Member(msgspec.Struct, kw_only=True):
 
 
 def start_name(replica: Replica) -> str:
-    """Under which name the starts of a store are counted."""
+    """Return the key under which the starts of a store are counted."""
     return f"{replica.id}.{replica.store}"
 
 
 def encode_record(record: SetRecord) -> bytes:
-    """Encode a set."""
+    """Encode the record of a set."""
     state, leader = record.state, record.leader
     return with_unknown(
         _Record(
@@ -136,7 +136,7 @@ def encode_record(record: SetRecord) -> bytes:
 
 
 def decode_record(place: str, data: bytes) -> SetRecord:
-    """Decode a set; raises UnreadableValueError, which names the *place*."""
+    """Decode the record of a set; raise UnreadableValueError, which names the *place*."""
     try:
         stored = msgspec.json.decode(data, type=_Record)
     except msgspec.MsgspecError as error:
@@ -155,13 +155,13 @@ def decode_record(place: str, data: bytes) -> SetRecord:
 
 
 def encode_member_record(member: MemberRecord) -> bytes:
-    """Encode what is stored of a running replica."""
+    """Encode the stored announcement of a replica."""
     announced = msgspec.Raw(encode_member(member.announcement))
     return msgspec.json.encode(_Member(beat=member.beat, member=announced))
 
 
 def decode_member_record(place: str, data: bytes) -> MemberRecord:
-    """Decode it; raises UnreadableValueError, which names the *place*."""
+    """Decode a stored announcement; raise UnreadableValueError, which names the *place*."""
     try:
         stored = msgspec.json.decode(data, type=_Member)
     except msgspec.MsgspecError as error:

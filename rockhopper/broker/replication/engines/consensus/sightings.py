@@ -1,22 +1,22 @@
-"""Whether something that is renewed still is, by this process's clock alone.
+"""Whether a lease is still renewed, by this process's clock alone.
 
-A lease is over when its mark has not changed for as long as it lasts, counted from when that mark
-was seen first: clocks of other machines, and times that they write down, decide nothing. So whoever
-has just begun to look takes everything for alive, for as long as a lease lasts.
+A lease has expired when its mark has not changed for the lease's duration, counted from when this
+process first saw the mark. Neither clocks nor stored times of other machines matter. So a process
+that has just started to observe regards every lease as alive for one duration.
 """
 
 from collections.abc import Callable, Hashable
 
 
 class Sightings:
-    """What one process has seen, and when; the clock never goes back."""
+    """The marks that one process has observed, and when; the clock is monotonic."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
     def is_alive(self, name: str, mark: Hashable, lease_ms: float) -> bool:
-        """Take note of the *mark* under a *name*; False if it has been the same for so long."""
+        """Record the *mark* of a *name*; return False if it has not changed for *lease_ms*."""
         now_ms = self._now_ms()
         before = self._seen.get(name)
         if before is None or before[0] != mark:

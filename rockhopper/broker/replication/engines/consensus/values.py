@@ -1,16 +1,16 @@
-"""What is stored of a set, whichever engine keeps it: values of JSON with a version.
+"""The stored values of a set in any engine: versioned JSON.
 
     name                  lease      value
     state                 none       epoch, master, set, minInSync, history, trail
     leader                leader's   id, incarnation, epoch
     members/<id>          15 s       store, incarnation, address, haAddress, lastEpoch, logEnd, ...
-    starts/<id>.<store>   none       count, and who counted
+    starts/<id>.<store>   none       count, and the process that counted
 
-Fields that are not known are those of a later release: what anybody may write again (state, and
-another's leader and starts in the record of a set) keeps them as they are, also within the entries
-of a state, as long as these stay. A change whose writers
-must know it raises ``writer`` of the state; a release that knows less then reads it, and does not
-change it. A larger version is refused by readers, too.
+Unknown fields belong to a later release. A writer preserves them in every value that it may
+rewrite: in the state, and, in the record of a set, in another replica's leader and starts. It also
+preserves those within the entries of a state, as long as these entries stay. A change that all
+writers must know raises ``writer`` of the state; an older release then reads the state but does not
+change it. Readers, too, refuse a larger version.
 """
 
 from collections.abc import Mapping
@@ -34,15 +34,15 @@ from rockhopper.broker.replication.engines.engine import EngineError
 VERSION = 1
 
 Unknown = tuple[tuple[str, bytes], ...]
-"""Fields of a later release, by name, as they are stored."""
+"""The fields of a later release: names and stored bytes."""
 UnknownInside = tuple[tuple[str, bytes, Unknown], ...]
-"""Those of objects within a value: where, such as ``history.master``, and what is known of it."""
+"""Unknown fields of nested objects: the place, such as ``history.master``, and the known part."""
 
 _Value = TypeVar("_Value", bound="_Versioned")
 
 
 class UnreadableValueError(EngineError):
-    """A value that somebody else wrote, or a later version of this broker."""
+    """A value that another program or a later version of this broker wrote."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key} in the engine cannot be read: {reason}")
@@ -108,7 +108,7 @@ class _Start(_Versioned, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCount:
-    """How often a store was started; ``counted_by`` tells a request that is made again."""
+    """How often a store was started; ``counted_by`` identifies a repeated request."""
 
     count: int
     counted_by: str
@@ -130,7 +130,7 @@ def encode_state(state: SetState) -> bytes:
 
 
 def decode_state(key: str, value: bytes) -> SetState:
-    """Decode the value of ``state``; raises UnreadableValueError."""
+    """Decode the value of ``state``; raise UnreadableValueError."""
     stored = _decoded(key, value, _State)
     return SetState(
         stored.epoch,
@@ -153,7 +153,7 @@ def encode_leader(leader: Leader) -> bytes:
 
 
 def decode_leader(key: str, value: bytes) -> Leader:
-    """Decode the value of ``leader``; raises UnreadableValueError."""
+    """Decode the value of ``leader``; raise UnreadableValueError."""
     stored = _decoded(key, value, _Leader)
     return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _Leader))
 
@@ -180,7 +180,7 @@ def encode_member(member: Announcement) -> bytes:
 
 
 def decode_member(key: str, value: bytes) -> Announcement:
-    """Decode a value under ``members/``; raises UnreadableValueError."""
+    """Decode a value under ``members/``; raise UnreadableValueError."""
     stored = _decoded(key, value, _Member)
     return Announcement(
         Replica(stored.id, stored.store),
@@ -204,7 +204,7 @@ def encode_start(start: StartCount) -> bytes:
 
 
 def decode_start(key: str, value: bytes) -> StartCount:
-    """Decode a value under ``starts/``; raises UnreadableValueError."""
+    """Decode a value under ``starts/``; raise UnreadableValueError."""
     stored = _decoded(key, value, _Start)
     return StartCount(
         count=stored.count, counted_by=stored.counted_by, unknown=unknown_fields(value, _Start)
@@ -212,14 +212,14 @@ def decode_start(key: str, value: bytes) -> StartCount:
 
 
 def unknown_fields(value: bytes, form: type[msgspec.Struct]) -> Unknown:
-    """Those of a JSON object that *form* does not have."""
+    """Return the fields of a JSON object that *form* lacks."""
     found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     known = form.__struct_encode_fields__
     return tuple((name, bytes(raw)) for name, raw in found.items() if name not in known)
 
 
 def unknown_inside(value: bytes, form: type[msgspec.Struct], place: str = "") -> UnknownInside:
-    """The same of all objects within a JSON object that *form* has, and of lists of such."""
+    """Return the unknown fields of all objects nested in a JSON object, also of those in lists."""
     found = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     kept: list[tuple[str, bytes, Unknown]] = []
     for known in msgspec.structs.fields(form):
@@ -238,7 +238,7 @@ def unknown_inside(value: bytes, form: type[msgspec.Struct], place: str = "") ->
 
 
 def with_unknown(value: msgspec.Struct, unknown: Unknown, inside: UnknownInside = ()) -> bytes:
-    """Encode *value*, and behind its own fields, and those of its objects, what is not known."""
+    """Encode *value*, with the unknown fields behind its own and behind those of nested objects."""
     if inside:
         kept = {(place, plain): fields for place, plain, fields in inside}
         encoded = _encode_inside(value, kept, "")

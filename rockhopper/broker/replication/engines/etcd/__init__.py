@@ -1,7 +1,7 @@
-"""The engine of consensus over etcd, by its JSON gateway.
+"""The consensus engine over etcd, through its JSON gateway.
 
 forms.py        etcd's requests and answers in JSON
-horizon.py      who answers from the past is refused
+horizon.py      refuses answers from before what was already seen
 gateway.py      several endpoints, and a user's token
 engine.py       Engine: elections, leases and watches
 """

@@ -1,12 +1,12 @@
-"""Elections, leases and watches of one set in etcd, as one replica asks for them.
+"""Elections, leases and watches of one set in etcd, for one replica.
 
-An election is one transaction: the state is the one that was read, the leader's key is absent or
-the one that is displaced; then both are put. Nothing here says that a lease is held: etcd's leases
-may end early, late, or both; only what is compared counts.
+An election is one transaction. Its conditions: the state is unchanged since it was read, and the
+leader's key is absent or belongs to the displaced leader. It then puts both keys. Nothing here
+assumes that a lease is held: etcd's leases may end early or late. Only the comparisons count.
 
-The version of a view is the revision of etcd that stored the state. It never goes back: an etcd in
-which it does was restored from a backup, and is refused even when its own revision has come as far
-again as the one that was seen.
+The version of a view is the etcd revision that stored the state. It never decreases. If it does,
+etcd was restored from a backup, and the engine refuses it, even after etcd's own revision has
+reached the seen one again.
 """
 
 import asyncio
@@ -51,34 +51,34 @@ from rockhopper.broker.replication.engines.etcd.forms import (
 from rockhopper.broker.replication.engines.etcd.gateway import EtcdGateway
 
 COUNT_TRIES_MAX = 5
-# Every put of a member is read by all replicas: so that the end of its log is, now and then only.
+# Every replica reads each put of a member, so a new log end alone is put only now and then.
 ANNOUNCEMENTS_A_PUT = 24
 
 
 class EtcdEngine:
-    """See Engine. Belongs to one event loop; each request may be cancelled, and is unknown then."""
+    """An Engine for one event loop; a cancelled request has an unknown outcome."""
 
     def __init__(
         self, gateway: EtcdGateway, prefix: str, *, lease_ms: int = 4000, retry_ms: int = 200
     ) -> None:
         """Serve the set whose keys begin with *prefix*, for example ``/rockhopper/c/b/``.
 
-        A watch that broke is begun again after *retry_ms*.
+        A broken watch restarts after *retry_ms*.
         """
         self._gateway = gateway
         self._prefix = prefix
         self._lease_s = math.ceil(lease_ms / 1000)
         self._retry_s = retry_ms / 1000
         self._leader: KeyValue | None = None
-        """As it was read last."""
+        """The leader's key as last read."""
         self._is_leader_read = False
-        """Whether the last renewal did so."""
+        """Whether the last renewal read the leader's key."""
         self._version = 0
-        """The largest that was seen."""
+        """The largest version that was seen."""
         self._member_lease = 0
         self._put_member: Announcement | None = None
         self._kept_count = 0
-        """How often that was kept without another put."""
+        """How often the member's lease was renewed without another put."""
         self._own_name = secrets.token_hex(8)
         self._complaints = Complaints()
 
@@ -88,7 +88,7 @@ class EtcdEngine:
         return view
 
     async def watch(self) -> AsyncGenerator[View, None]:
-        """See Engine. Each change is read anew, so that a view is never older than one before."""
+        """See Engine. Each change causes a new read, so no view is older than the one before."""
         while not self._gateway.is_closed:
             try:
                 revision, view = await self._read_view()
@@ -159,7 +159,10 @@ class EtcdEngine:
             return self._unknown("renew", error)
 
     async def _leader_to_renew(self, leader: Leader) -> KeyValue | None:
-        """The leader's key, read every other time: the watch, too, tells who came in between."""
+        """Return the leader's key, read on every second call.
+
+        The watch reports changes in between.
+        """
         known, self._is_leader_read = self._leader, not self._is_leader_read
         if self._is_leader_read or known is None or self._decoded_leader(known) != leader:
             self._is_leader_read = True
@@ -187,15 +190,15 @@ class EtcdEngine:
         """See Engine."""
         lease, self._member_lease = self._member_lease, 0
         if lease:
-            # Its key goes with it, and a put that is under way is refused: another process's key
-            # has a lease of its own.
+            # The key expires with its lease, and a pending put is refused. Another process's key
+            # has its own lease.
             await self._gateway.ask(forms.REVOKE, {"ID": str(lease)}, Answer)
 
     async def _try_write(self) -> None:
-        """Ask for the puts of an election under a condition that never holds.
+        """Request the puts of an election under a condition that is never true.
 
-        etcd agrees on it as on any write, and checks its quota and the user's permissions before
-        the condition; no revision is made that would have to be compacted away.
+        etcd runs this through consensus like any write. It checks its quota and the user's
+        permissions before the condition, and creates no revision that would need compaction.
         """
         keys = (self._key("state"), self._key("leader"))
         await self._swap(
@@ -226,7 +229,7 @@ class EtcdEngine:
         """See Engine."""
         held = await self._read_leader()
         if held and held.lease and self._decoded_leader(held) == leader:
-            # Its keys go with it: not the one of a leader that came in between.
+            # The leader's keys expire with its lease; the key of a new leader does not.
             await self._gateway.ask(forms.REVOKE, {"ID": str(held.lease)}, Answer)
 
     async def close(self) -> None:
@@ -236,7 +239,7 @@ class EtcdEngine:
     # Requests.
 
     async def _read_view(self) -> tuple[int, View]:
-        """What there is, and at which revision."""
+        """Return the current view and its revision."""
         seen = self._version
         everything = await self._gateway.ask(forms.RANGE, self._everything(), RangeAnswer)
         view = self._view(everything)
@@ -259,7 +262,7 @@ class EtcdEngine:
         return answer.id
 
     async def _is_kept(self, lease: int) -> bool:
-        """Renew a lease; False if it is gone."""
+        """Renew a lease; return False if it has expired."""
         body: Body = {"ID": str(lease)}
         answer = await self._gateway.ask(forms.KEEP_ALIVE, body, KeepAliveAnswer)
         return answer.result.ttl_s > 0
@@ -282,7 +285,7 @@ class EtcdEngine:
         return Outcome.DONE if answer.succeeded else Outcome.REFUSED
 
     def _revision_of(self, leader: Leader) -> int:
-        """The revision that stored that leader's key, as far as it was read; else 0."""
+        """Return the revision that stored that leader's key, if it was read; else 0."""
         held = self._leader
         return held.mod_revision if held and self._decoded_leader(held) == leader else 0
 
@@ -320,7 +323,7 @@ class EtcdEngine:
         self._version = max(self._version, version)
         return View(state, version, leader, members)
 
-    # What goes wrong.
+    # Errors.
 
     def _unknown(self, request: str, error: EngineError) -> Outcome:
         self._tell(request, error)

@@ -1,7 +1,7 @@
-"""The JSON forms of etcd's gRPC gateway, as far as they are used here.
+"""The JSON messages of etcd's gRPC gateway that are used here.
 
-Keys and values are base64, integers of 64 bits are strings, and fields that are 0, false or empty
-are left out: decode with ``decoded``, which takes all of that.
+Keys and values are base64, 64-bit integers are strings, and fields that are 0, false or empty are
+omitted. ``decoded`` handles all of that.
 """
 
 from typing import TypeVar
@@ -23,7 +23,7 @@ Form = TypeVar("Form")
 
 
 class Header(msgspec.Struct):
-    """What stands above each answer."""
+    """The header of each answer."""
 
     cluster_id: int = 0
     member_id: int = 0
@@ -32,13 +32,13 @@ class Header(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What all answers have."""
+    """The common part of all answers."""
 
     header: Header = msgspec.field(default_factory=Header)
 
 
 class KeyValue(msgspec.Struct):
-    """A key as it was stored last, by the revision ``mod_revision``."""
+    """A key and its value; ``mod_revision`` is the revision that last stored it."""
 
     key: bytes
     value: bytes = b""
@@ -47,69 +47,69 @@ class KeyValue(msgspec.Struct):
 
 
 class RangeAnswer(Answer):
-    """Of RANGE."""
+    """The answer to RANGE."""
 
     kvs: list[KeyValue] = []
 
 
 class OperationAnswer(msgspec.Struct):
-    """Of one operation within a transaction."""
+    """The result of one operation in a transaction."""
 
     response_range: RangeAnswer | None = None
 
 
 class TxnAnswer(Answer):
-    """Of TXN; ``responses`` are of ``success`` or of ``failure``."""
+    """The answer to TXN; ``responses`` belong to ``success`` or to ``failure``."""
 
     succeeded: bool = False
     responses: list[OperationAnswer] = []
 
 
 class GrantAnswer(Answer):
-    """Of GRANT."""
+    """The answer to GRANT."""
 
     id: int = msgspec.field(default=0, name="ID")
 
 
 class KeptLease(msgspec.Struct):
-    """A lease that is gone has no time to live."""
+    """A renewed lease; an expired one has a TTL of 0."""
 
     ttl_s: int = msgspec.field(default=0, name="TTL")
 
 
 class KeepAliveAnswer(msgspec.Struct):
-    """Of KEEP_ALIVE."""
+    """The answer to KEEP_ALIVE."""
 
     result: KeptLease = msgspec.field(default_factory=KeptLease)
 
 
 class TokenAnswer(Answer):
-    """Of AUTHENTICATE."""
+    """The answer to AUTHENTICATE."""
 
     token: str = ""
 
 
 class StatusAnswer(Answer):
-    """Of STATUS."""
+    """The answer to STATUS."""
 
     version: str = ""
     leader: int = 0
 
 
 class Refusal(msgspec.Struct):
-    """What comes with another status than 200, and in a stream that failed."""
+    """The body of an answer with an error status, and the error in a failed stream."""
 
     message: str = ""
     code: int = 0
-    """Of gRPC."""
+    """The gRPC status code."""
 
 
 class Event(msgspec.Struct):
-    """That something changed; what there is now is read."""
+    """A notification of a change; its content is not used, because the keys are read again."""
 
 
 class WatchResult(Answer):
-    """A line of WATCH: the first has no events."""
+    """A line of WATCH: the first one has no events."""
 
     created: bool = False
     canceled: bool = False
@@ -119,37 +119,37 @@ class WatchResult(Answer):
 
 
 class WatchLine(msgspec.Struct):
-    """Either of them."""
+    """A result or an error."""
 
     result: WatchResult | None = None
     error: Refusal | None = None
 
 
 def decoded(answer: bytes, form: type[Form]) -> Form:
-    """Read an answer; raises msgspec.MsgspecError."""
+    """Decode an answer; raise msgspec.MsgspecError."""
     return msgspec.json.decode(answer, type=form, strict=False)
 
 
 def unchanged(key: bytes, revision: int) -> Body:
-    """Compare: the key was last stored by that revision; 0 means that there is none."""
+    """Compare: that revision last stored the key; 0: the key does not exist."""
     return {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
 
 
 def not_after(key: bytes, revision: int) -> Body:
-    """Compare: there is no such key, or it was stored by that revision at the latest."""
+    """Compare: the key does not exist, or that revision or an earlier one stored it."""
     return {"key": key, "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
 
 
 def never(key: bytes) -> Body:
-    """Compare: false of every key, one that is absent as well."""
+    """Compare: never true, even if the key does not exist."""
     return {"key": key, "target": "MOD", "result": "LESS", "mod_revision": "0"}
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> Body:
-    """Store a value, for as long as the lease lives if there is one."""
+    """Store a value; with a lease, until the lease expires."""
     return {"key": key, "value": value, "lease": str(lease)}
 
 
 def under(prefix: bytes) -> Body:
-    """All keys that begin so; *prefix* does not end with the largest byte."""
+    """Select all keys with this prefix; *prefix* must not end with the byte 0xff."""
     return {"key": prefix, "range_end": prefix[:-1] + bytes([prefix[-1] + 1])}

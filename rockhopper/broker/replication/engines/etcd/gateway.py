@@ -1,7 +1,7 @@
-"""Requests to an etcd of several endpoints, of which each failure may be another's success.
+"""Requests to an etcd with several endpoints.
 
-A request that may be repeated goes to the next endpoint when one fails; any other is made once, and
-again only where it is certain that it was not done. Answers about keys are linearizable.
+A repeatable request goes to the next endpoint after a failure. Any other request is repeated only
+if it certainly was not executed. Answers about keys are linearizable.
 """
 
 import asyncio
@@ -52,25 +52,25 @@ _HINTS = {
 
 
 class _TokenIsOverError(Exception):
-    """The token has to be got anew."""
+    """The token has expired and must be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where an etcd is and who asks, by names as its users know them."""
+    """The address of an etcd and the credentials; the names are those of etcd's own settings."""
 
     endpoints: Sequence[str]
-    """``host:port``."""
+    """Each ``host:port``."""
     user: str = ""
     password: str | Callable[[], str] = ""
     tls: Tls = None
 
 
 class EtcdGateway:
-    """One etcd, asked by one event loop."""
+    """Access to one etcd from one event loop."""
 
     def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
-        """For *timeout_ms* and *silence_ms* see Connections."""
+        """Connections explains *timeout_ms* and *silence_ms*."""
         self._access = access
         self._connections = Connections(
             default_port=DEFAULT_PORT,
@@ -85,17 +85,18 @@ class EtcdGateway:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Whether the gateway is closed to requests."""
         return self._connections.is_closed
 
     async def ask(
         self, path: str, body: Body, form: type[_Form], *, may_repeat: bool = True
     ) -> _Form:
-        """Make a request.
+        """Send a request.
 
         Raises:
-            RefusedError: etcd did not do it.
-            UnavailableError: no endpoint answered; ``may_be_done`` says whether it may have been.
+            RefusedError: etcd refused it and did not execute it.
+            UnavailableError: no endpoint answered; ``may_be_done`` is set if one may have executed
+            it.
         """
         failures: list[str] = []
         may_be_done = False
@@ -112,7 +113,7 @@ class EtcdGateway:
         raise UnavailableError("; ".join(failures), may_be_done=may_be_done)
 
     async def watch(self, create_request: Body) -> AsyncGenerator[WatchResult, None]:
-        """Yield what a watch tells, until it is canceled or silent; raises as ``ask``."""
+        """Yield the results of a watch until it is canceled or silent; raises as ``ask``."""
         endpoint = self._access.endpoints[self._current]
         body = _encoded({"create_request": create_request})
         try:
@@ -128,11 +129,11 @@ class EtcdGateway:
             raise
 
     async def close(self) -> None:
-        """Close all connections; what is under way fails."""
+        """Close all connections; requests in flight fail."""
         await self._connections.close()
 
     def _leave(self, endpoint: str) -> None:
-        """Ask the next one, unless somebody has moved on already."""
+        """Switch to the next endpoint, unless another request has already done so."""
         if self._access.endpoints[self._current] == endpoint:
             self._current = (self._current + 1) % len(self._access.endpoints)
 
@@ -155,7 +156,7 @@ class EtcdGateway:
         raise RefusedError(f"{endpoint} takes no token, not even a new one")
 
     async def _authenticated(self, endpoint: str) -> str:
-        """The token, got anew if there is none; empty without a user."""
+        """Return the token, after fetching one if necessary; empty without a user."""
         access = self._access
         async with self._authenticating:
             if access.user and not self._token:

@@ -1,27 +1,27 @@
-"""How far an etcd was seen to be, so that one which answers from the past is noticed.
+"""The newest state of etcd that was seen, to detect answers from an older state.
 
-A linearizable answer is never older than what was seen before its request left. One that is comes
-from a cluster that was restored from a backup, or from another cluster.
+A linearizable answer is never older than what was seen before its request was sent. An older one
+comes from a cluster that was restored from a backup, or from another cluster.
 """
 
 from rockhopper.broker.replication.engines.etcd.forms import Header
 
 
 class FromThePastError(Exception):
-    """An answer is older than one that was there before its request."""
+    """An answer is older than one that arrived before its request was sent."""
 
 
 class Horizon:
-    """The largest term and revision of one cluster, for as long as the process lives."""
+    """The largest term and revision of one cluster that this process has seen."""
 
     def __init__(self) -> None:
         self.seen = Header()
 
     def take(self, header: Header, departed: Header) -> None:
-        """Take note of an answer to a request that left when ``seen`` was *departed*.
+        """Record the header of an answer; its request was sent when ``seen`` was *departed*.
 
         Raises:
-            FromThePastError: it is not to be believed.
+            FromThePastError: the answer is outdated or belongs to another cluster.
         """
         if departed.cluster_id not in (0, header.cluster_id):
             raise FromThePastError(

@@ -1,6 +1,6 @@
-"""The engine of consensus over Leases of Kubernetes.
+"""The consensus engine over Leases of Kubernetes.
 
-api.py      the API server, as a pod asks it, and what went wrong in words
-leases.py   the Leases of a set: where a RecordEngine keeps it
+api.py      the API server, from within a pod, and readable errors
+leases.py   the Leases of a set: the store of a RecordEngine
 pod_role.py the label by which a Service finds the master
 """

@@ -1,7 +1,7 @@
-"""The API server of Kubernetes, asked by a pod with its service account.
+"""Access to the Kubernetes API server from a pod, with its service account.
 
-The token is read for each request: the kubelet replaces it now and then. A request is made once;
-where it may have been done nobody knows, and nothing here asks again.
+The token is read for each request, because the kubelet replaces it from time to time. A request is
+sent once. If its outcome is unknown, nothing here repeats it.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -33,14 +33,17 @@ _HINTS = {
 
 
 class StatusOfRefusal(msgspec.Struct):
-    """What comes with a status that is no success, and in a watch that failed."""
+    """The body of an error answer, and of the error in a failed watch."""
 
     message: str = ""
     code: int = 0
 
 
 class NotDoneError(RefusedError):
-    """A request was refused by its status: somebody was faster (409), or it is not there (404)."""
+    """A request was refused.
+
+    A concurrent change won (409), or the object does not exist (404, 410).
+    """
 
     def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
@@ -49,7 +52,7 @@ class NotDoneError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the API server is, and where the token is."""
+    """The address of the API server and the path of the token."""
 
     endpoint: str
     token_file: Path
@@ -57,7 +60,7 @@ class Access:
 
 
 def endpoint_in_pod(environment: Mapping[str, str]) -> str:
-    """Where a pod reaches its API server. Raises EngineError outside of one."""
+    """Return the address of a pod's API server. Raises EngineError outside of a pod."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
         raise EngineError(
@@ -68,10 +71,10 @@ def endpoint_in_pod(environment: Mapping[str, str]) -> str:
 
 
 class KubernetesApi:
-    """One API server, asked by one event loop."""
+    """Access to one API server from one event loop."""
 
     def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
-        """For *timeout_ms* and *silence_ms* see Connections."""
+        """Connections explains *timeout_ms* and *silence_ms*."""
         self.endpoint = access.endpoint
         self._token_file = access.token_file
         self._connections = Connections(
@@ -84,12 +87,13 @@ class KubernetesApi:
     async def ask(
         self, method: str, path: str, body: object = None, *, is_patch: bool = False
     ) -> bytes:
-        """Make a request and return the body of its answer.
+        """Send a request and return the body of its answer.
 
         Raises:
             NotDoneError: refused with 404, 409 or 410.
             RefusedError: refused otherwise.
-            UnavailableError: there is no usable answer; ``may_be_done`` says what is known.
+            UnavailableError: there is no usable answer; ``may_be_done`` is set if the server may
+            have executed the request.
         """
         request = self._request(method, path, body, is_patch=is_patch)
         try:
@@ -98,7 +102,7 @@ class KubernetesApi:
             raise self._refused(error) from None
 
     async def watch(self, path: str) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch, until it ends or is silent; raises as ``ask``."""
+        """Yield the lines of a watch until it ends or is silent; raises as ``ask``."""
         request = self._request("GET", path, None)
         try:
             async with aclosing(self._connections.stream(self.endpoint, request)) as lines:
@@ -108,11 +112,11 @@ class KubernetesApi:
             raise self._refused(error) from None
 
     def unreadable(self, error: Exception) -> UnavailableError:
-        """What to say of an answer that makes no sense."""
+        """Return the error for an answer that cannot be decoded."""
         return self._connections.failed(self.endpoint, error)
 
     async def close(self) -> None:
-        """Close all connections; what is under way fails."""
+        """Close all connections; requests in flight fail."""
         await self._connections.close()
 
     def _request(

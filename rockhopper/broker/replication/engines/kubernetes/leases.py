@@ -3,10 +3,10 @@
     <lease>                annotation rockhopper/record: the set (set_record.py), in JSON
     <lease>.member.<id>    annotation rockhopper/member: a running replica; empty: none runs
 
-What stands in ``spec`` is for people and their tools: who leads, the epoch as the number of
-transitions, and when it was renewed; nobody here reads it. A Lease is replaced by PUT with the
-resourceVersion that was read, which the API server refuses (409) when it is another one by then.
-Both are read by one list that is asked without a resourceVersion, which makes it the latest.
+The fields in ``spec`` are for people and their tools: the leader, the epoch as the number of
+transitions, and the time of the renewal. No code here reads them. A PUT with the resourceVersion
+that was read replaces a Lease; the API server refuses it (409) if the version has changed. One list
+request without a resourceVersion returns the latest state of both kinds.
 """
 
 import contextlib
@@ -43,22 +43,22 @@ _Form = TypeVar("_Form")
 
 
 class Lease(msgspec.Struct):
-    """As much of one as is read; what else is in its metadata is put back as it was."""
+    """The parts of a Lease that are read; a write preserves the rest of its metadata."""
 
     metadata: Metadata
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The Lease's name."""
         return str(self.metadata.get("name", ""))
 
     @property
     def version(self) -> str:
-        """Its resourceVersion."""
+        """The Lease's resourceVersion."""
         return str(self.metadata.get("resourceVersion", ""))
 
     def annotation(self, name: str) -> bytes:
-        """An annotation of it; empty if it has none."""
+        """Return an annotation of the Lease; empty if it has none of that name."""
         return str((self.metadata.get("annotations") or {}).get(name, "")).encode()
 
 
@@ -77,7 +77,7 @@ class _Event(msgspec.Struct):
 
 
 class SetLeases:
-    """See RecordKeeper."""
+    """The RecordKeeper over the Leases of one set."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SetLeases:
         lease_ms: int = 4000,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """*lease_ms* and *now*, the wall clock's time, are for people to read."""
+        """*lease_ms* and *now* (wall-clock time) only fill the fields for people."""
         self.name = f"Lease {namespace}/{lease} in Kubernetes"
         self._api = api
         self._lease = lease
@@ -97,9 +97,9 @@ class SetLeases:
         self._lease_ms = lease_ms
         self._now = now
         self._read: Lease | None = None
-        """As it was read or written last."""
+        """The set's Lease as last read or written."""
         self._own: Lease | None = None
-        """The same of this replica's."""
+        """This replica's own Lease as last read or written."""
         self._list_version = ""
 
     async def load(self) -> Stored:
@@ -118,7 +118,7 @@ class SetLeases:
         """See RecordKeeper."""
         before = self._read
         if (before.version if before else None) != tag:
-            return None  # It was read once more since then, and is another one.
+            return None  # Another read has found a different version since.
         leader = record.leader
         spec = self._spec(str(leader.id) if leader else "", self._lease_ms)
         if record.state:
@@ -131,7 +131,7 @@ class SetLeases:
         return after.version
 
     async def store_member(self, member: MemberRecord) -> None:
-        """See RecordKeeper. Raises as well if the pod may not replace the set's own Lease."""
+        """See RecordKeeper. Also raises if the pod may not replace the set's own Lease."""
         replica_id = member.announcement.replica.id
         name = f"{self._lease}.member.{replica_id}"
         annotations = {MEMBER: encode_member_record(member).decode()}
@@ -146,7 +146,10 @@ class SetLeases:
         raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
 
     async def remove_member(self, member: MemberRecord) -> None:
-        """See RecordKeeper. The Lease stays, and says nothing: pods may update it, not delete."""
+        """See RecordKeeper.
+
+        Empties the Lease but keeps it: pods may update Leases, not delete them.
+        """
         name = f"{self._lease}.member.{member.announcement.replica.id}"
         for _ in range(MEMBER_TRIES_MAX):
             self._own = held = await self._get(name)
@@ -161,13 +164,14 @@ class SetLeases:
         raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
 
     async def _try_swap(self) -> None:
-        """See that the pod may replace the record: by a dry run, which changes nothing."""
+        """Check by a dry run, which changes nothing, that the pod may replace the record."""
         spec = self._spec("", self._lease_ms)
-        with contextlib.suppress(NotDoneError):  # Another was faster: so it may.
+        # A conflict with another writer shows that the pod may.
+        with contextlib.suppress(NotDoneError):
             await self._put(self._lease, self._read, {}, spec, query="?dryRun=All")
 
     async def snapshots(self) -> AsyncGenerator[Stored, None]:
-        """See RecordKeeper. A list, then another one for each event that is more than a beat."""
+        """See RecordKeeper. Lists, then lists again after each event that is more than a beat."""
         stored = await self.load()
         yield stored
         query = f"&watch=true&resourceVersion={self._list_version}&timeoutSeconds={WATCH_S}"
@@ -176,7 +180,8 @@ class SetLeases:
                 async for line in lines:
                     event = self._decoded(line, _Event)
                     if event.type == "ERROR":
-                        return  # The server has forgotten that version (410), or gives up.
+                        # The server no longer has that version (410), or has ended the watch.
+                        return
                     if self._is_news(event, stored):
                         stored = await self.load()
                         yield stored
@@ -221,7 +226,7 @@ class SetLeases:
         spec: dict[str, object],
         query: str = "",
     ) -> Lease:
-        """Replace a Lease, or make it; raises NotDoneError if somebody was faster."""
+        """Replace or create a Lease; raise NotDoneError if a concurrent change won."""
         metadata: Metadata = dict(before.metadata) if before else {"name": name}
         metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: self._lease}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}

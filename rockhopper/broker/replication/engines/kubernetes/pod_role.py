@@ -1,6 +1,6 @@
-"""The label ``rockhopper/role`` of this pod, by which a Service sends clients to the master.
+"""The label ``rockhopper/role`` of this pod, by which a Service routes clients to the master.
 
-It decides nothing: a broker that is asked and does not lead refuses.
+Safety does not depend on it: a broker that does not lead refuses requests.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = structlog.get_logger("broker.ha")
 
 
 class PodRole:
-    """The label of one pod. Belongs to one event loop."""
+    """Sets the role label of one pod. Belongs to one event loop."""
 
     def __init__(self, api: KubernetesApi, namespace: str, pod: str, *, retry_s: float = RETRY_S):
         """*pod* is the name of the pod in which this broker runs."""
@@ -29,19 +29,19 @@ class PodRole:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, *, is_master: bool) -> None:
-        """Begin to set the label; an earlier one that could not be set yet is forgotten."""
+        """Start to set the label; this replaces an earlier attempt that has not succeeded yet."""
         if self._task:
             end_task(self._task)
         role = MASTER if is_master else SLAVE
         self._task = keep_running(lambda: self._set(role), "the label of the pod")
 
     async def told(self) -> None:
-        """Return when the label is set."""
+        """Return once the label is set."""
         if self._task:
             await self._task
 
     async def close(self) -> None:
-        """Give up what is under way, and the connection."""
+        """Cancel the pending attempt and close the connection."""
         if self._task:
             end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)

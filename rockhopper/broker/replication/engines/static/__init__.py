@@ -1,5 +1,5 @@
-"""The engine of a set that an operator switches: a file in a directory that all replicas share.
+"""The engine of a set that an operator switches: a file in a directory shared by all replicas.
 
 set_directory.py   the file, its lock, and its two slots
-electing.py        `rockhopper ha elect`: who may lead
+electing.py        `rockhopper ha elect`: designates the replica that may lead
 """

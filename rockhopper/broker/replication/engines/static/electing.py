@@ -1,7 +1,7 @@
-"""`rockhopper ha elect` for a static set: the operator says which replica may lead.
+"""`rockhopper ha elect` for a static set: the operator designates the replica that may lead.
 
-It leads when the replica that leads now is gone, or hands over; an election itself is made as with
-any engine, so that one which lags behind, or has forgotten something, never wins.
+The designated replica leads once the current master is gone or hands over. The election itself
+works as with any engine. So a replica that lags, or that lost acknowledged messages, never wins.
 """
 
 import sys
@@ -20,19 +20,19 @@ SCHEME = "static://"
 
 
 class NotElectableError(Exception):
-    """The replica may not lead; the message says which may."""
+    """The replica may not lead; the message names the replicas that may."""
 
 
 def set_path(place: str | Path, cluster_name: str, broker_name: str) -> Path:
-    """Where a set has its directory, below what haEngine names."""
+    """Return the directory of a set below the one in haEngine."""
     return Path(place) / cluster_name / broker_name
 
 
 def designate(directory: SetDirectory, replica_id: int) -> SetRecord:
-    """Let that replica lead from now on, and no other; return the record that says so.
+    """Designate the only replica that may lead from now on; return the new record.
 
     Raises:
-        NotElectableError: it is not in sync.
+        NotElectableError: the replica is not in sync.
         EngineError: the directory cannot be used.
     """
     for _ in range(SWAP_TRIES_MAX):

@@ -1,15 +1,19 @@
 """The record of a set in a directory that all its replicas have mounted.
 
-    set             65,536 bytes twice: a slot each for a record, with zeros behind it
-    member.<id>     what a running replica tells of itself, replaced whole
+    set             two slots of 65,536 bytes, each with a record and a padding of zeros
+    member.<id>     the announcement of a running replica, replaced whole
 
 A record is ``{"serial": n, "record": …}`` (set_record.py) as a line with its CRC-32
-(checked_line.py); the larger serial counts. A new one goes into the other slot, so that a write
-which is cut off leaves the one before. Whoever reads or writes ``set`` holds an flock on that very
-file: over NFS that is a lock at the server, and makes the client forget what it had cached of it.
+(checked_line.py); the larger serial counts. A new record goes into the other slot, so an
+interrupted write leaves the previous one intact. A process holds an flock on ``set`` while it reads
+or writes the file. Over NFS this is a lock at the server, and makes the client drop its cache of
+the file.
 
-Everything is done in one thread, in order, since a network file system may keep it waiting for as
-long as it likes; the event loop waits for a second.
+    slots (serial 4, serial 5)   a crash while serial 6 is written into the first slot
+    slots (damaged,  serial 5)   serial 5 still counts; the next write reuses the first slot
+
+All work runs in one thread, in order, because a network file system may block for any time; the
+event loop waits for a limited time.
 """
 
 import asyncio
@@ -41,7 +45,7 @@ from rockhopper.broker.store.files import checked_line, disk
 
 SLOT_SIZE_BYTES = 64 << 10
 LOCK_PAUSE_S = 0.01
-# A file system that hangs is given up so long after a lock would be.
+# A hanging file system gets this much more time than a lock.
 ANSWER_MARGIN_S = 1.0
 _MEMBER = "member."
 
@@ -49,10 +53,13 @@ _Result = TypeVar("_Result")
 
 
 class SetDirectory:
-    """See RecordKeeper. No broker makes the directory: where it is not mounted, there is none."""
+    """The RecordKeeper over a directory.
+
+    Brokers never create the directory: if it is missing, it is not mounted.
+    """
 
     def __init__(self, directory: Path, *, timeout_ms: int = 1000, poll_ms: int = 200) -> None:
-        """A request gets *timeout_ms*; a watch looks every *poll_ms*."""
+        """A request may take *timeout_ms*; a watch polls every *poll_ms*."""
         self.name = str(directory / "set")
         self._directory = directory
         self._timeout_s = timeout_ms / 1000
@@ -88,13 +95,13 @@ class SetDirectory:
         self._thread.shutdown(wait=False)
 
     def load_now(self) -> Stored:
-        """Read it, for who may wait; raises EngineError."""
+        """Return the stored content; blocks. Raises EngineError."""
         with self._opened(fcntl.LOCK_SH) as descriptor:
             serial, record = self._latest(descriptor)
         return Stored(record, str(serial) if serial else None, self._members())
 
     def swap_now(self, record: SetRecord, tag: str | None) -> str | None:
-        """Replace it, for who may wait; raises EngineError."""
+        """Replace the record as ``swap``; blocks. Raises EngineError."""
         with self._opened(fcntl.LOCK_EX) as descriptor:
             serial, _ = self._latest(descriptor)
             if serial != int(tag or 0):
@@ -123,7 +130,7 @@ class SetDirectory:
         return self._directory / f"{_MEMBER}{member.announcement.replica.id}"
 
     def _latest(self, descriptor: int) -> tuple[int, SetRecord]:
-        """The record that counts and its serial, 0 and an empty one at first."""
+        """Return the current record and its serial; 0 and an empty record at first."""
         data = os.pread(descriptor, 2 * SLOT_SIZE_BYTES, 0)
         if not data:
             return 0, SetRecord()
@@ -131,7 +138,7 @@ class SetDirectory:
         found = [(serial, line) for serial, line in map(_slot, slots) if serial]
         if not found:
             if not slots[0].strip(b"\0"):
-                return 0, SetRecord()  # The first write of all was cut off.
+                return 0, SetRecord()  # The very first write was interrupted.
             reason = "it is damaged; put back a copy, or see docs/replication.md"
             raise UnreadableValueError(self.name, reason)
         serial, line = max(found)
@@ -140,7 +147,7 @@ class SetDirectory:
     def _members(self) -> dict[int, MemberRecord]:
         members = {}
         for path in self._directory.glob(f"{_MEMBER}*[0-9]"):
-            # Being replaced, or damaged: it is announced again soon.
+            # The file is being replaced or damaged; the replica announces itself again soon.
             with contextlib.suppress(OSError, ValueError, EngineError):
                 document = checked_line.decode(path.read_bytes())
                 member = decode_member_record(str(path), msgspec.json.encode(document))
@@ -149,7 +156,7 @@ class SetDirectory:
 
     @contextlib.contextmanager
     def _opened(self, kind: int) -> Iterator[int]:
-        """Open the file of the set, and hold a lock of that *kind* on it meanwhile."""
+        """Open the file of the set, locked with that *kind* of lock until the block ends."""
         path = self._directory / "set"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -189,7 +196,7 @@ class SetDirectory:
 
 
 def _slot(data: bytes) -> tuple[int, bytes]:
-    """Serial and record of a slot; 0 if it holds none."""
+    """Return the serial and the record of a slot; 0 if the slot has no valid record."""
     try:
         document = checked_line.decode(data.rstrip(b"\0"))
         return int(document["serial"]), msgspec.json.encode(document["record"])
