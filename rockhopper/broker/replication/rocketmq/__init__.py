@@ -1,1 +1,1 @@
-"""RocketMQ's own replication: a master that its slaves follow, and a slave of its master."""
+"""RocketMQ's own replication: a master with slaves, and a slave that follows a master."""

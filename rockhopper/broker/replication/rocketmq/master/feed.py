@@ -1,11 +1,11 @@
 """Feed: one slave's connection. Its reports come in; the log, or heartbeats, go out.
 
-The first report says where to begin: 0 at the start of the newest file, or of all if that is set;
-any other exactly there.
-What it reports later acknowledges. A report that cannot be true closes the connection: a slave with
-a longer log is another's, and nothing that it confirms is a copy of ours.
+The first report names the offset to begin at. 0 means the start of the newest file, or of the whole
+log if that is configured; any other offset counts exactly. Later reports acknowledge. An impossible
+report closes the connection: a slave with a longer log belongs to another master, and what it
+confirms is no copy of this log.
 
-RocketMQ takes any report for true, and the largest ever for all later messages.
+RocketMQ trusts any report, and applies the largest one ever received to all later messages.
 """
 
 import asyncio
@@ -20,36 +20,36 @@ READ_SIZE_BYTES = 4096
 
 
 class FeedError(Exception):
-    """A slave cannot be served, or not any more; str() says why and what to do."""
+    """The slave cannot be served any more; str() gives the reason and the remedy."""
 
 
 class SentLog(Protocol):
-    """The log as slaves get it."""
+    """The part of the log that is sent to slaves."""
 
     @property
     def start_offset(self) -> int:
-        """The first byte that there is."""
+        """The offset of the first byte of the log."""
 
     @property
     def end_offset(self) -> int:
-        """Behind the last byte that may be sent."""
+        """The end of the part that may be sent."""
 
     @property
     def file_size_bytes(self) -> int:
-        """How long each of its files is."""
+        """The size of each log file."""
 
     def read(self, start: int, end: int) -> bytes:
-        """What stands in [start, end) of one file; nothing if it is gone."""
+        """Return the bytes in [start, end) of one file; empty if they were deleted."""
 
 
 class FeedSettings(NamedTuple):
-    """How to send."""
+    """The batch size and the times of sending."""
 
     batch_size_bytes: int
     heartbeat_s: float
     silence_s: float
     is_from_last_file: bool = True
-    """Whether an empty slave gets the newest file alone."""
+    """Whether an empty slave gets only the newest file."""
 
 
 class Feed:
@@ -75,11 +75,11 @@ class Feed:
         self._is_more = asyncio.Event()
 
     def wake(self) -> None:
-        """Look whether there is more of the log to send."""
+        """Check whether there is more of the log to send."""
         self._is_more.set()
 
     def end(self) -> None:
-        """Have ``serve`` end soon."""
+        """Make ``serve`` end soon."""
         self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -87,7 +87,7 @@ class Feed:
 
         Raises:
             FeedError: this side ended it.
-            OSError: the other did.
+            OSError: the slave ended it.
         """
         sending = start_task(self._send())
         receiving = start_task(self._receive())
@@ -153,7 +153,7 @@ class Feed:
             if self._send_some():
                 sent_s = loop.time()
                 await self._writer.drain()
-                # A socket that takes all of it would keep the loop from everybody else.
+                # A socket that accepts everything would starve the other tasks of the loop.
                 await asyncio.sleep(0)
                 continue
             try:
@@ -164,7 +164,7 @@ class Feed:
                 self._send_heartbeat()
 
     def _send_some(self) -> bool:
-        """Send the next frame; False if there is nothing to send."""
+        """Send the next frame; return False if there is nothing to send."""
         start, log = self._slave.next_offset, self._log
         if start is None or start >= log.end_offset:
             return False

@@ -1,15 +1,16 @@
-"""ClassicMaster: the port for RocketMQ's slaves, and what the store waits for because of them.
+"""ClassicMaster: the port for RocketMQ's slaves, and how the store waits for them.
 
-    ASYNC_MASTER, or inSyncReplicas=1    nobody is waited for
-    SYNC_MASTER, inSyncReplicas=n        a message is acknowledged, and shown to consumers, when n-1
-                                         slaves have it as well; they report what is in their page
+    ASYNC_MASTER, or inSyncReplicas=1    the store waits for no slave
+    SYNC_MASTER, inSyncReplicas=n        a message is acknowledged, and visible to consumers, once
+                                         n-1 slaves have it too; they report what is in their page
                                          cache
 
-RocketMQ shows consumers what no slave has yet. What was in the log when this process started counts
-as confirmed: nobody remembers which of it was not. Under SYNC_FLUSH slaves get what is on disk
-here, so that a power cut never leaves one with a longer log than its master's.
+RocketMQ shows consumers messages that no slave has yet. What was in the log when this process
+started counts as confirmed, because nothing records which part was not. With SYNC_FLUSH, slaves
+receive only what is on disk here, so a power cut never leaves a slave with a longer log than its
+master's.
 
-Whoever reaches the port gets every message: the protocol knows no names and no secrets.
+Any client that reaches the port receives every message: the protocol has no names and no secrets.
 """
 
 import asyncio
@@ -34,12 +35,12 @@ log = structlog.get_logger("broker.ha")
 
 CONNECTIONS_MAX = 64
 LAST_BYTES_TIMEOUT_S = 1.0
-# Longer than the minute between two looks of a slave at its master's tables.
+# Longer than the minute between two reads of the master's tables by a slave.
 REFUSED_S = 150.0
 
 
 class MasterLog:
-    """What slaves may have of a store's log."""
+    """The part of a store's log that slaves may receive."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self._store = store
@@ -87,7 +88,7 @@ class ClassicMaster:
         self.slaves = Slaves()
 
     def open(self) -> None:
-        """Let the store wait for slaves from now on."""
+        """Make the store wait for slaves from now on."""
         store = self._store
         confirmed = store.max_commit_log_offset if self._acknowledging else sys.maxsize
         store.safe_point.replicate(confirmed, self._wrote, self._timeout_ms)
@@ -97,7 +98,7 @@ class ClassicMaster:
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on *bound*. Raises OSError.
 
-        RocketMQ's own slaves speak without TLS here.
+        RocketMQ's own slaves connect without TLS here.
         """
         listener = Listener(bound, self._make_protocol, name="slaves", gate=gate)
         await listener.start()
@@ -107,7 +108,7 @@ class ClassicMaster:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
 
     async def close(self) -> None:
-        """Let slaves have the end of the log, for a second at most, and let them go."""
+        """Send slaves the end of the log, for a second at most, and disconnect them."""
         if self._listener is not None:
             self._listener.close()
         with contextlib.suppress(TimeoutError):
@@ -118,11 +119,11 @@ class ClassicMaster:
         for feed in self._feeds:
             feed.end()
         await asyncio.gather(*self._feeds.values())
-        # The next start takes all of the log for confirmed: so have it in the queues.
+        # The next start counts the whole log as confirmed, so make the queues contain it.
         self._store.safe_point.confirm(sys.maxsize)
 
     def refuse(self, host: str, reason: str) -> None:
-        """Serve no slave of that machine for a while, and say why."""
+        """Refuse all slaves of that machine for a while, and log the reason."""
         now_s = asyncio.get_running_loop().time()
         if self._refused_until_s.get(host, 0.0) < now_s:
             log.error("slave refused", host=host, reason=reason)
@@ -133,11 +134,11 @@ class ClassicMaster:
 
     @property
     def in_sync_count(self) -> int:
-        """How many have the log, or nearly, this master among them."""
+        """The number of machines whose logs are complete or nearly so, this master included."""
         return 1 + self.slaves.in_sync_count(self._log.end_offset, self._gap_bytes)
 
     def ha_runtime_info(self) -> JsonObject:
-        """RocketMQ's HARuntimeInfo."""
+        """Return RocketMQ's HARuntimeInfo."""
         end = self._log.end_offset
         return {
             "master": True,
@@ -201,7 +202,7 @@ class ClassicMaster:
         self._look()
 
     def _wrote(self) -> None:
-        """Tell slaves soon: once for all that is written in a turn of the loop."""
+        """Notify slaves soon, once for everything written in one iteration of the loop."""
         if not self._is_telling:
             self._is_telling = True
             asyncio.get_running_loop().call_soon(self._tell)
@@ -215,7 +216,7 @@ class ClassicMaster:
         self._look()
 
     def _look(self) -> None:
-        """Refuse sends while too few are in sync."""
+        """Refuse sends while too few replicas are in sync."""
         self._store.refusal = None
         if self._least > 1 and self.in_sync_count < self._least:
             self._store.refusal = NotReplicatedError(

@@ -1,17 +1,17 @@
-"""Follower: a store that copies a master's, how far it is, and whether it may take over.
+"""Follower: a store that copies a master's, its lag, and the conditions of a takeover.
 
 Opening                                     Closing
-    the master asked: file size, log's start    copying stops
-    the note that this store follows            tables saved
-    tables read, the master's topics taken      store closed: half a record is forgotten
-    store: lock, recovery                       connection to the master closed
-    tables taken, copying begins
+    ask the master: file size, log's start      stop copying
+    record that this store follows              save the tables
+    read the tables, take the master's topics   close the store, dropping half a record
+    open the store: lock, recovery              close the connection to the master
+    take the tables, start copying
 
-The store is opened with SYNC_FLUSH, whatever is set: its queues then never know of messages that a
-power cut takes away, which would make a hole of what only has to be copied again.
+The store is opened with SYNC_FLUSH, whatever the setting. So its queues never contain messages that
+a power cut takes away, which would leave a hole in what only has to be copied again.
 
-A message comes into its queue once tables were copied that were asked for after it was here: its
-topic is known then, and of what type its queues are.
+A message enters its queue only after a copy of the tables that was requested after the message
+arrived. By then its topic is known, and so is the type of its queues.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ CATCH_UP_TIMEOUT_S = 30.0
 
 
 class Follower:
-    """The store of *parts* while it follows. Belongs to the event loop."""
+    """The store of *parts* while it follows a master. Belongs to the event loop."""
 
     def __init__(self, parts: ServingParts, master_address: str) -> None:
         self._parts = parts
@@ -73,20 +73,20 @@ class Follower:
 
     @classmethod
     def wanted(cls, parts: ServingParts) -> "Follower | None":
-        """The follower that settings or the store ask for; None if it is a broker's own.
+        """Return the follower that the settings or the store require.
 
-        Its master is blank if neither can tell which one it was.
+        None if the store follows no master. Its master's address is blank if neither contains it.
         """
         noted = note.followed_master(StoreLayout.of(parts.config.store))
         master = parts.config.following.follow_master or noted
         return None if master is None else cls(parts, master)
 
     async def open(self, store_host: bytes, levels: DelayLevels, mapped_files_max: int) -> None:
-        """Open the store, and begin to copy. Blocks while the store is recovered.
+        """Open the store and start to copy. Blocks during the recovery of the store.
 
         Raises:
             FollowError: the master cannot be followed, or not with this store.
-            StoreError, OSError: the store cannot be opened or made.
+            StoreError, OSError: the store cannot be opened or created.
         """
         parts, config = self._parts, self._config
         self._undo.callback(self._master.close)
@@ -118,11 +118,11 @@ class Follower:
         self._begin_copying()
 
     def _prepare_directory(self, facts: MasterFacts) -> None:
-        """Note that the store follows, and begin its log, unless that is done.
+        """Record that the store follows, and create its log, unless both are done.
 
         Raises:
-            FollowError: there is a store that follows nobody.
-            StoreError, OSError: the log cannot be begun.
+            FollowError: there is a store that does not follow.
+            StoreError, OSError: the log cannot be created.
         """
         layout = self._layout
         if note.followed_master(layout) is None and log_start.has_log(layout.commit_log):
@@ -135,7 +135,7 @@ class Follower:
             log_start.begin_at(layout.commit_log, facts.log_file_size_bytes, facts.log_min_offset)
 
     def _check_store(self, facts: MasterFacts) -> None:
-        """Raise DivergedError if the store cannot go on with the master's log."""
+        """Raise DivergedError if the store cannot continue the master's log."""
         name = self._config.broker_name
         if name != facts.broker_name:
             log.warning(
@@ -154,7 +154,7 @@ class Follower:
             )
 
     def _compare_meanings(self, facts: MasterFacts) -> None:
-        """Log the settings that would give the copied messages another meaning here."""
+        """Log the settings that would change the meaning of the copied messages here."""
         config = self._config
         ours = {
             "messageDelayLevel": config.live.delay_levels,
@@ -200,21 +200,21 @@ class Follower:
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the master's log is not here, as far as is known."""
+        """How many bytes of the master's log are missing here, by its last known end."""
         return max(0, self._master_end - self.store.max_commit_log_offset)
 
     @property
     def is_copying(self) -> bool:
-        """Whether the connection to the master stands and brings what is asked for."""
+        """Whether the connection to the master works and delivers the requested bytes."""
         return self._copier.is_connected
 
     @property
     def master_end(self) -> int:
-        """Where the master's log ended when it was asked last."""
+        """The end of the master's log at the last request."""
         return self._master_end
 
     def state(self) -> str:
-        """One line for the operator."""
+        """Return a status line for the operator."""
         problem = self._copier.problem or self._problem
         return f"following {self.master_address}, {self.behind_bytes} bytes behind" + (
             f"; {problem}" if problem else ""
@@ -242,10 +242,10 @@ class Follower:
             self._log_lag()
 
     async def copy_tables(self) -> None:
-        """Copy the tables as they are now; messages up to here come into their queues.
+        """Copy the current tables; messages up to the present end then enter their queues.
 
         Raises:
-            FollowError: the master does not answer, or not as it should.
+            FollowError: the master does not answer, or its answer is invalid.
         """
         async with self._copying:
             end = self.store.max_commit_log_offset
@@ -267,12 +267,12 @@ class Follower:
             )
 
     async def check_takeover(self) -> None:
-        """Return if nothing is lost by a takeover now: nobody writes there, and all of it is here.
+        """Check that a takeover now loses nothing.
 
-        The tables are copied once more.
+        The master accepts no writes, and the copy is complete. This copies the tables once more.
 
         Raises:
-            FollowError: it would be; the sentence says what to do first.
+            FollowError: data would be lost; the message names the remedy.
         """
         facts = await self._ask()
         if facts.is_writable:
@@ -298,12 +298,12 @@ class Follower:
             )
 
     async def end(self, *, force: bool) -> None:
-        """Take over at the start of a broker, before it serves: check, close the store, forget.
+        """Take over when a broker starts, before it serves: check, close the store, stop following.
 
-        With *force* nothing is asked; the store need not be open.
+        With *force* nothing is checked, and the store need not be open.
 
         Raises:
-            FollowError: something would be lost.
+            FollowError: data would be lost.
             OSError: a table could not be saved, or the note not removed.
         """
         if not force:
@@ -315,11 +315,11 @@ class Follower:
         self.forget()
 
     def forget(self) -> None:
-        """The store is a broker's own from now on. Raises OSError."""
+        """Remove the note: the store no longer follows. Raises OSError."""
         note.remove(self._layout)
 
     def metrics(self) -> bytes:
-        """What Prometheus scrapes meanwhile."""
+        """Return the metrics for Prometheus while the store follows."""
         gauges = {
             "rockhopper_following_behind_bytes": self.behind_bytes,
             "rockhopper_following_connected": int(self.is_copying),
@@ -329,7 +329,7 @@ class Follower:
         return "".join(lines).encode()
 
     async def close(self) -> None:
-        """Stop copying and close the store. Raises OSError when a table could not be saved."""
+        """Stop copying and close the store. Raises OSError if a table could not be saved."""
         undo, self._undo = self._undo, contextlib.AsyncExitStack()
         await undo.aclose()
         self._parts.config = self._config

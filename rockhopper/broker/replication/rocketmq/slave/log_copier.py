@@ -1,10 +1,14 @@
-"""Copying a master's log: one connection to its haListenPort, made anew until somebody stops it.
+"""Copying a master's log: one connection to its haListenPort, reopened until it is stopped.
 
-At each connection the last bytes that are here are asked for again and compared: a master that is
-not the one of before, or whose log was cut and written anew, is noticed even if the ends fit.
+Each connection first requests the last local bytes again and compares them. This detects another
+master, and a master whose log was truncated and written again, even if the ends match.
 
-A copy that does not fit is never cut. Its sentence is logged, and the connection tried again, for
-the master may be another by then.
+A copy that does not match is never truncated. The error is logged and the connection retried,
+because the master may be a different one by then.
+
+    the copy ends at 9000    the first request of a new connection is for 4904: 4,096 bytes back
+    the bytes are equal      the copy continues at 9000
+    the bytes differ         DivergedError is logged; the copy stays as it is
 """
 
 import asyncio
@@ -29,7 +33,7 @@ RECONNECT_PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 
 
 class LogCopier:
-    """Appends to *store* what the master sends. Belongs to the event loop."""
+    """Appends the master's bytes to *store*. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -41,7 +45,10 @@ class LogCopier:
         pauses_s: tuple[float, ...] = RECONNECT_PAUSES_S,
         outgoing: Outgoing = PLAIN,
     ) -> None:
-        """*ask* is asked before each connection. Pauses are those between tries; the last stays."""
+        """*ask* is called before each connection.
+
+        *pauses_s* lie between attempts; the last one repeats.
+        """
         self._store = store
         self._ask = ask
         self._heartbeat_s = heartbeat_s
@@ -50,19 +57,19 @@ class LogCopier:
         self._outgoing = outgoing
         self.is_connected = False
         self.problem: str | None = None
-        """Why nothing is copied now; None when something is."""
+        """Why nothing is being copied; None while it works."""
         self.connections = 0
         self._progress = 0
         self._came = asyncio.Event()
 
     async def caught_up(self, end: int) -> None:
-        """Return when the copy reaches *end*."""
+        """Return once the copy reaches *end*."""
         while self._store.max_commit_log_offset < end:
             self._came.clear()
             await self._came.wait()
 
     async def run(self) -> None:
-        """Copy until cancelled, or until the store has failed."""
+        """Copy until cancelled, or until the store fails."""
         tries = 0
         while self._store.failure is None:
             before = self._progress
@@ -88,7 +95,7 @@ class LogCopier:
         facts = await self._ask()
         check_fits(facts, start + len(known))
         if start == 0:
-            # A first report of 0 asks for the newest file alone; byte 0 of a log is 0.
+            # A first report of 0 requests only the newest file; byte 0 of a log is 0.
             if not known:
                 self._store.append_raw(0, b"\0")
             start, known = 1, known[1:]
@@ -149,21 +156,21 @@ class LogCopier:
 
 
 class _Expected:
-    """What the next frame must begin with."""
+    """The expected beginning of the next frame."""
 
     def __init__(self, store: MessageStore, offset: int, known: bytes) -> None:
-        """*known* stands at *offset* and ends the copy."""
+        """*known* are the last bytes of the copy, from *offset* on."""
         self._store = store
         self.offset = offset
         self._known = known
 
     def take(self, frame: HaFrame) -> None:
-        """Compare what is here already, and append the rest.
+        """Compare the bytes that are already here, and append the rest.
 
         Raises:
-            DivergedError: the bytes are others.
-            LogMismatchError: it is not what was asked for.
-            StoreError: the store does not take it now.
+            DivergedError: the bytes differ.
+            LogMismatchError: the frame is not the requested one.
+            StoreError: the store cannot append now.
         """
         if frame.offset != self.offset:
             raise LogMismatchError(
@@ -183,7 +190,7 @@ class _Expected:
 
 
 def check_fits(facts: MasterFacts, end: int) -> None:
-    """Raise DivergedError if a copy that ends at *end* cannot go on with the master's log."""
+    """Raise DivergedError if a copy that ends at *end* cannot continue the master's log."""
     if end > facts.log_max_offset:
         raise DivergedError(
             f"the copy ends at offset {end} and the master's log at {facts.log_max_offset}: the "

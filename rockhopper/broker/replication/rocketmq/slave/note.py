@@ -1,11 +1,11 @@
-"""That a store follows another broker's, so that nobody serves it by mistake.
+"""The note that a store follows another broker's, so that it is not served by mistake.
 
 ``<root>/rockhopper/following.json``: one line of JSON and one with its CRC-32, as the inventory.
 
     {"master": "host:port"}
 
-It is there before the first byte is copied and goes when the broker takes over. Damaged, it still
-says that the store follows.
+The note is written before the first byte is copied, and removed when the broker takes over. A
+damaged note still means that the store follows.
 """
 
 from pathlib import Path
@@ -17,12 +17,12 @@ FILE_NAME = "following.json"
 
 
 def path_in(layout: StoreLayout) -> Path:
-    """Where the note stands."""
+    """Return the path of the note."""
     return layout.own / FILE_NAME
 
 
 def followed_master(layout: StoreLayout) -> str | None:
-    """Whom the store follows; blank if that cannot be read, None if nobody."""
+    """Return the followed master; blank if the note is damaged, None if there is no note."""
     path = path_in(layout)
     if not path.exists():
         return None
@@ -31,12 +31,12 @@ def followed_master(layout: StoreLayout) -> str | None:
 
 
 def write(layout: StoreLayout, master: str) -> None:
-    """Note it durably. Raises OSError."""
+    """Write the note durably. Raises OSError."""
     disk.make_directories_durably(layout.own)
     disk.write_atomically(path_in(layout), checked_line.encode({"master": master}))
 
 
 def remove(layout: StoreLayout) -> None:
-    """The store is its broker's own from now on, durably. Raises OSError."""
+    """Remove the note durably: the store no longer follows. Raises OSError."""
     path_in(layout).unlink(missing_ok=True)
     disk.sync_directory(layout.own)

@@ -1,4 +1,4 @@
-"""A master's tables, taken over into ours."""
+"""Copies a master's tables into ours."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,23 +26,23 @@ class TableCopies:
     """The tables of a store that follows."""
 
     def __init__(self, tables: Tables, modes: MessageRequestModeTable, timer_check: Path) -> None:
-        """*timer_check* is where RocketMQ keeps how far its timers are."""
+        """*timer_check* is the file in which RocketMQ stores the progress of its timers."""
         self._tables = tables
         self._modes = modes
         self._timer_check = timer_check
         self._taken: dict[str, bytes | None] = {}
         self.on_deleted: Callable[[list[str]], None] = lambda topics: None
-        """Called with the topics that the master has no more."""
+        """Called with the topics that the master has deleted."""
 
     def take_topics(self, answers: MasterTables) -> None:
-        """Take the topics alone: before the store is open. Raises FollowError."""
+        """Copy only the topics, before the store is open. Raises FollowError."""
         self._take("topics", answers.topics, self._take_topics)
 
     def take(self, answers: MasterTables) -> None:
-        """Take what differs from the time before, and have it saved soon.
+        """Copy the tables that have changed since the last time, and mark them to be saved soon.
 
         Raises:
-            FollowError: a table cannot be read; those before it are taken over.
+            FollowError: a table cannot be read; earlier ones have been copied.
         """
         self.take_topics(answers)
         self._take("groups", answers.groups, self._take_groups)
