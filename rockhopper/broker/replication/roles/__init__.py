@@ -1,8 +1,8 @@
-"""A broker as one replica of a set: its store under two roles, and the way from one to the other.
+"""A broker as a replica of a set: its store as follower or master, and the change between them.
 
     set_member.py      following, promotion, serving, demotion
-    replica_store.py   the store as replication sees it: opened, cut, begun anew
-    setting_aside.py   a store whose log is to be replaced
+    replica_store.py   the store as replication sees it: open, truncate, start over
+    setting_aside.py   setting a store aside before its log is replaced
 
-What decides is replication/election; what is not in the log goes through replication/state.
+replication/election makes the decisions; replication/state carries what is not in the log.
 """

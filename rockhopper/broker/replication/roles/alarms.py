@@ -1,4 +1,7 @@
-"""What a person must see of a replica set: said once when it begins, and when it is over."""
+"""Problems of a replica set that need an operator.
+
+Logged once when they begin and when they end.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -67,7 +70,7 @@ _TOO_OLD = (
 
 
 class _Losing(NamedTuple):
-    """A follower far behind: whether it came no nearer in the last minute."""
+    """A follower that is far behind: whether it made up no ground in the last minute."""
 
     since_ms: int
     lag_bytes: int
@@ -75,19 +78,22 @@ class _Losing(NamedTuple):
 
 
 class Alarms:
-    """Of one replica; ``look`` is to be called about once a second."""
+    """The alarms of one replica; call ``look`` about once a second."""
 
     def __init__(self, now_ms: Callable[[], int], replica_count: int = 0) -> None:
-        """*replica_count* is how many there should be; 0: as many as were seen."""
+        """*replica_count* is the expected number of replicas; 0: as many as were seen."""
         self._now_ms = now_ms
         self._replica_count = replica_count
         self._since_ms: dict[str, int] = {}
         self._far: dict[Replica, _Losing] = {}
         self.shown: dict[str, str] = {}
-        """By reason: the sentence, with its remedy."""
+        """The text of each active alarm by reason, with its remedy."""
 
     def look(self, machine: Machine, own: Mapping[str, str], health: EngineHealth) -> None:
-        """Take note of how things are; *own* says by reason what this replica found of itself."""
+        """Update the alarms.
+
+        *own* contains, by reason, the problems that this replica found in itself.
+        """
         found = {**own, **dict(self._found(machine, health))}
         now_ms = self._now_ms()
         for reason in REASONS:
@@ -194,7 +200,7 @@ class Alarms:
 
 
 def _unclean(machine: Machine, view: View, state: SetState) -> str:
-    """What is wrong if nobody may lead, for all that could have lost what was acknowledged."""
+    """Describe the problem if all in-sync replicas may have lost messages, so none may lead."""
     mine = machine.standing
     if mine.is_clean or mine.me not in state.in_sync or view.leader or machine.term:
         return ""
@@ -222,7 +228,7 @@ def _unclean(machine: Machine, view: View, state: SetState) -> str:
 
 
 def _gone(machine: Machine, view: View, state: SetState) -> str:
-    """What is wrong if no store that was in sync is there, and one of them never will be."""
+    """Describe the problem if no in-sync store is present, and one of them never will be."""
     there = {member.replica for member in view.members.values()}
     numbers = sorted(replica.id for replica in state.in_sync)
     gone = [number for number in numbers if number in view.members]
@@ -249,7 +255,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def _differing(machine: Machine, view: View) -> str:
-    """Which settings of other replicas that run are not as this one's."""
+    """List the settings in which other running replicas differ from this one."""
     mine = view.members.get(machine.standing.me.id)
     if mine is None:
         return ""

@@ -1,7 +1,8 @@
 """Pulls from a replica that does not lead, for consumers that are far behind (slaveReadEnable).
 
-They see what is confirmed. Offsets are committed at the master: here they would be overwritten.
-What a group has subscribed to is known from its master, for heartbeats change nothing here.
+Consumers see only confirmed messages. They commit offsets at the master, because offsets stored
+here would be overwritten. A group's subscriptions come from its master: heartbeats change nothing
+here.
 """
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -11,7 +12,7 @@ from rockhopper.broker.kernel.pull.puller import Puller
 
 
 class FollowerReads:
-    """What serves pulls over the open store of *parts*, until ``stop``."""
+    """Serves pulls from the open store of *parts*, until ``stop``."""
 
     def __init__(self, parts: ServingParts) -> None:
         self._store = parts.store
@@ -34,10 +35,10 @@ class FollowerReads:
         )
 
     def shows_more_than(self, confirmed_offset: int) -> bool:
-        """Whether queues hold what is not confirmed: for a moment after a start."""
+        """Return whether queues contain unconfirmed messages: for a moment after a start."""
         return self._store.dispatched_offset > confirmed_offset
 
     def stop(self) -> None:
-        """Answer who waits."""
+        """Answer the waiting requests."""
         self._polling.stop()
         self.puller.turns.stop()

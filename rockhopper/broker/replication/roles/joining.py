@@ -1,4 +1,4 @@
-"""Joining: a broker's settings, as replication has them."""
+"""Translates a broker's settings for replication."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,11 +33,11 @@ _SHARED = (
 
 
 class JoinError(Exception):
-    """As it is set up a broker cannot be a replica; the sentence says why."""
+    """The broker cannot be a replica with these settings; the message gives the reason."""
 
 
 def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
-    """The member that a broker is by its settings; nothing is opened yet.
+    """Return the set member that the broker's settings describe; this opens nothing.
 
     Raises:
         JoinError: a file that a setting names cannot be used, or there is no such engine here.
@@ -50,7 +50,7 @@ def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
 
 
 def see_alone(config: BrokerConfig) -> None:
-    """See that a broker without haEngine may serve its store; raises as ``serve_alone``."""
+    """Check that a broker without haEngine may serve its store; raises as ``serve_alone``."""
     own = StoreLayout.of(config.store).own
     serve_alone(own / "ha", may_leave=config.replication.leave_set)
 
@@ -58,7 +58,9 @@ def see_alone(config: BrokerConfig) -> None:
 def membership_of(
     config: BrokerConfig, port: int, address: str, host: str, gate: Gate = OPEN
 ) -> Membership:
-    """Which replica a broker is, that clients reach at *address*; *host* is this machine's.
+    """Return the replica that a broker is.
+
+    Clients reach it at *address*; *host* is this machine's.
 
     Raises:
         JoinError: haSecretFile cannot be used.
@@ -95,7 +97,10 @@ def membership_of(
 
 
 def shared_settings(config: BrokerConfig) -> dict[str, str]:
-    """What all replicas of a set should have set alike: how it replicates, and what its log is."""
+    """Return the settings that all replicas should share.
+
+    Those of replication and of the log format.
+    """
     properties = properties_of(config) | {"minInSyncReplicas": str(config.replication.floor)}
     return {key: properties[key] for key in _SHARED}
 

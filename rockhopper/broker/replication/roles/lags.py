@@ -1,4 +1,4 @@
-"""How old what a follower lacks is, of samples of where its master's log ended."""
+"""The age of the oldest message that a follower lacks, from samples of the log's end."""
 
 from bisect import bisect_right
 from collections import deque
@@ -8,24 +8,27 @@ SAMPLES_MAX = 3600
 
 
 class Lags:
-    """Of a master; ``sample`` is to be called about once a second."""
+    """The samples of a master; call ``sample`` about once a second."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._ends: deque[tuple[int, int]] = deque(maxlen=SAMPLES_MAX)
-        """Where the log ended, and since when; the latest last."""
+        """Ends of the log and when each was first seen; the latest last."""
 
     def sample(self, log_end: int) -> None:
-        """Take note of where the log ends now."""
+        """Record the current end of the log."""
         if self._ends and self._ends[-1][0] > log_end:
             self._ends.clear()
         if not self._ends or self._ends[-1][0] < log_end:
             self._ends.append((log_end, self._now_ms()))
 
     def seconds(self, held_offset: int) -> float:
-        """How long ago the log was first seen to be longer than *held_offset*: 0 if it is not.
+        """Return how long ago the log was first seen to exceed *held_offset*; 0 if it does not.
 
-        Of a follower that is further behind than the samples reach, it is their age.
+        For a follower that is further behind than the samples reach, it is the samples' age.
+
+            samples    end 100 at 0 s, end 200 at 1 s, end 300 at 2 s
+            at 5 s     a follower with 200 lacks what was first seen at 2 s: 3.0
         """
         if not self._ends or held_offset >= self._ends[-1][0]:
             return 0.0

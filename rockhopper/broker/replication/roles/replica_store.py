@@ -1,4 +1,4 @@
-"""ReplicaStore: the message store as replication sees it, through every closing and reopening."""
+"""ReplicaStore: the message store as replication sees it, across every close and reopen."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,12 +18,12 @@ Between = Callable[[], object]
 
 
 class ReplicaStore:
-    """See ReplicaLog. Belongs to the event loop."""
+    """The ReplicaLog of a broker. Belongs to the event loop."""
 
     def __init__(
         self, config: StoreConfig, reopen: Callable[[int | None, Between | None], Awaitable[None]]
     ) -> None:
-        """*reopen* closes the store, does something in a thread, and opens it, cut at an offset."""
+        """*reopen* closes the store, runs a function in a thread, truncates the log, and opens."""
         self._layout = StoreLayout.of(config)
         self._file_size_bytes = config.commit_log_file_size_bytes
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
@@ -34,11 +34,11 @@ class ReplicaStore:
         """Whether a master's bytes may be appended."""
 
     def opened(self, store: MessageStore) -> None:
-        """Take the store that is open now, as a follower's."""
+        """Adopt the store that was opened as a follower's."""
         self._store, self.is_following = store, True
 
     def closing(self) -> None:
-        """Remember where the log ends, for the store is closed soon."""
+        """Remember the ends of the log before the store is closed."""
         self._ends = self.start_offset, self.end_offset, self.next_offset, self.held_offset
         self._store, self.is_following = None, False
 
@@ -94,11 +94,11 @@ class ReplicaStore:
             log.error("an incomplete record stays at the end of the log", reason=str(error))
 
     async def cut(self, end_offset: int) -> None:
-        """See ReplicaLog: what is cut goes to the quarantine."""
+        """See ReplicaLog: the truncated part goes to the quarantine."""
         await self._reopen(end_offset, None)
 
     async def begin_at(self, offset: int) -> None:
-        """See ReplicaLog: what was there is set aside, whole."""
+        """See ReplicaLog: the previous store is set aside as a whole."""
         await self._reopen(None, lambda: self._replace(offset))
 
     def _replace(self, offset: int) -> None:

@@ -1,18 +1,21 @@
-"""SetMember: a broker's place in its replica set, from its start to its stop.
+"""SetMember: a broker's work as a member of its replica set, from start to stop.
 
-    following   the store takes a master's log; messages are in their queues, and the state that is
-                not in the log is applied, up to the confirmed offset; clients are refused
-    promotion   1  all of the log is confirmed: nobody is shown less than the last master showed
-                2  dispatched, and the state applied: the files are as of a broker that was killed
-                3  the store writes, and the parts are opened over it
-                4  a snapshot of the state is written, and each change from now on
-                5  clients are let in
+    following   the store appends a master's log; up to the confirmed offset, messages enter their
+                queues and the state that is not in the log is applied; clients are refused
+    promotion   1  the whole log becomes confirmed: consumers see no less than the last master
+    showed
+                2  messages are dispatched, and the state applied, as in the files of a killed
+                broker
+                3  the store accepts writes, and the parts are opened on it
+                4  a snapshot of the state is written, and from now on each change
+                5  clients are admitted
     serving     an answer waits until the log is confirmed
-    demotion    at once nothing more is written, and what waits is told so; then the store is closed
-                as by a kill, and opened as a follower's
+    demotion    at once writes end, and waiting requests fail; then the store is closed as if
+    killed,
+                and opened as a follower's
 
-One task goes from role to role, so that no step of one meets a step of another. Belongs to the
-event loop.
+A single task performs all role changes, so that their steps never overlap. Belongs to the event
+loop.
 """
 
 import asyncio
@@ -76,7 +79,7 @@ BEHIND_BYTES_MAX = 1 << 20
 
 
 class OpenAs(NamedTuple):
-    """What a store is opened with, besides its settings."""
+    """The arguments with which a store is opened, besides its settings."""
 
     store_host: bytes
     levels: DelayLevels
@@ -84,52 +87,52 @@ class OpenAs(NamedTuple):
 
 
 class Guests(Protocol):
-    """Clients on their way to another master."""
+    """Client connections that are being handed over to another master."""
 
     def leave(self) -> None:
-        """Take their connections from the server, which closes."""
+        """Detach their connections from the server, which closes."""
 
 
 class SwitchError(Exception):
-    """The mastership was not handed over; the sentence says why, and what became of it."""
+    """The mastership was not handed over; the message gives the reason and the present state."""
 
 
 class Doors(Protocol):
-    """What the broker around it opens for clients."""
+    """The ports that the surrounding broker opens for clients."""
 
     def load_names(self) -> KeyValueTable | None:
-        """Make the name service of this process, over the tables that were just read."""
+        """Create this process's name server, from the tables that were just read."""
 
     async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
-        """Answer routes, and register, until *undo*."""
+        """Answer routes and register with name servers, until *undo*."""
 
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
-        """Tell clients on the broker's port that it is not the master, until *undo*."""
+        """Refuse clients on the broker's port, because it is not the master, until *undo*."""
 
     async def build_parts(self) -> None:
-        """Refuse clients no more, and build the parts."""
+        """Stop refusing clients, and build the parts."""
 
     async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
-        """Open the parts, *begin*, and only then act and let clients in, until *undo*."""
+        """Open the parts, call *begin*, then start the parts and admit clients, until *undo*."""
 
     def hold_clients(self) -> Guests:
-        """Let no request of clients in, until they are passed on."""
+        """Hold all client requests until they are handed over."""
 
     async def pass_on(self, guests: Any, address_of: Callable[[], str]) -> None:
-        """Pass them on to the master as soon as it serves, and whoever comes, to who leads then.
+        """Forward held requests to the master once it serves, and new ones to the leader.
 
-        *address_of* gives where that is; blank if it is this replica, or nobody is known.
+        *address_of* returns the leader's address; blank if it is this replica, or unknown.
         """
 
     def standing_changed(self) -> None:
-        """Have name services told."""
+        """Notify name servers of the change."""
 
     def cannot_go_on(self) -> None:
-        """Stop the process: a supervisor starts it anew."""
+        """Stop the process, so that a supervisor restarts it."""
 
 
 class SetMember:
-    """One replica, with the parts that it serves with while it leads."""
+    """One replica, with the parts that serve while it leads."""
 
     def __init__(
         self,
@@ -140,10 +143,10 @@ class SetMember:
     ) -> None:
         self.parts = parts
         self._fence = ""
-        """Why this replica takes part no more, until a person has looked; blank if it does."""
+        """Why this replica takes no part until an operator intervenes; blank if it does."""
         self._floor_told = 0
         self._stopped = ""
-        """Why a part of replication works no more; blank if all does."""
+        """Why a part of replication has stopped; blank if none has."""
         self._watch = SetWatch(now_ms, parts.config.replication.replicas)
         self._doors = doors
         self._engine = engine
@@ -172,14 +175,14 @@ class SetMember:
         self._guests: Guests | None = None
         self._changing = asyncio.Lock()
         self.gate = LeaseGate(self._may_promise, self._config.slave_timeout_ms)
-        """What answers leave through that promise state."""
+        """Holds back answers that acknowledge state until a new master would know that state."""
 
     def _may_promise(self) -> bool:
-        """Whether a master that comes after this one knows what is promised now.
+        """Return whether a master after this one would know the state that is acknowledged now.
 
-        No other replica leads. And either the followers hold the latest changes, or the engine
-        has confirmed since then that this replica leads, and no running replica has reported to
-        the engine that it is cut off from this one.
+        No other replica leads. In addition, either the followers have the latest changes; or the
+        engine has confirmed since then that this replica leads, and no running replica has reported
+        to the engine that it lost this master.
         """
         replica, writer = self._replica, self._writer
         if replica is None or writer is None or not replica.leads_alone:
@@ -192,10 +195,10 @@ class SetMember:
 
     @property
     def replica(self) -> RunningReplica:
-        """What decides.
+        """The running replica, which decides.
 
         Raises:
-            SwitchError: it is not there yet: this replica is starting.
+            SwitchError: this replica is still starting.
         """
         if self._replica is None or not self._replica.has_started:
             raise SwitchError("this replica is starting: ask again in a moment")
@@ -203,26 +206,26 @@ class SetMember:
 
     @property
     def confirmed_offset(self) -> int:
-        """Up to where all in sync hold the log, as far as is known here."""
+        """The offset that all in-sync replicas have reached, as far as this replica knows."""
         return self._confirmed_offset
 
     @property
     def has_started(self) -> bool:
-        """Whether ``replica`` is there, and with it everything that may be asked of it."""
+        """Whether ``replica`` is available."""
         return self._replica is not None and self._replica.has_started
 
     @property
     def is_serving(self) -> bool:
-        """Whether clients are served as a master's."""
+        """Whether this replica serves clients as a master."""
         return self._leads_in > 0 and self._is_serving
 
     async def open(self, membership: Membership) -> None:
-        """Open the store as a follower's, and take part in the set.
+        """Open the store as a follower's, and join the set.
 
         Raises:
-            StoreError: the store, or what this replica must remember, cannot be read.
+            StoreError: the store or this replica's durable state cannot be read.
             OSError: a file or a port cannot be opened.
-            StartError: as from the doors.
+            StartError: raised by the client ports.
         """
         config = self.parts.config
         is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
@@ -249,12 +252,12 @@ class SetMember:
         self._look()
 
     async def close(self) -> None:
-        """Leave, and close the store. Raises OSError if a table could not be saved."""
+        """Leave the set and close the store. Raises OSError if a table could not be saved."""
         if self._looking is not None:
             self._looking.cancel()
         await self._end_roles()
         if self._replica is not None and self._writer is not None:
-            # What changes from now on would be told to nobody.
+            # No follower would receive changes from now on.
             self._doors.hold_clients()
             self.parts.parts.stop()
             if self._replica.takes_sends:
@@ -270,7 +273,7 @@ class SetMember:
                 await self._replica.close(is_store_closed=is_store_closed)
 
     async def _end_roles(self) -> None:
-        """Let what is being opened or closed come to its end, and begin nothing more."""
+        """Wait for a role change that is under way, and start no other."""
         self._is_closing = True
         self._confirmed.set()
         async with self._changing:
@@ -280,7 +283,7 @@ class SetMember:
             await asyncio.gather(self._roles, return_exceptions=True)
 
     async def _end_the_lead(self) -> None:
-        """Have what waits for the others answered, if that is quick."""
+        """Answer requests that wait for replication, if that takes at most two seconds."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(SWITCH_TIMEOUT_S):
                 await self._all_is_confirmed()
@@ -291,7 +294,7 @@ class SetMember:
         await self.parts.store.safe(self.parts.store.max_commit_log_offset)
 
     def standing(self) -> BrokerStanding:
-        """What name services are to show."""
+        """Return the advertisement for name servers."""
         view = self.replica.machine.view if self.has_started else None
         state = view.state if view else None
         return BrokerStanding(
@@ -306,7 +309,7 @@ class SetMember:
         )
 
     def why_not_ready(self) -> str | None:
-        """Why a load balancer should leave this replica out: None if it leads, or is in sync."""
+        """Return why a load balancer should skip this replica; None if it leads or is in sync."""
         if why := self._why_out:
             return why
         if self._leads_in:
@@ -331,7 +334,7 @@ class SetMember:
         return None
 
     def status(self) -> JsonObject:
-        """All of it, for operators; JSON values."""
+        """Return the whole status for operators, as JSON values."""
         machine, shown = self.replica.machine, self._watch.alarms.shown
         return set_status.status(
             machine,
@@ -344,7 +347,7 @@ class SetMember:
         )
 
     def metrics(self) -> Iterator[Family]:
-        """What /metrics shows of the set: nothing while this replica is starting."""
+        """Return the metrics of the set; none while this replica is starting."""
         replica = self._replica
         if replica is None or not replica.has_started:
             return iter(())
@@ -353,24 +356,26 @@ class SetMember:
         )
 
     def ha_runtime_info(self) -> JsonObject:
-        """As RocketMQ's HARuntimeInfo."""
+        """Return RocketMQ's HARuntimeInfo."""
         machine = self.replica.machine
         return set_status.ha_runtime_info(machine, machine.view)
 
     def epoch_cache(self) -> JsonObject:
-        """As RocketMQ's EpochEntryCache."""
+        """Return RocketMQ's EpochEntryCache."""
         config = self.parts.config
         broker_id = self.standing().broker_id
         machine = self.replica.machine
         return set_status.epoch_cache(machine, config.cluster_name, config.broker_name, broker_id)
 
     async def switch(self, target_id: int | None) -> int:
-        """Hand the mastership over; return to whom. Clients wait meanwhile, and are passed on.
+        """Hand the mastership over and return the new master's id.
 
-        *target_id* None: whoever holds most.
+        Meanwhile requests are held, and afterwards forwarded. *target_id* None: the follower with
+        the longest log.
 
         Raises:
-            SwitchError: nobody took over. This replica leads on, or whoever is elected then.
+            SwitchError: no replica took over. This replica continues to lead, or another one is
+            elected.
         """
         machine = self.replica.machine
         target_id = target_id or machine.best_successor()
@@ -400,7 +405,7 @@ class SetMember:
     async def _hand_over(self, target_id: int) -> None:
         self.parts.parts.stop()
         await self._all_is_confirmed()
-        # Asked again: it may just be connecting anew.
+        # Repeat the request: the follower may be reconnecting.
         while not self._is_deposed:
             with contextlib.suppress(ValueError):
                 self.replica.hand_over(target_id)
@@ -409,7 +414,7 @@ class SetMember:
                     await self._deposed.wait()
 
     async def elect_unclean(self) -> None:
-        """Lead though messages may be lost by it. Raises SwitchError."""
+        """Lead although messages may be lost. Raises SwitchError."""
         try:
             self.replica.lead_by_operator()
         except ValueError as error:
@@ -418,11 +423,11 @@ class SetMember:
 
     @property
     def continues_history(self) -> bool:
-        """Whether the log holds all that an earlier master of the set has shown."""
+        """Whether the log contains everything that an earlier master of the set has shown."""
         return self._is_sync_mode and self._has_followed
 
     async def reseed(self) -> None:
-        """Have this replica's store replaced by its master's. Raises SwitchError."""
+        """Replace this replica's store by its master's. Raises SwitchError."""
         try:
             self.replica.reseed()
         except ValueError as error:
@@ -430,14 +435,14 @@ class SetMember:
         self._fence = ""
 
     def forget(self, replica_id: int) -> str:
-        """What an operator is told who wants a replica forgotten. Raises SwitchError."""
+        """Return the confirmation for an operator who removes a replica. Raises SwitchError."""
         try:
             forget(self.replica.machine.view, replica_id)
         except ValueError as error:
             raise SwitchError(str(error)) from None
         return f"replica {replica_id} is in no set any more: nothing waits for it"
 
-    # What the machine says.
+    # Events from the machine.
 
     def _lead(self, epoch: int) -> None:
         self._elected_in = epoch
@@ -459,7 +464,7 @@ class SetMember:
         self._confirmed_offset = max(self._confirmed_offset, offset)
         self._confirmed.set()
         if self._replica_store.is_following:
-            # Who is elected after that was in sync, or by an operator.
+            # A replica that is elected afterwards was in sync, or an operator chose it.
             self._has_followed = True
             self._follow()
         elif self._leads_in and self._is_sync_mode:
@@ -512,7 +517,7 @@ class SetMember:
         }
         return {reason: text for reason, text in found.items() if text}
 
-    # From role to role.
+    # Role changes.
 
     async def _run_roles(self) -> None:
         while True:
@@ -568,7 +573,7 @@ class SetMember:
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
 
     def _goes_on(self, epoch: int) -> bool:
-        """Whether a promotion still leads to something."""
+        """Return whether to continue a promotion."""
         return self._elected_in == epoch and not self._is_closing
 
     def _begin_telling(self) -> None:
@@ -606,7 +611,7 @@ class SetMember:
         self._period = undo
         parts.load_tables()
         self._values = self._doors.load_names()
-        # In a thread: what is passed on to another master goes on meanwhile.
+        # In a thread, because forwarding clients to another master continues meanwhile.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
         undo.push_async_callback(self._close_store)
@@ -622,7 +627,7 @@ class SetMember:
             passed_ms=parts.passed_ms,
         )
         applier.open()
-        # Behind what may refuse: a start that does saves nothing.
+        # After everything that may fail, so a failed start saves nothing.
         self._applier = applier
         parts.tables.start()
         await self._doors.open_names(undo)
@@ -634,7 +639,10 @@ class SetMember:
         self._flushed()
 
     async def _close_store(self) -> None:
-        """Also where a stop came before the demotion: what is not confirmed stays so."""
+        """Close the store.
+
+        If the stop precedes the demotion, unconfirmed messages stay unconfirmed.
+        """
         await self.parts.store.close(opens_again=not self._is_closing)
 
     async def _close_period(self) -> None:
@@ -650,12 +658,12 @@ class SetMember:
         await period.aclose()
 
     async def _reopen(self, cut_at: int | None, between: Between | None) -> None:
-        """See ReplicaStore."""
+        """Close, change and reopen the store; see ReplicaStore."""
         async with self._changing:
             if not self._is_closing:
                 await self._reopen_now(cut_at, between)
                 return
-        # Who asked ends with this replica; the next start is told to ask again.
+        # The caller ends with this replica; the next start repeats the request.
         await asyncio.get_running_loop().create_future()
 
     async def _reopen_now(self, cut_at: int | None, between: Between | None) -> None:
@@ -677,7 +685,7 @@ class SetMember:
             self._wrote()
 
     def _wrote(self) -> None:
-        """Tell the replica soon: once for all that is written in a turn of the loop."""
+        """Notify the replica soon, once for everything written in one iteration of the loop."""
         if not self._is_telling:
             self._is_telling = True
             asyncio.get_running_loop().call_soon(self._tell)

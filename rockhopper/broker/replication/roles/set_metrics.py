@@ -1,4 +1,4 @@
-"""The numbers of a replica for /metrics, whoever leads."""
+"""The metrics of a replica, in any role."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -17,7 +17,7 @@ _PAST = {
 
 
 def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
-    """Who leads and who is in sync, as this replica knows."""
+    """Return the metrics of the leader and the in-sync set, as this replica knows them."""
     state = machine.view.state if machine.view else None
     standing = machine.standing
     role = _gauge("role", "1 for the current role of this replica", "role")
@@ -44,7 +44,7 @@ def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
 
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
-    """How far each is behind that is connected; *seconds* of where its log ends."""
+    """Return the lag of each connected follower; *seconds* converts the end of its log."""
     term, end = machine.term, machine.standing.log_end
     lag_bytes = _gauge(
         "lag_bytes", "How many bytes a follower is behind, as its master sees it", "replica"
@@ -60,7 +60,7 @@ def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[
 
 
 def of_engine(health: EngineHealth) -> Iterator[Family]:
-    """How the engine answers."""
+    """Return the metrics of the engine's answers."""
     yield _gauge("engine_silent_seconds", "Time since the last answer of the engine").add(
         health.silent_ms / 1000
     )
@@ -73,7 +73,7 @@ def of_engine(health: EngineHealth) -> Iterator[Family]:
 
 
 def of_clock(ahead_ms: int | None) -> Family:
-    """How far this machine's clock is from that of the master that it follows; None: of none."""
+    """Return how far this clock is ahead of the master's; no sample if *ahead_ms* is None."""
     ahead = _gauge("clock_ahead_seconds", "How far a follower's clock is ahead of its master's")
     if ahead_ms is not None:
         ahead.add(ahead_ms / 1000)
@@ -81,7 +81,7 @@ def of_clock(ahead_ms: int | None) -> Family:
 
 
 def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator[Family]:
-    """Totals since the start; *elections* by cause."""
+    """Return the totals since the start; *elections* are by cause."""
     won = _counter("elections", "Elections that this replica won", "cause")
     for cause in (*CAUSES.values(), "other"):
         won.add(elections.get(cause, 0), cause)
@@ -91,7 +91,7 @@ def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator
 
 
 def of_alarms(shown: Mapping[str, str]) -> Family:
-    """Each alarm there can be."""
+    """Return a sample for each possible alarm."""
     alarm = _gauge("alarm", "1 for a condition that an operator must handle", "reason")
     for reason in REASONS:
         alarm.add(reason in shown, reason)

@@ -1,4 +1,4 @@
-"""How a replica set is, as one of its replicas sees it: for operators, and in RocketMQ's terms."""
+"""The status of a replica set from one replica's view: for operators, and in RocketMQ's format."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,10 +18,10 @@ def status(
     replica_count: int = 0,
     holds_id: bool = True,
 ) -> JsonObject:
-    """The set, and each replica that is known, or is to be there by haReplicas; JSON values.
+    """Return the set and each replica that is known or expected by haReplicas, as JSON values.
 
-    *alarms* are sentences by their names. Without *holds_id* another process is announced under
-    this one's id: what is known of that member is what it announces.
+    *alarms* are texts by name. Without *holds_id*, another process is announced under this
+    replica's id; the status of that member is then its announcement.
     """
     alarms = alarms or {}
     standing, term = machine.standing, machine.term
@@ -34,10 +34,10 @@ def status(
     leader_id = _leader_id(machine, view, holds_id=holds_id)
     for number in sorted({*members, *in_sync, *range(1, replica_count + 1)}):
         member = members.get(number)
-        # Of one whose disk was exchanged, the store that counted is gone.
+        # If a replica's disk was exchanged, the in-sync store no longer exists.
         is_known = member is None or member.replica in stored
         link = next((f for replica, f in followers.items() if replica.id == number), None)
-        # Connected, and its log is not compared yet: below 0.
+        # Below 0: connected, but the logs have not been compared yet.
         held = (
             link.held_offset if link and link.link is not None and link.held_offset >= 0 else None
         )
@@ -81,9 +81,9 @@ def status(
 
 
 def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
-    """Who leads, and not only was elected last; 0: nobody, as far as is known here.
+    """Return the id of the replica that leads now; 0 if none is known here.
 
-    The lease of a process that has ended lasts longer than it, also where its successor runs.
+    A lease outlives a process that has ended, even if that process's successor already runs.
     """
     own_id = machine.standing.me.id
     if machine.term:
@@ -96,14 +96,14 @@ def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
 
 
 def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:
-    """As far as it is known: what a replica announces of it is old."""
+    """Return the known end of a replica's log; its announcement is always somewhat old."""
     if member.incarnation == standing.incarnation:
         return standing.log_end
     return max(member.log_end, held_offset or 0)
 
 
 def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
-    """RocketMQ's HARuntimeInfo."""
+    """Return RocketMQ's HARuntimeInfo."""
     standing, term = machine.standing, machine.term
     members = view.members if view else {}
     state = view.state if view else None
@@ -139,7 +139,7 @@ def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
 
 
 def epoch_cache(machine: Machine, cluster: str, broker: str, broker_id: int) -> JsonObject:
-    """RocketMQ's EpochEntryCache."""
+    """Return RocketMQ's EpochEntryCache."""
     standing = machine.standing
     ends = [epoch.start_offset for epoch in standing.epochs[1:]] + [standing.log_end]
     return {

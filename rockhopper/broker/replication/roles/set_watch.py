@@ -1,4 +1,4 @@
-"""SetWatch: what one replica counts of its set, and sees wrong with it."""
+"""SetWatch: the counters and alarms of a set in one replica."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -15,20 +15,20 @@ LOOK_INTERVAL_MS = 1000
 
 
 class SetWatch:
-    """From the start of a process; belongs to the event loop."""
+    """The counters since the start of the process, and the alarms; belongs to the event loop."""
 
     def __init__(self, now_ms: Callable[[], int], replica_count: int = 0) -> None:
-        """*replica_count*: haReplicas, how many there should be; 0 if that is not said."""
+        """*replica_count* is haReplicas, the expected number of replicas; 0 if not set."""
         self.alarms = Alarms(now_ms, replica_count)
         self.elections: Counter[str] = Counter()
-        """Those that this replica won, by cause."""
+        """The elections that this replica won, by cause."""
         self.counts: Counter[str] = Counter()
         self._lags = Lags(now_ms)
         self._now_ms = now_ms
         self._look_at_ms = 0
 
     def elected(self, machine: Machine) -> None:
-        """Count an election, by the reason that the set's state has of it."""
+        """Count an election, by the reason in the set's state."""
         state = machine.view.state if machine.view else None
         why = state.history[-1].why if state and state.history else ""
         self.elections[CAUSES.get(why, "other")] += 1
@@ -38,16 +38,16 @@ class SetWatch:
         self.counts["resignations"] += 1
 
     def cut(self, size_bytes: int) -> None:
-        """Count a cut of the log's end."""
+        """Count a truncation of the log."""
         self.counts["cuts"] += 1
         self.counts["cut_bytes"] += max(size_bytes, 0)
 
     def seeded(self) -> None:
-        """Count a log that was replaced."""
+        """Count a replacement of the log by the master's."""
         self.counts["seeds"] += 1
 
     def look(self, machine: Machine, own: Mapping[str, str], health: EngineHealth) -> None:
-        """Look after alarms and lags once a second, however often this is called."""
+        """Update alarms and lags once a second, however often this is called."""
         if self._now_ms() < self._look_at_ms:
             return
         self._look_at_ms = self._now_ms() + LOOK_INTERVAL_MS
@@ -61,7 +61,7 @@ class SetWatch:
         confirmed_offset: int,
         clock_ahead_ms: int | None = None,
     ) -> Iterator[Family]:
-        """What /metrics shows of the set."""
+        """Return all metrics of the set."""
         yield from set_metrics.of_set(machine, confirmed_offset)
         yield from set_metrics.of_followers(machine, self._lags.seconds)
         yield from set_metrics.of_engine(health)

@@ -1,8 +1,8 @@
-"""Setting a store aside whose log is to be replaced by its master's.
+"""Moves a store aside before its log is replaced by its master's.
 
-``<root>/rockhopper/replaced/`` then holds what the store held, by the same names, but for the
-replica's own notes (``rockhopper/ha``), what was aside already, and the lock. One such copy is
-kept: the next one takes its place. An operator may delete it once the replica is in sync.
+``<root>/rockhopper/replaced/`` then contains the store's content under the same names, except the
+replica's durable state (``rockhopper/ha``), earlier quarantined data, and the lock. Only one such
+copy exists: the next one replaces it. An operator may delete it once the replica is in sync.
 """
 
 import shutil
@@ -16,12 +16,12 @@ _KEPT = frozenset({"ha", DIRECTORY, "quarantine"})
 
 
 def set_aside(layout: StoreLayout) -> Path:
-    """Move everything away; durable on return. For a store that nobody has open.
+    """Move a store's content away, durably; no process may have the store open.
 
-    A crash in between leaves a part of it moved: doing it again moves the rest.
+    A crash leaves the move incomplete; calling this again completes it.
 
     Raises:
-        OSError: something stays where it is.
+        OSError: something could not be moved.
     """
     target = layout.own / DIRECTORY
     is_begun = layout.own / "replacing"
