@@ -1,1 +1,1 @@
-"""A replica that runs: the machine's actions done, over sockets, disk and engine."""
+"""A running replica: performs the machine's actions over sockets, disk and engine."""

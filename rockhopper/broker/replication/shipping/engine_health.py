@@ -1,4 +1,4 @@
-"""How the engine of consensus answers: what is shown of it, and what an alarm rests on."""
+"""Whether and how fast the consensus engine answers: input to the metrics and the alarms."""
 
 from collections.abc import Callable
 
@@ -6,37 +6,40 @@ from rockhopper.broker.replication.election.replica_set import Outcome
 from rockhopper.broker.replication.engines.engine import EngineError
 
 UNWRITABLE_PATIENCE_MS = 5000
-"""So long after a failed write an engine still answers reads before it counts as read-only."""
+"""How long after a failed write an engine may still answer reads before it counts as read-only."""
 
 
 class EngineHealth:
-    """Of one replica's conversation with it."""
+    """The health of the engine from one replica's view."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._answered_at_ms = now_ms()
         self.renewal_ms = 0
-        """What the last renewal of a lease took."""
+        """The duration of the last lease renewal."""
         self.unknown_count = 0
-        """Changes whose outcome it did not tell."""
+        """The number of changes whose outcome is unknown."""
         self._write_error = ""
         self._unwritable_since_ms: int | None = None
 
     @property
     def silent_ms(self) -> int:
-        """How long it has not answered."""
+        """The time since the last answer."""
         return self._now_ms() - self._answered_at_ms
 
     @property
     def why_unwritable(self) -> str:
-        """Why it takes no writes, though it answers; blank if it does, or is silent altogether."""
+        """Why the engine refuses writes although it answers.
+
+        Blank if it accepts them or is silent.
+        """
         since_ms = self._unwritable_since_ms
         if since_ms is None or self._answered_at_ms - since_ms < UNWRITABLE_PATIENCE_MS:
             return ""
         return self._write_error
 
     def announced(self, error: EngineError | None) -> None:
-        """Take note of a try to write, made now and then by every replica."""
+        """Record the result of a write attempt; every replica makes one from time to time."""
         if error is None:
             self._write_error, self._unwritable_since_ms = "", None
             self.answered()
@@ -46,18 +49,18 @@ class EngineHealth:
             self._unwritable_since_ms = self._now_ms()
 
     def answered(self) -> None:
-        """Take note that it did, just now."""
+        """Record that the engine has just answered."""
         self._answered_at_ms = self._now_ms()
 
     def told(self, outcome: Outcome) -> None:
-        """Take note of what became of a change."""
+        """Record the outcome of a change."""
         if outcome is Outcome.UNKNOWN:
             self.unknown_count += 1
         else:
             self.answered()
 
     def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
-        """Take note of a renewal."""
+        """Record the outcome of a lease renewal."""
         self.told(outcome)
         if outcome is not Outcome.UNKNOWN:
             self.renewal_ms = self._now_ms() - asked_at_ms

@@ -1,8 +1,8 @@
-"""Which process of a replica this is: `<id>-<store>-<starts>-<place>-<random>`.
+"""The identity of one process of a replica: `<id>-<store>-<starts>-<place>-<random>`.
 
-A process that was started again on the store of an earlier one, in the same place, comes after it:
-it holds the lock of the store, so that the earlier one has ended. A copy of the store is in another
-place, and who finds the earlier process announced cannot know whether it still runs.
+If a process was restarted on the same store in the same place, the earlier process has ended,
+because the new one holds the lock of the store. A copy of the store is in another place. A process
+that finds an incarnation from another place cannot know whether that one still runs.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One process."""
+    """The identity of one process."""
 
     id: int
     store: str
     starts: int
     place: str
-    """See Keeping."""
+    """Keeping explains the value."""
     token: str
-    """Random, so that two copies with equal counts in one place still differ."""
+    """Random, so that two copies in one place with equal start counts still differ."""
 
     def __str__(self) -> str:
         return f"{self.id}-{self.store}-{self.starts}-{self.place}-{self.token}"
 
     def comes_after(self, other: str) -> bool:
-        """Whether *other* is this process, or an earlier one in the same place, which has ended."""
+        """Return whether *other* is this process, or an earlier, ended one in the same place."""
         if other == str(self):
             return True
         parts = other.split("-")

@@ -1,4 +1,4 @@
-"""One connection between replicas: read into frames, written without waiting."""
+"""One connection between replicas: decodes frames, and writes without blocking."""
 
 import asyncio
 from collections import deque
@@ -9,15 +9,15 @@ from rockhopper.broker.replication.election import wire
 from rockhopper.broker.replication.election.wire import WireError
 from rockhopper.broker.server.listening.unfinished import Unfinished
 
-# Some frames of log may be on their way before the stream waits for its follower.
+# The stream may send some frames ahead before it waits for its follower.
 UNSENT_BYTES_MAX = 1 << 20
 
 
 class Link(asyncio.Protocol):
-    """One connection; its frames come in the turn of the loop that has read them.
+    """One connection; it delivers frames in the loop iteration that reads them.
 
-    While it is greeted ``next_frame`` takes them one by one, and the peer is to wait for an answer
-    to each; from ``frames`` on all are handed on.
+    During the greeting, ``next_frame`` returns single frames, and the peer must wait for an answer
+    to each. From ``frames`` on, it delivers all frames to a callback.
     """
 
     def __init__(
@@ -26,7 +26,10 @@ class Link(asyncio.Protocol):
         on_made: "Callable[[Link], None] | None" = None,
         greeting: "Greeting | None" = None,
     ) -> None:
-        """*on_made* is called once the connection is there; *greeting* are those that it is of."""
+        """*on_made* is called once connected.
+
+        *greeting* tracks connections that are being greeted.
+        """
         self._greeting = greeting
         self.number = number
         self.peer = self.host = ""
@@ -41,11 +44,11 @@ class Link(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        # uvloop's transports are those of asyncio in all but name.
+        # uvloop's transports behave like asyncio's but are not subclasses.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         name = transport.get_extra_info("peername")
@@ -67,22 +70,22 @@ class Link(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What has come of a frame that is not complete, while it is greeted."""
+        """The buffered size of an incomplete frame during the greeting; 0 afterwards."""
         return self._decoder.held_bytes if self._decoder.is_greeting else 0
 
     @property
     def is_known(self) -> bool:
-        """Whether its peer has proved the secret."""
+        """Whether the peer has proved the secret."""
         return not self._decoder.is_greeting
 
     def drop_held(self, reason: str) -> None:
-        """Let go of that, and close at once."""
+        """Drop the buffer and close at once."""
         self._decoder.forget()
         self._end(WireError(reason))
         self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol; why it was lost makes no difference to anybody."""
+        """See asyncio.Protocol; the cause of the loss does not matter."""
         self._writable.set()
         self._end(None)
 
@@ -111,7 +114,7 @@ class Link(asyncio.Protocol):
             self._ended.set()
             self._news.set()
 
-    # What a replica calls.
+    # Called by the replica.
 
     @property
     def is_closing(self) -> bool:
@@ -120,25 +123,25 @@ class Link(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer takes less than it was sent."""
+        """Whether the send buffer is full: the peer reads too slowly."""
         return not self._writable.is_set()
 
     def send(self, *parts: bytes) -> None:
-        """Send behind what was sent before; nothing after ``close``."""
+        """Send in order after earlier data; does nothing after ``close``."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(parts)
 
     async def drain(self) -> None:
-        """Wait until most of what was sent is on its way, or the connection is gone."""
+        """Wait until the send buffer has room, or the connection is lost."""
         await self._writable.wait()
 
     def close(self) -> None:
-        """Close; what was sent still leaves."""
+        """Close after sending the buffered data."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, dropping the buffered data."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -146,8 +149,8 @@ class Link(asyncio.Protocol):
         """Call *each* with every frame until the connection ends.
 
         Raises:
-            WireError: what came is no frame.
-            Exception: what *each* has raised; nothing is handed on after that.
+            WireError: the peer sent an invalid frame.
+            Exception: *each* raised it; later frames are dropped.
         """
         self._each = each
         self._decoder.is_greeting = False
@@ -160,10 +163,10 @@ class Link(asyncio.Protocol):
             raise self._error
 
     async def next_frame(self) -> wire.Frame:
-        """The one frame that the peer sends before it waits for an answer.
+        """Return the single frame that the peer sends before it waits for an answer.
 
         Raises:
-            WireError: it is not one, or the connection ended.
+            WireError: the frame is invalid, or the connection ended.
         """
         while not self._frames and not self._ended.is_set():
             self._news.clear()
@@ -176,17 +179,20 @@ class Link(asyncio.Protocol):
 
 
 class Greeting:
-    """The connections of a port that are still greeted, and what they hold."""
+    """The connections of a port that are still being greeted, and their buffered sizes."""
 
     def __init__(self) -> None:
         self._links: set[Link] = set()
         self._unfinished = Unfinished(has_users=True)
 
     def count(self, link: Link, size_bytes: int) -> None:
-        """Note that *link* holds so much more; close who holds too much, if need be."""
+        """Count data that *link* has buffered.
+
+        Close connections that buffer too much if necessary.
+        """
         self._links.add(link)
         self._unfinished.count(size_bytes, list(self._links))
 
     def discard(self, link: Link) -> None:
-        """It is greeted, or has ended."""
+        """Stop tracking a connection that was greeted or has ended."""
         self._links.discard(link)

@@ -1,7 +1,7 @@
-"""Connections between replicas are made and taken here, and greeted.
+"""Opens, accepts and greets the connections between replicas.
 
-A link is handed on only when both sides have proven the secret, if there is one. Whoever greets
-with another cluster, another broker or another size of log files is told so, and closed.
+A link is usable only after both sides have proved the secret, if there is one. A peer with another
+cluster, broker name or log file size receives the reason and is disconnected.
 """
 
 import asyncio
@@ -33,20 +33,21 @@ _TEXT = frozenset(b"\r\n\t" + bytes(range(0x20, 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class SetFacts:
-    """What all replicas of a set must have in common."""
+    """The facts that all replicas of a set must share."""
 
     cluster: str
     broker: str
     log_file_size_bytes: int
     secret: bytes | Callable[[], bytes] = b""
-    """What its file holds, asked for each connection. Empty: nobody has to prove anything.
+    """The content of the secret file, read for each connection. Empty: no proof is required.
 
-    Of several lines the first is what this replica proves, and each is taken from the others.
+    If it has several lines, this replica proves the first one, and accepts each of them from
+    others.
     """
 
     @property
     def secrets(self) -> list[bytes]:
-        """The lines, if it is text; else it is one secret."""
+        """The secrets: the lines of a text file, or the whole content of another file."""
         content = current(self.secret)
         is_text = all(byte in _TEXT for byte in content)
         lines = content.split(b"\n") if is_text else [content]
@@ -54,7 +55,7 @@ class SetFacts:
 
 
 class Links:
-    """Makes and takes the connections of one replica."""
+    """Opens and accepts the connections of one replica."""
 
     def __init__(self, facts: SetFacts, gate: Gate = OPEN, outgoing: Outgoing = PLAIN) -> None:
         self._facts = facts
@@ -63,7 +64,7 @@ class Links:
         self._numbers = count(1)
 
     async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> Listener:
-        """Open a port; *on_made* is called with each connection, and has it ``greeted``.
+        """Listen on a port; *on_made* is called with each connection and must call ``greeted``.
 
         Raises:
             OSError: the port cannot be opened.
@@ -83,9 +84,9 @@ class Links:
         """Connect to a master and greet it.
 
         Raises:
-            ConnectionRefusedError: its machine is there, and nobody listens.
+            ConnectionRefusedError: the machine runs, but no process listens.
             OSError, TimeoutError: it cannot be reached.
-            WireError: it is no replica of this set, or does not know the secret.
+            WireError: it is not a replica of this set, or does not know the secret.
         """
         host, port = split_address(address)
         if port is None:
@@ -128,11 +129,12 @@ class Links:
         link.send(wire.proof(secret, greeting, frame.nonce))
 
     async def greeted(self, link: Link) -> Hello:
-        """Take the greeting on a connection that somebody made.
+        """Receive and check the greeting on an accepted connection.
 
         Raises:
-            WireError: it is no replica of this set; it was told so, and is closed.
-            TimeoutError: it did not greet in time, and is closed.
+            WireError: the peer is not a replica of this set; it received the reason and was
+            disconnected.
+            TimeoutError: it did not greet in time and was disconnected.
         """
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
@@ -175,6 +177,6 @@ class Links:
 def _proven(
     known: list[bytes], side: bytes, greeting: bytes, nonce: bytes, proof: bytes
 ) -> bytes | None:
-    """The secret that was proven, if it is a known one."""
+    """Return the secret that *proof* proves, if it is a known one."""
     proofs = ((secret, wire.prove(secret, side, greeting, nonce)) for secret in known)
     return next((each for each, right in proofs if hmac.compare_digest(proof, right)), None)

@@ -1,7 +1,7 @@
-"""Handshakes that fail: logged when a reason is new, and notes of `ha status` while they go on.
+"""Failed handshakes: logged when the reason is new, and listed by `ha status` while they continue.
 
-A replica tries again five times a second. The same reason at the same peer is one state, which is
-over when the peer is taken, or has not been refused for a minute.
+A replica retries five times a second. The same reason from the same peer is one condition. It ends
+when the peer is accepted, or has not been refused for a minute.
 """
 
 from collections.abc import Callable
@@ -12,19 +12,19 @@ log = structlog.get_logger("broker.ha")
 
 FORGET_MS = 60_000
 REFUSALS_MAX = 32
-"""Anybody may connect: beyond these the oldest is forgotten."""
+"""Anyone can connect, so beyond this number the oldest entry is dropped."""
 
 
 class Refusals:
-    """Of one replica, in both directions."""
+    """The failed handshakes of one replica, in both directions."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._seen_ms: dict[tuple[str, str, str], int] = {}
-        """By event, peer and reason: when it happened last."""
+        """The time of the last occurrence, by event, peer and reason."""
 
     def note(self, event: str, peer: str, reason: str) -> None:
-        """Take note of a failed handshake; log it if that is news."""
+        """Record a failed handshake; log it if it is new."""
         self._forget_old()
         key = event, peer, reason
         if self._seen_ms.pop(key, None) is None:
@@ -34,13 +34,13 @@ class Refusals:
         self._seen_ms[key] = self._now_ms()
 
     def end(self, peer: str) -> None:
-        """Forget what was wrong with a peer that was taken now."""
+        """Remove the failures of a peer that has now been accepted."""
         for key in [each for each in self._seen_ms if each[1] == peer]:
             del self._seen_ms[key]
 
     @property
     def sentences(self) -> list[str]:
-        """What is wrong now."""
+        """A description of each current failure."""
         self._forget_old()
         return [f"{event}: {peer}: {reason}" for event, peer, reason in self._seen_ms]
 

@@ -1,7 +1,7 @@
-"""A replica that runs: it feeds its machine with what happens, and does what the machine asks.
+"""A running replica: passes events to its machine and performs the machine's actions.
 
-Everything that the machine is told comes in the event loop's thread. What must be on disk before it
-goes on is written in a thread of its own, one after the other; requests to the engine are tasks.
+All calls of the machine are made in the event loop's thread. A separate thread performs, in order,
+the disk writes that the machine waits for. Requests to the engine are tasks.
 """
 
 import asyncio
@@ -74,62 +74,62 @@ Kept = (
     | actions.NoteClean
     | actions.GiveUp
 )
-"""What the disk has to take before the machine goes on."""
+"""The actions that write to disk before the machine continues."""
 
 
 def now_ms() -> int:
-    """Of a clock that never goes back, and goes on while the machine sleeps."""
+    """Return the time of a monotonic clock that also advances while the machine is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000
 
 
 def wall_ms() -> int:
-    """What this machine takes for the time of day."""
+    """Return this machine's wall-clock time."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told, in the event loop's thread."""
+    """Callbacks of a replica; they run in the event loop's thread."""
 
     lead: Callable[[int], None]
-    """Begin a master's work, in this epoch."""
+    """Start a master's work in this epoch."""
     resign: Callable[[str], None]
-    """End it, for this reason."""
+    """Stop a master's work for this reason."""
     confirmed: Callable[[int], None]
-    """What is in front of this offset may be shown and acknowledged."""
+    """The log before this offset may be shown to consumers and acknowledged."""
     alarm: Callable[[str], None]
-    """This replica's log contradicts its master's: a person must see it."""
+    """This replica's log contradicts its master's: an operator must intervene."""
     stopped: Callable[[str], None]
-    """A part of replication has ended by a mistake in the code: only a restart brings it back."""
+    """A part of replication has stopped because of a bug: only a restart helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which replica of which set this is."""
+    """The identity of a replica within its set, and its settings."""
 
     id: int
     facts: SetFacts
     min_in_sync: int
     address: str
-    """Where clients reach it."""
+    """The replica's address for clients."""
     host: str = "0.0.0.0"
     ha_port: int = 0
     ha_host: str = "127.0.0.1"
-    """Where the other replicas reach it."""
+    """The replica's host for the other replicas."""
     priority: int = 0
     replicas_after_power_cut: int = 0
-    """See Campaigning."""
+    """Campaigning explains it."""
     settings: tuple[tuple[str, str], ...] = ()
-    """See Announcement."""
+    """Announcement explains it."""
     own_address: str = ""
-    """The same."""
+    """Announcement explains it."""
     gate: Gate = OPEN
     outgoing: Outgoing = PLAIN
 
 
 def _is_replaced(hello: Hello, view: View) -> bool:
-    """Whether another process is announced under the id of the one that greeted."""
+    """Return whether another process is announced under the id of the greeting replica."""
     member = view.members.get(hello.replica.id)
     return member is not None and member.incarnation != hello.incarnation
 
@@ -148,7 +148,7 @@ class RunningReplica:
         now: Callable[[], int] = now_ms,
         wall: Callable[[], int] = wall_ms,
     ) -> None:
-        """*keeping* has counted this start already."""
+        """*keeping* must already have counted this start."""
         self.ha_address = ""
         self._membership = membership
         self._log = replica_log
@@ -172,11 +172,11 @@ class RunningReplica:
         )
         self._incarnation = str(self._identity)
         self._greeted_as: dict[int, Hello] = {}
-        """Of each open connection that a follower made, how it greeted."""
+        """The greeting of each open connection from a follower."""
         self._seen_view: View | None = None
-        """The last one that this replica read before it took part."""
+        """The last view read before this replica joined the set."""
         self.second_because = ""
-        """Why this replica stays out: another process is of the same id. Blank if it does not."""
+        """Why this replica stays out: another process has the same id. Blank if none has."""
         self._server: Listener | None = None
         self.engine_health = EngineHealth(now)
         self.clock = ClockDifference(now, wall)
@@ -188,28 +188,28 @@ class RunningReplica:
 
     @property
     def machine(self) -> Machine:
-        """What decides; there from ``start`` on."""
+        """The state machine; available from ``start`` on."""
         assert self._machine is not None
         return self._machine
 
     @property
     def has_started(self) -> bool:
-        """Whether ``machine`` is there."""
+        """Whether ``machine`` is available."""
         return self._machine is not None
 
     @property
     def disk_problem(self) -> str:
-        """Why what this replica must remember cannot be written now, and is tried again."""
+        """Why this replica's durable state cannot be written now; the write is being retried."""
         return self._disk_error if self._failing_count else ""
 
     @property
     def view(self) -> View | None:
-        """The set as it was seen last, also by a replica that takes no part in it yet."""
+        """The last view of the set, even if this replica has not joined it yet."""
         return self.machine.view or self._seen_view
 
     @property
     def notes(self) -> list[str]:
-        """What an operator is to know of this replica, besides alarms: each may pass by itself."""
+        """Temporary conditions of this replica for an operator, besides alarms."""
         second = [self.second_because] if self.second_because else []
         return second + self._refusals.sentences
 
@@ -220,15 +220,15 @@ class RunningReplica:
 
     @property
     def leads_alone(self) -> bool:
-        """Whether it leads, and nobody can have been elected since."""
+        """Whether this replica leads and no other can have been elected since."""
         return self._machine is not None and self._machine.leads_alone(self._now_ms())
 
     @property
     def vouched_at_ms(self) -> int | None:
-        """When the engine last vouched for this master, though its followers are silent.
+        """When the engine last vouched for this master, even if its followers are silent.
 
-        None: one of them may be let lead. A renewal says nothing of the time before it, in which
-        one that is cut off had not told the engine yet.
+        None: a silent follower could become leader. A renewal proves nothing about the time shortly
+        before it, in which a replica that lost its master had not yet told the engine.
         """
         machine = self.machine
         if machine.may_be_replaced(self._now_ms()):
@@ -236,7 +236,7 @@ class RunningReplica:
         return machine.renewed_at_ms - self._timing.missed_ms
 
     async def start(self) -> None:
-        """Listen, finish a cut that a crash has stopped, and begin to take part.
+        """Listen, complete a truncation that a crash interrupted, and join the set.
 
         Raises:
             OSError: the port cannot be opened.
@@ -273,10 +273,10 @@ class RunningReplica:
         self._spawn(self._take_part())
 
     async def close(self, *, is_store_closed: bool = False) -> None:
-        """Give back the lease, close every connection, and end.
+        """Release the lease and close every connection.
 
-        With *is_store_closed*, this process withdraws its announcement, so that one on another
-        machine need not wait for it. An engine that does not answer delays this by a second.
+        With *is_store_closed*, this process withdraws its announcement, so that its successor on
+        another machine need not wait. An engine that does not answer delays this by one second.
         """
         self._is_closing = True
         if self._server:
@@ -298,7 +298,10 @@ class RunningReplica:
         await self._engine.close()
 
     async def _bid_farewell(self, request: Awaitable[None]) -> bool:
-        """Whether the engine has done it; what it does not do ends by itself."""
+        """Return whether the engine completed the request.
+
+        If not, what it should release expires.
+        """
         try:
             async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):
                 await request
@@ -310,7 +313,7 @@ class RunningReplica:
         return True
 
     async def _end_taken(self) -> None:
-        """Have the connections end that others made; break off those that nobody reads from."""
+        """Wait for accepted connections to end; abort those whose peer does not read."""
         taken = dict(self._taken)
         if taken:
             await asyncio.wait(taken, timeout=FAREWELL_TIMEOUT_S)
@@ -319,7 +322,7 @@ class RunningReplica:
         await asyncio.gather(*taken, return_exceptions=True)
 
     def wrote(self) -> None:
-        """Tell the machine how far the log is; a master's followers get what is new."""
+        """Report the log's end to the machine; a master also sends new data to its followers."""
         self.machine.wrote(self._log.end_offset, self._log.held_offset)
         self._perform()
         self._streams.wrote()
@@ -344,7 +347,7 @@ class RunningReplica:
         self.machine.reseed()
         self._perform()
 
-    # Taking part.
+    # Membership.
 
     async def _take_part(self) -> None:
         while True:
@@ -359,11 +362,12 @@ class RunningReplica:
             self._leave_to_other()
 
     async def _wait_for_own_id(self) -> bool:
-        """Stay out while another process is announced under this replica's id, or leads by it.
+        """Wait while another process is announced as this replica, or leads as it.
 
-        A copy of a disk is the same member to everybody: what either acknowledges would count as
-        what the other has. Return whether this disk is a copy: the other process has written what
-        is not here, or has been announced for longer than one that had ended before.
+        Other replicas cannot distinguish a copy of a disk from the original, so one's
+        acknowledgements would count for the other's log. Return whether this disk is a copy: the
+        other process has written messages that are missing here, or its announcement lasted longer
+        than that of an ended process.
         """
         began_ms, other_end = self._now_ms(), 0
         while True:
@@ -385,7 +389,7 @@ class RunningReplica:
             await asyncio.sleep(ENGINE_PAUSE_S)
 
     def _other_in(self, view: View) -> str:
-        """Which process has this replica's id now, besides this one and those it follows."""
+        """Return another process with this replica's id, except predecessors of this one."""
         member, leader = view.members.get(self._me.id), view.leader
         held = [member.incarnation] if member else []
         if leader and leader.id == self._me.id:
@@ -408,7 +412,7 @@ class RunningReplica:
         )
 
     def _leave_to_other(self) -> None:
-        """Take nothing, and acknowledge nothing, under an id that another process has."""
+        """Stop receiving and acknowledging under an id that another process has."""
         self.machine.yield_to_other(self._now_ms())
         self._perform()
         for link in list(self._open.values()):
@@ -432,7 +436,7 @@ class RunningReplica:
             self.machine.standing.is_clean = False
 
     async def _see_whether_it_answers(self) -> None:
-        """Tell an engine that takes no writes from one that is away."""
+        """Distinguish an engine that refuses writes from one that is unreachable."""
         with contextlib.suppress(EngineError):
             await self._engine.read()
             self.engine_health.answered()
@@ -465,7 +469,7 @@ class RunningReplica:
             await asyncio.sleep(TICK_S)
 
     async def _announce(self) -> None:
-        """Tell of this replica now and then, and soon after anything but its log has changed."""
+        """Announce this replica periodically, and soon after a change of anything but its log."""
         loop = asyncio.get_running_loop()
         told, due_s = None, 0.0
         while True:
@@ -543,12 +547,15 @@ class RunningReplica:
         self._refusals.note("a peer was refused", link.host, why)
 
     def _look_at_log(self) -> None:
-        """Retention moves its start, and tells nobody; what is older cannot be sent to anybody."""
+        """Update the log's start.
+
+        Retention moves it without notice, and deleted parts cannot be sent.
+        """
         standing = self.machine.standing
         standing.log_start, standing.is_away = self._log.start_offset, self._log.is_away
 
     def _why_not(self, hello: Hello) -> str:
-        """Why a replica that has greeted rightly is not taken; empty if it is."""
+        """Return why a correctly greeted replica is refused; empty if it is accepted."""
         if hello.replica.id == self._me.id:
             return f"two replicas have the id {self._me.id} (haReplicaId)"
         view = self.machine.view
@@ -605,7 +612,7 @@ class RunningReplica:
                 self._perform()
 
     def _forget_torn(self) -> None:
-        """Without a master the rest of a record does not come."""
+        """Drop an incomplete record: without a master its rest does not come."""
         if self.machine.following.link is None:
             self._log.drop_torn()
 
@@ -623,7 +630,7 @@ class RunningReplica:
         self._perform()
 
     def _look_at_answer(self, link: Link, frame: wire.Frame) -> None:
-        """Take note of why a master does not take this replica, or that it does, and its clock."""
+        """Record the master's time, and its refusal or acceptance of this replica."""
         following = self.machine.following
         if following.master is None or link.number != following.link:
             return
@@ -652,7 +659,7 @@ class RunningReplica:
             log.error("the master's log cannot be appended", reason=str(error))
             link.close()
             return
-        # One acknowledgement, for the log and the beat that came with it.
+        # Send one acknowledgement for both the log and the heartbeat in the same frame.
         standing = self.machine.standing
         standing.log_end, standing.held_offset = self._log.end_offset, self._log.held_offset
         self.machine.received(link.number, data.beat, self._now_ms())
@@ -751,7 +758,7 @@ class RunningReplica:
             log.warning("the lease could not be released: it will expire", reason=str(error))
 
     async def _keep(self, action: Kept) -> None:
-        # In their order, though each is tried until the disk takes it.
+        # In order, although each write is retried until the disk accepts it.
         async with self._keeping_turn:
             await self._keep_now(action)
         self._perform()
@@ -840,9 +847,9 @@ class RunningReplica:
         await self._until_it_is_done(lambda: loop.run_in_executor(self._disk, function, *arguments))
 
     async def _until_it_is_done(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do what needs the disk, until it takes it: what comes next rests on it.
+        """Retry disk work until it succeeds, because later steps depend on it.
 
-        Meanwhile this replica is not elected.
+        Meanwhile this replica cannot be elected.
         """
         is_failing = False
         try:

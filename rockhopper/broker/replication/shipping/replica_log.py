@@ -1,4 +1,4 @@
-"""The log of a replica, as replication needs it: offsets, and bytes as they stand in the files."""
+"""The log of a replica as replication needs it: offsets, and raw bytes of the files."""
 
 from typing import Protocol
 
@@ -6,50 +6,50 @@ from rockhopper.broker.store.files.errors import StoreError
 
 
 class AwayError(StoreError):
-    """The log is being opened for another role, or is a master's own: ask again."""
+    """The log is being opened for another role, or belongs to a master: try again."""
 
 
 class ReplicaLog(Protocol):
-    """A commit log that is appended to by a master's own work, or by what its master sends.
+    """A commit log; either the master's own work or a master's bytes are appended to it.
 
-    Belongs to the event loop's thread. While ``cut`` and ``begin_at`` run nobody appends.
+    Belongs to the event loop's thread. While ``cut`` or ``begin_at`` runs, nothing is appended.
     """
 
     @property
     def start_offset(self) -> int:
-        """The first byte that there is."""
+        """The offset of the first byte."""
 
     @property
     def end_offset(self) -> int:
-        """Behind the last byte that there is."""
+        """The offset behind the last complete record."""
 
     @property
     def next_offset(self) -> int:
-        """Where the next bytes belong: behind ``end_offset``, if half a record has come."""
+        """The offset for the next bytes: behind ``end_offset`` if half a record has arrived."""
 
     @property
     def held_offset(self) -> int:
-        """Up to where it is by this replica's kind of promise: written, or flushed."""
+        """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
 
     @property
     def is_away(self) -> bool:
-        """Whether ``append`` would raise AwayError: of a master's own log as well."""
+        """Whether ``append`` would raise AwayError; true also for a master's own log."""
 
     def read(self, offset: int, size_bytes_max: int) -> bytes:
-        """What stands there, of one file of the log; nothing at the end."""
+        """Return bytes from *offset* on, of one file of the log; empty at the end."""
 
     def append(self, offset: int, data: bytes) -> None:
         """Append a master's bytes at ``next_offset``, which is *offset*.
 
         Raises:
-            StoreError: they are not in the log, or not all of them; ``end_offset`` says.
+            StoreError: the bytes are not in the log, or only a part of them; see ``end_offset``.
         """
 
     def drop_torn(self) -> None:
-        """Forget half a record whose rest does not come."""
+        """Drop an incomplete record whose rest does not come."""
 
     async def cut(self, end_offset: int) -> None:
-        """Take away what is behind, aside, so that no start can take it for records again."""
+        """Truncate the log; move the rest aside, so that no start reads it as records."""
 
     async def begin_at(self, offset: int) -> None:
-        """Have nothing but a log that begins there; what there was goes aside."""
+        """Replace the log by an empty one that begins at *offset*; the old one is moved aside."""

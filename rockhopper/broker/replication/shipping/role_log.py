@@ -1,4 +1,4 @@
-"""One line of log for each change of a replica's role, with its reason and all offsets."""
+"""Logs one line for each change of a replica's role, with the reason and all offsets."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ log = structlog.get_logger("broker.ha")
 
 
 class RoleLog:
-    """Of one machine."""
+    """Logs the role changes of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._told: tuple[int, Replica | None] = 0, None
 
     def elected(self, epoch: int) -> None:
-        """It leads from now on, and serves once all of its log is confirmed."""
+        """Log that the replica was elected; it serves once its whole log is confirmed."""
         self._told = 0, None
         view = self._machine.view
         history = view.state.history if view and view.state else ()
@@ -27,13 +27,13 @@ class RoleLog:
         log.info("this replica leads", why=why, epoch=epoch, before=before, **self._place())
 
     def resigned(self, epoch: int, why: str) -> None:
-        """It leads no more."""
+        """Log that the replica stopped leading."""
         log.warning("this replica stopped leading", why=why, epoch=epoch, **self._place())
 
     def look(self) -> None:
-        """Tell whom it follows, once its log is known to be a part of that master's.
+        """Log the followed master, once this log is known to be a prefix of that master's.
 
-        A connection to the same master that is there again is no change.
+        A reconnection to the same master is not logged.
         """
         following = self._machine.following
         told = following.epoch, following.master

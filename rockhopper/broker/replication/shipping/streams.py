@@ -1,8 +1,8 @@
-"""Streams: what a master's followers lack of the log, sent to each from where it is.
+"""Streams: send each follower the part of the log that it lacks.
 
-A follower that has all there was is sent what is new in the turn of the loop that wrote it, and
-what goes to several of them is read and summed up once. One that is behind, or takes less than
-comes, has its frames from a task that waits for it.
+A follower that has the whole log receives new data in the loop iteration that wrote it. Data for
+several such followers is read and checksummed once. A follower that is behind, or reads too slowly,
+receives its frames from a task that waits for it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NOTHING = 0, b"", 0
 
 
 class Stream:
-    """How far a follower was sent the log."""
+    """How much of the log was sent to a follower."""
 
     def __init__(self, link: Link, offset: int, epoch: int) -> None:
         self.link = link
@@ -31,21 +31,21 @@ class Stream:
         self.epoch = epoch
         self.more = asyncio.Event()
         self.is_waiting = False
-        """For more of the log."""
+        """Whether its task waits for more of the log."""
 
 
 class Streams:
-    """Those of one replica, while it leads."""
+    """The streams of one replica while it leads."""
 
     def __init__(self, replica_log: ReplicaLog, beat: Callable[[], Beat | None]) -> None:
-        """*beat* is what the head of the next frame says; None while this replica does not lead."""
+        """*beat* returns the head of the next frame; None while this replica does not lead."""
         self._log = replica_log
         self._beat = beat
         self._streams: dict[int, Stream] = {}
         self._piece = NOTHING
 
     async def serve(self, link: Link, start_offset: int, epoch: int) -> None:
-        """Send the log from an offset on, until the link closes or the epoch is over."""
+        """Send the log from an offset on, until the link closes or the epoch ends."""
         self._piece = NOTHING
         stream = self._streams[link.number] = Stream(link, start_offset, epoch)
         try:
@@ -61,7 +61,7 @@ class Streams:
             self._streams.pop(link.number, None)
 
     def wrote(self) -> None:
-        """Send what is new."""
+        """Send new data to all followers."""
         if not self._streams:
             return
         beat, end = self._beat(), self._log.end_offset
@@ -70,7 +70,7 @@ class Streams:
                 stream.more.set()
 
     def _is_served(self, stream: Stream, beat: Beat | None, end_offset: int) -> bool:
-        """Whether a stream has all there is, without its task; send it what is new for that."""
+        """Send new data directly if possible; return whether the stream then needs no task."""
         is_ready = stream.is_waiting and not stream.more.is_set() and not stream.link.is_full
         if not is_ready or beat is None or self._is_over(stream, beat):
             return False
@@ -85,7 +85,7 @@ class Streams:
         return stream.epoch != beat.epoch or stream.link.is_closing
 
     def _send_next(self, stream: Stream, beat: Beat) -> bool:
-        """Send the next frame, if there is anything to send."""
+        """Send the next frame; return whether there was one."""
         data, crc = self._next_piece(stream.offset)
         if not data:
             if stream.offset < self._log.start_offset:
