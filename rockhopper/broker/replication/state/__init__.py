@@ -1,13 +1,17 @@
-"""What is not in the commit log, and reaches the replicas of a set all the same: as records of it.
+"""Replicated state: what is not in messages reaches a set's replicas as records in the log.
 
-    state_records.py    the records of the topic rmq_sys_rockhopper_state, as bytes
-    state_log.py        a master's end of that topic: records, and that none of them is lost
-    state_writer.py     what a master tells while it leads: every change, and all of it at times
-    snapshot.py         all of it
-    kept_tables.py      the tables that are told of, and by which names
-    kept_state.py       what a follower has of all that: the files that a broker opens at its start
-    state_applier.py    a follower's end of the topic: in order, up to what is confirmed
-    applied.py          how far that is, for the next start
+    state_records.py    the record format of the topic rmq_sys_rockhopper_state
+    state_log.py        a master's side of that topic: writes records and never loses one
+    state_writer.py     what a master writes while it leads: every change, and snapshots
+    snapshot.py         the complete state
+    kept_tables.py      the replicated tables and their names
+    kept_state.py       a follower's copy of the state: the files that a broker opens at its start
+    state_applier.py    a follower's side of the topic: in order, up to the confirmed offset
+    applied.py          the position that was applied, for the next start
 
-A follower that becomes master opens its files as after a kill: what stands in the log was applied.
+A follower that becomes master opens its files as after a kill: everything in the log was applied.
+
+    a group commits offset 10 and later 20; the master writes OFFSETS 10, then OFFSETS 20
+    the master crashes after a follower has confirmed the first record
+    the follower leads, and the group continues at 10: it receives 10 to 19 again
 """

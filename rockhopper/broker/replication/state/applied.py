@@ -1,14 +1,14 @@
-"""How far a follower has applied what its masters told, durably: for its next start.
+"""The position up to which a follower has applied its masters' state; durable, for its next start.
 
 ``<store>/rockhopper/ha/applied.json``: one line of JSON and one with its CRC-32, as the inventory.
 
-    queueOffset  of the first record of rmq_sys_rockhopper_state that is not applied
-    logOffset    where the record in front of that stands
-    writer       and who wrote it: if another record stands there, nothing of this counts
+    queueOffset  the first record of rmq_sys_rockhopper_state that is not applied
+    logOffset    the log offset of the record before that one
+    writer       the writer of that record: if another record is there, this file does not count
     passes       [level, first queue offset, offset behind the last, log offset of the copies]
                  of the last pass of each delay level that has one
 
-It is written after the tables that it speaks of, and goes when this replica begins to lead.
+It is written after the tables that it describes, and removed when this replica starts to lead.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ _PARTS = ("ha", "applied.json")
 
 
 class Applied(NamedTuple):
-    """A place in the topic, and what is to be remembered there."""
+    """A position in the topic, with the delay passes up to it."""
 
     queue_offset: int
     log_offset: int
@@ -29,7 +29,7 @@ class Applied(NamedTuple):
 
 
 def load(layout: StoreLayout) -> Applied | None:
-    """What was noted; None without, or if it is damaged."""
+    """Return the stored position; None if it is missing or damaged."""
     path = layout.own.joinpath(*_PARTS)
     return checked_line.load(path, _from_json, "how far this replica had come is not known")
 
@@ -44,7 +44,7 @@ def _from_json(document: Any) -> Applied:
 
 
 def save(layout: StoreLayout, applied: Applied) -> None:
-    """Note it durably; blocks. Raises OSError."""
+    """Store the position durably; blocks. Raises OSError."""
     path = layout.own.joinpath(*_PARTS)
     disk.make_directories_durably(path.parent)
     document = {
@@ -57,7 +57,7 @@ def save(layout: StoreLayout, applied: Applied) -> None:
 
 
 def remove(layout: StoreLayout) -> None:
-    """Forget it durably; blocks. Raises OSError."""
+    """Remove the position durably; blocks. Raises OSError."""
     path = layout.own.joinpath(*_PARTS)
     if path.exists():
         path.unlink()

@@ -1,7 +1,7 @@
-"""KeptState: what a follower has of its master's state, in the files that a broker opens.
+"""KeptState: a follower's copy of its master's state, in the files that a broker opens.
 
-Each entry is applied at once to what is in memory, and a journal gets its notes; tables are written
-by ``save``. To apply the same entries again, in their order, changes nothing.
+Each entry is applied in memory at once, and appended to its journal if it has one; ``save`` writes
+the tables. Applying the same entries again, in order, changes nothing.
 """
 
 import struct
@@ -44,7 +44,7 @@ _NO_SENSE = ValueError, KeyError, TypeError, AttributeError, struct.error
 
 
 class KeptState:
-    """Belongs to the event loop."""
+    """A follower's copy of its master's state. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class KeptState:
         self._by_name = self.tables.every
         self.timers = timers
         self.passes: dict[int, Pass] = {}
-        """The last pass of each delay level, of which the log tells how far it came."""
+        """The last pass of each delay level; the log shows how far it came."""
         self._journal = RecordJournal(
             layout.own / "pop", layout.quarantine, what="popped messages", strict=True
         )
@@ -75,7 +75,7 @@ class KeptState:
         self._sinks = SinkCopies(layout.own / "sinks")
         self._passed_ms = passed_ms
         self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
-        """Who holds which queue, and when that was told."""
+        """The owner of each locked queue, and the time of its record."""
         self._takers: dict[int, Callable[[bytes, int], None]] = {
             Kind.ENTRY: self._take_entry,
             Kind.DOCUMENT: self._take_document,
@@ -97,7 +97,7 @@ class KeptState:
         }
 
     def open(self) -> None:
-        """Read the files, once the store is open; blocks.
+        """Read the files once the store is open; blocks.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -115,7 +115,7 @@ class KeptState:
         """Apply one entry of the record at *log_offset*.
 
         Raises:
-            StateRecordError: it makes no sense, and is not applied.
+            StateRecordError: the entry is invalid, and is not applied.
             OSError: a file cannot be written.
         """
         taker = self._takers.get(kind)
@@ -129,12 +129,12 @@ class KeptState:
             raise StateRecordError(f"its entry of kind {kind} makes no sense: {error!r}") from error
 
     def follow(self) -> bool:
-        """Take a piece of the timers' queue; whether there may be more. Raises OSError."""
+        """Index a part of the timers' queue; return whether there may be more. Raises OSError."""
         return self.timers.follow()
 
     def _take_entry(self, payload: bytes, log_offset: int) -> None:
         table, name, value = decode_table_entry(payload)
-        # One without a name service has no use for what is set there.
+        # A replica without a name server ignores the values of one.
         if table in self._by_name:
             self._by_name[table].take_entry(name, value)
 
@@ -150,7 +150,8 @@ class KeptState:
 
     def _take_pass(self, payload: bytes, log_offset: int) -> None:
         level, first_offset, end_offset = decode_numbers(payload, 3)
-        # What was in front of it is delivered; how far it came itself is for a promotion to see.
+        # Everything before this pass is delivered; a promotion finds out how far the pass itself
+        # came.
         self._tables.delay_offsets.put(level, first_offset)
         self.passes[level] = Pass(level, first_offset, end_offset, log_offset)
 
@@ -196,7 +197,7 @@ class KeptState:
         visibility = self._store.visibility
         for topic, end in deleted.items():
             if topic in self._tables.topics:
-                # Made anew since: its queues may hold what came later.
+                # The topic was created again, so its queues may contain later messages.
                 visibility.purge_in_front_of([topic], end)
             elif (queues := visibility.delete_in_front_of([topic], end)) is not None:
                 queues.remove()
@@ -208,19 +209,19 @@ class KeptState:
         for group, topic, broker, queue_id, client_id in fastjson.loads(payload):
             self.locks.pop((group, (topic, broker, queue_id)), None)
             if client_id != FREE:
-                # Those that were told of last stand last.
+                # The dictionary stays in the order of the records.
                 self.locks[group, (topic, broker, queue_id)] = client_id, now_ms
         while self.locks and next(iter(self.locks.values()))[1] < now_ms - LEASE_MS:
             del self.locks[next(iter(self.locks))]
 
     async def save(self) -> None:
-        """Have on disk what is applied by now. Raises OSError."""
+        """Write everything applied so far to disk. Raises OSError."""
         for table in self._by_name.values():
             await table.saved()
         await self.timers.save()
 
     async def close(self) -> None:
-        """Have everything on disk, for a broker to open; take nothing more. Raises OSError."""
+        """Write everything to disk, for a broker to open; apply nothing more. Raises OSError."""
         while self.timers.follow():
             pass
         self._note_passes()

@@ -1,4 +1,4 @@
-"""The tables that replicas tell each other of, by the names of their files."""
+"""The replicated tables, by the names of their files."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 
 
 class KeptTables(NamedTuple):
-    """Those of one broker that *tables* does not hold, beside it."""
+    """All replicated tables: those in *tables*, and some that it does not contain."""
 
     tables: Tables
     modes: MessageRequestModeTable
     counts: CheckCounts
     values: KeyValueTable | None
-    """Those of its name service, if it has one."""
+    """The values of this process's name server, if it has one."""
 
     @property
     def confirmed(self) -> dict[str, JsonTable]:
-        """Those whose changes are answered once the replicas have them."""
+        """The tables whose changes are answered once the replicas have them."""
         tables = self.tables
         return _by_name(
             tables.topics,
@@ -42,12 +42,12 @@ class KeptTables(NamedTuple):
 
     @property
     def gathered(self) -> dict[str, JsonTable]:
-        """Those whose changes may come a moment later."""
+        """The tables whose changes may be replicated a moment later."""
         return _by_name(self.tables.subscriptions, self.counts)
 
     @property
     def every(self) -> dict[str, JsonTable]:
-        """Those of both kinds, and those that are told of in other ways."""
+        """The tables of both kinds, and those that are replicated in other ways."""
         others = _by_name(self.tables.offsets, self.tables.delay_offsets)
         return self.confirmed | self.gathered | others
 

@@ -1,8 +1,13 @@
-"""Batches of sinks on the way to the replicas: the parts of each that is going to be published.
+"""Replicates batches of sinks: the parts of each batch that is about to be published.
 
-A batch becomes visible whole. A master that is lost in the midst of one leaves some of its messages
-in the log; the next master finds parts and intent here, as after a kill, and stores the rest. Parts
-that nobody has published yet stay on the master: if it is lost, their job stages them again.
+A batch becomes visible as a whole. A master that crashes while it publishes one leaves some of its
+messages in the log. The next master then finds the parts and the intent here, as after a kill, and
+stores the rest. Parts that are not about to be published stay on the master: if it is lost, their
+job stages them again.
+
+    a batch has parts a and b; the follower stores both, then the intent
+    the master crashes after half of the messages of a are in the log
+    the follower leads: it reads the intent, and stores the rest of a, then b
 """
 
 from collections.abc import Iterator
@@ -27,7 +32,7 @@ _SUFFIX = ".part"
 
 
 def pieces_of_parts(paths: list[Path]) -> Iterator[Entry]:
-    """The bytes of staged parts, an entry for each record of the topic. Raises OSError."""
+    """Yield the bytes of staged parts, one entry for each record of the topic. Raises OSError."""
     for path in paths:
         position = 0
         with path.open("rb") as file:
@@ -37,7 +42,7 @@ def pieces_of_parts(paths: list[Path]) -> Iterator[Entry]:
 
 
 class SinkCopies:
-    """What a follower keeps of them, where a broker looks for it. Blocks for the disk."""
+    """A follower's parts and intents, in the directory that a broker reads. Blocks on the disk."""
 
     def __init__(self, directory: Path) -> None:
         """*directory* is ``<store>/rockhopper/sinks``."""
@@ -57,7 +62,7 @@ class SinkCopies:
             file.write(data)
 
     def take_intent(self, payload: bytes) -> None:
-        """A batch is going to be published. Raises StateRecordError, OSError."""
+        """Store the intent to publish a batch. Raises StateRecordError, OSError."""
         try:
             intent = msgspec.convert(fastjson.loads(payload), Intent)
         except msgspec.ValidationError as error:
@@ -67,14 +72,14 @@ class SinkCopies:
         self._journal.save_intent(intent)
 
     def take_published(self, payload: bytes) -> None:
-        """Sinks have published batches: what was kept for those goes. Raises OSError."""
+        """Record published batches and remove their files. Raises OSError."""
         published = self._journal.load_published()
         published |= {
             name: (last, count) for name, (last, count) in fastjson.loads(payload).items()
         }
         self._save(published)
         for sink_id, (last, _) in fastjson.loads(payload).items():
-            # Those of a batch that was prepared, of which no intent tells.
+            # These also include parts of a prepared batch, which has no intent.
             found = self._directory.glob(f"{sink_key(sink_id)}-*{_SUFFIX}")
             disk.remove_files(path for path in found if int(path.name.split("-")[1]) <= last)
 

@@ -1,7 +1,6 @@
-"""All that a master tells its followers, in one row of entries; and the pieces it travels in.
+"""Snapshots: the complete replicated state as a sequence of entries, and their split into pieces.
 
-It holds what is so when it is made, with nothing happening in between: to be followed by records of
-what changes later.
+A snapshot is consistent: nothing changes while it is made. Records of later changes follow it.
 """
 
 import zlib
@@ -29,7 +28,7 @@ _COMPRESSION = 1
 
 
 def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
-    """A snapshot of an open broker, an entry for each record of the topic."""
+    """Return a snapshot of an open broker, with one entry for each record of the topic."""
     data = zlib.compress(encode_entries(_entries_of(parts, kept)), _COMPRESSION)
     size_bytes = min(PIECE_SIZE_BYTES, parts.config.store.commit_log_file_size_bytes // 4)
     starts = range(0, len(data), size_bytes)
@@ -44,7 +43,7 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
     for name, table in kept.every.items():
         document = table.to_json()
         if table is delay_offsets:
-            # Its own are those that are known to be on disk.
+            # The snapshot uses the delivery offsets that are known to be on disk.
             levels = range(1, parts.delayed.levels.level_max + 1)
             document["offsetTable"] = {level: parts.delayed.offset(level) for level in levels}
         yield Kind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
@@ -57,12 +56,12 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
 
 
 def once(record: bytes) -> bytes:
-    """A record of a journal without its second copy: the log has a checksum of its own."""
+    """Return a journal record without its second copy: the log has its own checksum."""
     return record[: len(record) // 2]
 
 
 class Pieces:
-    """The pieces of snapshots, as they come one after the other."""
+    """Collects the pieces of a snapshot as they arrive."""
 
     def __init__(self) -> None:
         self._data: list[bytes] = []
@@ -71,10 +70,10 @@ class Pieces:
         return bool(self._data)
 
     def add(self, payload: bytes) -> list[Entry] | None:
-        """Take the next piece; all entries when it is the last one.
+        """Add the next piece; return all entries after the last one.
 
         Raises:
-            StateRecordError: what the pieces hold makes no sense.
+            StateRecordError: the content of the pieces is invalid.
         """
         number, count, data = decode_piece(payload)
         if number == 0:

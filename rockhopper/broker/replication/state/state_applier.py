@@ -1,11 +1,16 @@
-"""StateApplier: a follower's end of rmq_sys_rockhopper_state.
+"""StateApplier: a follower's side of rmq_sys_rockhopper_state.
 
-Records are applied in their order, once they are in their queue, which ends at the confirmed
-offset; in slices of a few milliseconds, but for those that stand alone: these are applied before
+Records are applied in order, once they are in their queue, which ends at the confirmed offset. This
+happens in slices of a few milliseconds. Only records marked *alone* are applied immediately, before
 anything behind them is dispatched.
 
-Who knows how far it had come in this very log goes on there. All others (a log that was copied, an
-ex-master) wait for the newest whole snapshot, and pass over what is in front of it.
+A replica that knows its applied position in this very log continues there. Any other replica (with
+a copied log, or an ex-master) waits for the newest complete snapshot, and skips everything before
+it.
+
+    records    1 topic T, 2 snapshot, 3 offsets, 4 timers; applied.json says 3
+    restart    the log has the record before 3: continues with 3
+    seeded     the log was replaced: starts with the snapshot, record 2
 """
 
 import asyncio
@@ -61,7 +66,7 @@ class _Todo(NamedTuple):
 
 
 class StateApplier:
-    """Belongs to the event loop; the store is open, and the tables are saved."""
+    """Belongs to the event loop; the store must be open and the saving of tables started."""
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class StateApplier:
         steady_ms: Callable[[], int],
         passed_ms: Callable[[], int],
     ) -> None:
-        """*values* are those of the name service in this process, if there is one."""
+        """*values* are those of this process's name server, if there is one."""
         self._store = store
         timers = Timers(
             config,
@@ -91,17 +96,17 @@ class StateApplier:
         self._next = 0
         self._last = 0, 0
         self._confirmed_offset = 0
-        # Whose snapshot is applied, or was before the last start.
+        # The writer whose snapshot has been applied, now or before the last start.
         self._whole_of: int | None = None
         self.problem: str | None = None
-        """Why nothing is applied now; None if it is."""
+        """Why nothing can be applied now; None if it can."""
         self._handle: asyncio.Handle | None = None
         self._save_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._is_open = False
 
     def open(self) -> None:
-        """Read what is here, and find where to go on; blocks.
+        """Read the files, and find the position to continue from; blocks.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -119,7 +124,7 @@ class StateApplier:
         self._store.watch((STATE_TOPIC,), self._arrived)
 
     def _is_here(self, noted: Applied) -> bool:
-        """Whether this log holds the record that was applied last."""
+        """Return whether this log contains the record that was applied last."""
         message = self._message(noted.queue_offset - 1)
         return (
             message is not None
@@ -128,7 +133,10 @@ class StateApplier:
         )
 
     def _newest_snapshot(self) -> int:
-        """Where the newest whole snapshot begins, as far as the queue tells; else its beginning."""
+        """Return the start of the newest complete snapshot if the queue shows one.
+
+        Else its beginning.
+        """
         low, high = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)
         newest = self._message(high - 1)
         begin = low if newest is None else decode_state(newest.body).snapshot
@@ -144,12 +152,12 @@ class StateApplier:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what is here is a master's, as of some moment; else no snapshot has come yet."""
+        """Whether the state here is a complete one of a master; False before the first snapshot."""
         return self._whole_of is not None
 
     @property
     def next_queue_offset(self) -> int:
-        """Of the first record of the topic that is not applied, or is being applied."""
+        """The offset of the first record that is not fully applied."""
         return self._next
 
     @property
@@ -158,20 +166,20 @@ class StateApplier:
         return self.kept.locks
 
     def apply_to(self, confirmed_offset: int) -> None:
-        """Apply what is in front of *confirmed_offset* and dispatched, now or in later turns."""
+        """Apply dispatched records before *confirmed_offset*, now or in later loop iterations."""
         self._confirmed_offset = max(self._confirmed_offset, confirmed_offset)
         if self._is_open and self._handle is None:
             self._run()
 
     def _arrived(self, topic: str, queue_id: int) -> None:
-        """Dispatch has put a record into the queue: apply it here and now if it stands alone."""
+        """Apply a newly dispatched record at once if it is marked *alone*."""
         newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
         if newest is not None and _is_alone(newest):
             self._confirmed_offset = max(self._confirmed_offset, newest.commit_log_offset + 1)
             self._run(newest.queue_offset)
 
     def _run(self, through: int = NONE) -> None:
-        """Go on for a slice, and in any case to the end of the record *through*."""
+        """Continue for one slice, and at least to the end of the record *through*."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -194,7 +202,7 @@ class StateApplier:
         self._save_later()
 
     def _step(self) -> bool:
-        """Do one thing; whether there may be more to do."""
+        """Do one step; return whether there may be more to do."""
         if self._todo:
             self._take(self._todo[0])
             self._todo.popleft()
@@ -215,7 +223,7 @@ class StateApplier:
         self._next, self._whole_of = queue_offset, None
 
     def _open_up(self, message: StoredMessage) -> None:
-        """Have a record's entries applied next, as far as they are wanted."""
+        """Queue the entries of a record that have to be applied."""
         log_offset = message.commit_log_offset
         self._next = message.queue_offset + 1
         record = self._decoded(message)
@@ -242,7 +250,7 @@ class StateApplier:
             self._tell(log_offset, error)
             return
         for kind, content in entries or ():
-            # Who has followed this master from its beginning knows the timers: they are many.
+            # A follower of this master's whole term already knows the timers, which are many.
             if kind not in _TIMERS or self._whole_of != writer:
                 self._todo.append(_Todo(kind, content, log_offset))
         if entries is not None:
@@ -269,13 +277,13 @@ class StateApplier:
     def _begin_to_save(self) -> None:
         self._save_timer = None
         if self._saving is not None or self._todo or self._pieces:
-            # Nothing may come any more that would have it tried again.
+            # Reschedule: no further record may arrive to trigger another attempt.
             self._save_later()
         elif self.is_whole and self._is_open:
             self._saving = run_in_background(self._save(), "saving the state")
 
     async def saved(self) -> None:
-        """Return when all that is applied, and how far that is, is on disk."""
+        """Return once the applied state and its position are on disk."""
         if self._saving is None:
             self._begin_to_save()
         if self._saving is not None:
@@ -299,9 +307,9 @@ class StateApplier:
         return list(self.kept.passes.values())
 
     async def finish(self) -> None:
-        """Apply all that the log holds, and have it in the files that a broker opens.
+        """Apply everything in the log, and write the files that a broker opens.
 
-        To be called before the parts are open. Nothing is applied afterwards.
+        Call this before the parts are open. Nothing is applied afterwards.
 
         Raises:
             OSError: a file cannot be written.
@@ -329,7 +337,7 @@ class StateApplier:
                 yield message
 
     async def close(self) -> None:
-        """Stop following, and note how far this is. Raises OSError."""
+        """Stop following, and store the applied position. Raises OSError."""
         await self._end()
         while self._todo:
             self._take(self._todo.popleft())
@@ -353,4 +361,4 @@ def _is_alone(message: StoredMessage) -> bool:
 
 
 def _ignore(topic: str, queue_id: int) -> None:
-    """Nobody watches."""
+    """Ignore the arrival."""

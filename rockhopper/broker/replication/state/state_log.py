@@ -1,12 +1,16 @@
-"""StateLog: a master's end of rmq_sys_rockhopper_state.
+"""StateLog: a master's side of rmq_sys_rockhopper_state.
 
-A record is staged at once, wherever that happens, and is written with the pass that is open or in
-the next turn of the loop. The order in which things happened is that of the log: a topic stands in
-front of the first message that was sent to it.
+A record is staged at once, wherever the change happens. It is written with the open pass, or in the
+next iteration of the loop. So the order of changes is the order of the log: a topic's record
+precedes the first message sent to the topic.
 
-What a pass that failed has taken along is staged again, until the store takes it. A record that
-stands *alone* is dispatched by a follower by itself, in front of what comes behind it: its master's
-address, of IPv6, makes it so (store/log/walking.py).
+Records of a failed pass are staged again until the store accepts them. A follower dispatches a
+record marked *alone* by itself, before anything behind it. The mark is an IPv6 address of the
+master in the record (store/log/walking.py).
+
+    a topic is created, and its record staged with the pass of a send
+    the pass fails: the disk is full; the record moves to ``_lost``
+    one second later it is staged and written again
 """
 
 import asyncio
@@ -43,14 +47,17 @@ class _Told(NamedTuple):
 
 
 class StateLog:
-    """Belongs to the event loop."""
+    """Writes state records. Belongs to the event loop."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._writer = secrets.randbits(64)
         self.snapshot = NO_SNAPSHOT
-        """The queue offset of the newest whole snapshot's first record, for all that follow."""
-        # Not known to be written, and known not to be.
+        """The queue offset of the newest complete snapshot's first record.
+
+        Later records contain it.
+        """
+        # Records that may be written, and records that are known to be missing.
         self._staged: deque[_Told] = deque()
         self._lost: deque[_Told] = deque()
         self._timer: asyncio.Handle | None = None
@@ -59,16 +66,16 @@ class StateLog:
 
     @property
     def is_late(self) -> bool:
-        """Whether the store has not taken all that was noted."""
+        """Whether some noted records are not written yet."""
         return bool(self._lost)
 
     def stage(self, entries: Sequence[Entry], *, alone: bool = False) -> int:
-        """Add a record to the pass that is open; its queue offset.
+        """Add a record to the open pass; return its queue offset.
 
-        Whoever commits the pass learns whether it is written.
+        The commit of the pass shows whether the record is written.
 
         Raises:
-            StoreError: it is not in the pass.
+            StoreError: the record could not be added to the pass.
         """
         self._find_lost()
         tail = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID)
@@ -85,7 +92,7 @@ class StateLog:
         return queue_offset
 
     def note(self, entries: Sequence[Entry], *, alone: bool = False) -> None:
-        """Have a record written soon, whatever it takes; after ``close`` it is lost."""
+        """Write a record soon and retry until that succeeds; after ``close`` it is lost."""
         self._lost.append(_Told(-1, entries, alone))
         if self._is_closed:
             return
@@ -111,7 +118,7 @@ class StateLog:
             self._staged.append(told._replace(queue_offset=queue_offset))
 
     def _find_lost(self) -> None:
-        """See what a pass that failed has taken along."""
+        """Collect the records that a failed pass has lost."""
         if not self._staged:
             return
         next_offset = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
@@ -119,7 +126,7 @@ class StateLog:
             self._lost.appendleft(self._staged.pop())
 
     def flush(self) -> None:
-        """Write what is noted; not in the midst of a pass."""
+        """Write all noted records; must not be called during a pass."""
         if self._is_closed:
             return
         if self._timer is not None:
@@ -144,13 +151,13 @@ class StateLog:
             log.error("changes of state cannot be replicated", reason=str(error))
 
     async def confirmed(self) -> None:
-        """Return when all that is noted is safe, also what was noted before ``close``.
+        """Return once all noted records are replicated, including those noted before ``close``.
 
         Raises:
-            NotReplicatedError: it was not in time. It stands here all the same.
+            NotReplicatedError: this took too long. The change stays on this broker.
             StoreError: the store has failed.
         """
-        # Whoever asks may do so in the midst of a pass.
+        # The caller may be within a pass.
         await asyncio.sleep(0)
         self.flush()
         if not self._lost:
@@ -167,7 +174,7 @@ class StateLog:
         )
 
     def close(self) -> None:
-        """Write nothing more. What is staged is written, or lost if that fails."""
+        """Stop writing. Staged records are written, or lost if that fails."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,37 +1,37 @@
-"""The records of rmq_sys_rockhopper_state: what the body of such a message holds.
+"""The format of the records of rmq_sys_rockhopper_state: the bodies of its messages.
 
-All integers big-endian:
+All integers are big-endian:
 
     offset  size  field
          0     1  version, 1
-         1     8  writer: a number at random for each time that a master begins to lead
-         9     8  queue offset of the first record of the newest whole snapshot, -1 for none
+         1     8  writer: a random number for each time that a master begins to lead
+         9     8  queue offset of the first record of the newest complete snapshot, -1 for none
         17     …  entries, back to back: kind:1 size:4 payload
 
-Of two logs that hold a record of one writer at one offset, all that is in front of it is the same.
+If two logs contain a record of one writer at one offset, everything before it is equal.
 
 Kinds and their payloads:
 
-    1 SNAPSHOT       number:4 count:4 and a piece of a snapshot. The pieces one after the other are
-                     zlib's, and hold entries
-    2 ENTRY          size:2 table, size:2 name, value as JSON; nothing for one that has gone
+    1 SNAPSHOT       number:4 count:4 and a piece of a snapshot. The concatenated pieces are
+                     zlib-compressed entries
+    2 ENTRY          size:2 table, size:2 name, value as JSON; empty for a deleted entry
     3 DOCUMENT       size:2 table, its whole content as JSON
     4 OFFSETS        lines of the journal of consumer offsets (kernel/tables/offset_journal.py)
     5 DELAYED        level:8 first queue offset:8 offset behind the last:8, of a pass whose copies
                      follow in the log
     6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
-    7 TIMERS_UNDONE  the same of what of a pass was not delivered after all
-    8 TIMERS_ALL     queue offset:8, up to which what waits is told next; nothing else waits
+    7 TIMERS_UNDONE  the same, for messages of a pass that were not delivered after all
+    8 TIMERS_ALL     queue offset:8; the following records list all messages that wait before it
     9 POPPED         records of the journal of pop (features/pop/lanes.py), each of them once
-   10 POPPED_ALL     nothing: nothing is popped but what is told next
-   11 DELETED        topics as JSON: the log in front of this record has nothing of them any more
-   12 PURGED         [topics, log offset in front of which theirs are gone] as JSON
+   10 POPPED_ALL     empty: nothing is popped except what the following records contain
+   11 DELETED        topics as JSON: their messages before this record are deleted
+   12 PURGED         [topics, log offset before which their messages are purged] as JSON
    13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
-   14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is done with
+   14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is complete
    15 PART           size:2 file name, position:8, bytes of a part that is going to be published
    16 INTENT         rockhopper/sinks/intent.json, the entries (features/sinks/journal.py)
    17 TIMERS_MORE    entries of slots (kernel/scheduled/timers/entries.py), behind TIMERS_ALL
-   18 LOCKS          [[group, topic, broker, queue id, client, blank for a lock that is over], …] as
+   18 LOCKS          [[group, topic, broker, queue id, client; blank for a released lock], …] as
                      JSON
 """
 
@@ -45,7 +45,7 @@ VERSION = 1
 NO_SNAPSHOT = -1
 PIECE_SIZE_BYTES = 256 << 10
 ENTRY_SIZE_BYTES = 32 << 10
-"""Of what is gathered: a follower applies an entry at one go."""
+"""The size of a combined entry: a follower applies one entry without interruption."""
 
 _HEAD = struct.Struct(">BQq")
 _ENTRY_HEAD = struct.Struct(">BI")
@@ -54,7 +54,7 @@ _PIECE = struct.Struct(">II")
 
 
 class Kind(IntEnum):
-    """What an entry tells."""
+    """The kind of an entry."""
 
     SNAPSHOT = 1
     ENTRY = 2
@@ -77,11 +77,11 @@ class Kind(IntEnum):
 
 
 Entry = tuple[int, bytes]
-"""Kind and payload. A kind that is not known is a younger release's."""
+"""Kind and payload. An unknown kind belongs to a later release."""
 
 
 class StateRecord(NamedTuple):
-    """The body of one message."""
+    """The decoded body of one message."""
 
     writer: int
     snapshot: int
@@ -89,11 +89,11 @@ class StateRecord(NamedTuple):
 
 
 class StateRecordError(ValueError):
-    """A body that is none of these; the message says why."""
+    """The body is not a valid record; the message gives the reason."""
 
 
 def joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
-    """Payloads of one kind, put together to such of about ENTRY_SIZE_BYTES."""
+    """Join payloads of one kind into entries of about ENTRY_SIZE_BYTES."""
     entries: list[Entry] = []
     start = size_bytes = 0
     for at, part in enumerate(parts):
@@ -107,17 +107,17 @@ def joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
 
 
 def encode_state(writer: int, snapshot: int, entries: Iterable[Entry]) -> bytes:
-    """A body."""
+    """Encode the body of a record."""
     return _HEAD.pack(VERSION, writer, snapshot) + encode_entries(entries)
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:
-    """Entries, back to back."""
+    """Encode entries, back to back."""
     return b"".join(_ENTRY_HEAD.pack(kind, len(payload)) + payload for kind, payload in entries)
 
 
 def decode_state(body: bytes) -> StateRecord:
-    """What a body holds. Raises StateRecordError."""
+    """Decode the body of a record. Raises StateRecordError."""
     if len(body) < _HEAD.size:
         raise StateRecordError(f"{len(body)} bytes are too few")
     version, writer, snapshot = _HEAD.unpack_from(body)
@@ -129,7 +129,7 @@ def decode_state(body: bytes) -> StateRecord:
 
 
 def decode_entries(data: bytes, position: int = 0) -> Iterator[Entry]:
-    """The entries in *data*. Raises StateRecordError."""
+    """Yield the entries in *data*. Raises StateRecordError."""
     while position < len(data):
         start = position + _ENTRY_HEAD.size
         if start > len(data):
@@ -142,24 +142,24 @@ def decode_entries(data: bytes, position: int = 0) -> Iterator[Entry]:
 
 
 def encode_piece(number: int, count: int, data: bytes) -> bytes:
-    """The payload of a piece of a snapshot."""
+    """Encode the payload of a piece of a snapshot."""
     return _PIECE.pack(number, count) + data
 
 
 def decode_piece(payload: bytes) -> tuple[int, int, bytes]:
-    """Its number, how many there are, and what it holds."""
+    """Return a piece's number, the number of pieces, and its content."""
     number, count = _PIECE.unpack_from(payload)
     return number, count, payload[_PIECE.size :]
 
 
 def encode_table_entry(table: str, name: str, value: Any) -> bytes:
-    """The payload of ENTRY; *value* None for one that has gone."""
+    """Encode the payload of ENTRY; *value* None for a deleted entry."""
     text = b"" if value is None else json.dumps(value).encode()
     return _text(table) + _text(name) + text
 
 
 def decode_table_entry(payload: bytes) -> tuple[str, str, Any]:
-    """Table, name and value."""
+    """Return table, name and value."""
     table, position = _text_at(payload, 0)
     name, position = _text_at(payload, position)
     text = payload[position:]
@@ -167,35 +167,35 @@ def decode_table_entry(payload: bytes) -> tuple[str, str, Any]:
 
 
 def encode_document(table: str, document: bytes) -> bytes:
-    """The payload of DOCUMENT."""
+    """Encode the payload of DOCUMENT."""
     return _text(table) + document
 
 
 def decode_document(payload: bytes) -> tuple[str, bytes]:
-    """Table and content."""
+    """Return table and content."""
     table, position = _text_at(payload, 0)
     return table, payload[position:]
 
 
 def encode_part(name: str, position: int, data: bytes) -> bytes:
-    """The payload of PART."""
+    """Encode the payload of PART."""
     return _text(name) + encode_numbers(position) + data
 
 
 def decode_part(payload: bytes) -> tuple[str, int, bytes]:
-    """File name, position and bytes."""
+    """Return file name, position and bytes."""
     name, position = _text_at(payload, 0)
     (at,) = decode_numbers(payload[position:], 1)
     return name, at, payload[position + 8 :]
 
 
 def encode_slots(places: Iterable[tuple[int, int]]) -> bytes:
-    """The payload of TIMERS: slots and queue offsets."""
+    """Encode the payload of TIMERS: slots and queue offsets."""
     return b"".join(struct.pack(">qq", *place) for place in places)
 
 
 def decode_slots(payload: bytes) -> dict[int, list[int]]:
-    """Slot -> queue offsets."""
+    """Return the queue offsets by slot."""
     offsets_of: dict[int, list[int]] = {}
     for slot, queue_offset in struct.iter_unpack(">qq", payload):
         offsets_of.setdefault(slot, []).append(queue_offset)
@@ -203,12 +203,12 @@ def decode_slots(payload: bytes) -> dict[int, list[int]]:
 
 
 def encode_numbers(*numbers: int) -> bytes:
-    """Eight bytes for each."""
+    """Encode each number in eight bytes."""
     return struct.pack(f">{len(numbers)}q", *numbers)
 
 
 def decode_numbers(payload: bytes, count: int) -> tuple[int, ...]:
-    """The first *count* of them."""
+    """Decode the first *count* numbers."""
     return struct.unpack_from(f">{count}q", payload)
 
 

@@ -1,15 +1,15 @@
-"""StateWriter: what a master tells its followers of what is not a message, while it leads.
+"""StateWriter: replicates a master's state outside of messages while it leads.
 
-First a snapshot, then each change:
+It writes a snapshot first, then each change:
 
     at once, the answer waits   topics, groups, static topics, ids, request modes, sinks, values
-                                of the name service; deletions and purges
-    in the pass of the copies   what delay levels and timers deliver
-    25 ms later at most         what is popped, acknowledged, revived
-    100 ms later at most        committed offsets, counts of checks, subscriptions, queue locks
+                                of the name server; deletions and purges
+    in the pass of the copies   deliveries of delay levels and timers
+    25 ms later at most         pops, acknowledgements, revivals
+    100 ms later at most        committed offsets, check counts, subscriptions, queue locks
 
-Another snapshot comes when retention comes near to the last one, so that a log that is whole always
-holds one.
+It writes another snapshot before retention reaches the last one, so a complete log always contains
+one.
 """
 
 import asyncio
@@ -57,7 +57,10 @@ _DROPPED = -1
 
 
 class StateWriter:
-    """Belongs to the event loop; begins once the parts are open."""
+    """Writes state while this broker leads; starts once the parts are open.
+
+    Belongs to the event loop.
+    """
 
     def __init__(
         self,
@@ -68,15 +71,15 @@ class StateWriter:
         pop_interval_ms: int = POP_INTERVAL_MS,
         now_ms: Callable[[], int],
     ) -> None:
-        """*values* are those of the name service in this process, if there is one.
+        """*values* are those of this process's name server, if there is one.
 
-        *now_ms* is a clock that never goes back, and goes on while this process stands still.
+        *now_ms* is a monotonic clock that also advances while this process is suspended.
         """
         self._now_ms = now_ms
         self._due_ms: int | None = None
-        """When the others are to have what is gathered."""
+        """When the followers should have the gathered changes."""
         self._told: deque[tuple[int, int]] = deque()
-        """What they have not confirmed yet: where it ends in the log, and when it is due."""
+        """Unconfirmed changes: the end of each in the log, and when it is due."""
         self._parts = parts
         self._store = parts.store
         self._kept = KeptTables(
@@ -98,8 +101,8 @@ class StateWriter:
         """Write a snapshot, and from now on every change.
 
         Raises:
-            StoreError: the store takes nothing now.
-            OSError: it cannot be noted that what this replica followed is over.
+            StoreError: the store accepts no writes now.
+            OSError: the position of the followed state cannot be removed.
         """
         applied.remove(self._store.layout)
         self._is_writing = True
@@ -110,7 +113,10 @@ class StateWriter:
         self._hook()
 
     def write_snapshot(self) -> None:
-        """Tell all of it; blocks the loop. Raises StoreError: none of it counts."""
+        """Write a complete snapshot; blocks the loop.
+
+        Raises StoreError: the snapshot does not count.
+        """
         store = self._store
         self._tell()
         store.begin()
@@ -145,7 +151,7 @@ class StateWriter:
         visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
 
     def _unhook(self) -> None:
-        # What is answered once the others have it goes on asking: nothing is confirmed any more.
+        # Tables with confirmed changes keep their hook: after this, nothing is confirmed any more.
         parts = self._parts
         for table in self._kept.gathered.values():
             table.on_entry = _ignore
@@ -156,10 +162,10 @@ class StateWriter:
         delivery.on_pass = delivery.on_undone = None
 
     async def stop(self) -> None:
-        """Tell what is gathered, and nothing more; return when it is safe.
+        """Write the gathered changes and stop; return once they are replicated.
 
         Raises:
-            StoreError: it was not in time.
+            StoreError: that took too long.
         """
         if self._is_writing:
             self._tell()
@@ -167,7 +173,7 @@ class StateWriter:
             await self._log.confirmed()
 
     def drop(self) -> None:
-        """Tell nothing more, not even what is gathered."""
+        """Stop, and drop the gathered changes."""
         if self._is_writing:
             self._is_writing = False
             self._unhook()
@@ -177,7 +183,7 @@ class StateWriter:
         self._log.close()
 
     def _teller(self, table_name: str, table: JsonTable) -> Callable[[str], None]:
-        # What a topic's queues are is known before its messages come into them.
+        # A follower must know a topic's queues before messages enter them.
         is_alone = table is self._kept.tables.topics
 
         def tell(name: str) -> None:
@@ -212,7 +218,7 @@ class StateWriter:
         self._soon(self._pop_interval_ms)
 
     def _soon(self, interval_ms: int) -> None:
-        """Tell in half of the time in which the others are to have it."""
+        """Write the changes after half of the time in which the followers should have them."""
         due_ms = self._now_ms() + interval_ms
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
@@ -241,9 +247,9 @@ class StateWriter:
             self._due_ms = None
 
     def overdue_since_ms(self) -> int | None:
-        """Since when the others should have what changed, and have not; None: nothing is late.
+        """Return since when a change has been late at the followers; None if none is late.
 
-        What a master promised before that survives it.
+        Answers that the master gave before that time survive its failure.
         """
         told, safe_offset = self._told, self._store.safe_offset
         while told and told[0][0] <= safe_offset:
@@ -257,7 +263,7 @@ class StateWriter:
         return due_ms if due_ms < self._now_ms() else None
 
     def _gathered(self) -> None:
-        """Note what is gathered, in records of a bounded size."""
+        """Note the gathered changes in entries of bounded size."""
         every = self._kept.gathered
         entries: list[Entry] = [
             (Kind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
@@ -286,7 +292,7 @@ class StateWriter:
             self._log.note(told)
 
     def _is_snapshot_old(self) -> bool:
-        """Whether retention deletes, and would soon delete the newest snapshot."""
+        """Return whether retention has deleted files, and would soon delete the newest snapshot."""
         min_offset = self._store.min_commit_log_offset
         file_size = self._parts.config.store.commit_log_file_size_bytes
         return min_offset > self._min_offset and self._snapshot_at < min_offset + file_size
@@ -310,7 +316,7 @@ class StateWriter:
     async def _intended(self, intent: Intent, paths: list[Path]) -> None:
         await self._tell_parts(paths)
         self._log.note([(Kind.INTENT, fastjson.dumps(msgspec.to_builtins(intent)).encode())])
-        # Sure to be published, here or elsewhere: what follows waits for the replicas anyway.
+        # This batch will be published, here or elsewhere; later steps wait for the replicas anyway.
         with contextlib.suppress(NotReplicatedError):
             await self._log.confirmed()
 
@@ -330,4 +336,4 @@ def _slots_of(due: Collection[DueMessage]) -> bytes:
 
 
 def _ignore(name: str) -> None:
-    """Nobody is told."""
+    """Ignore the change."""
