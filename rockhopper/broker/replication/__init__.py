@@ -1,1 +1,1 @@
-"""Replicas of a broker: who leads, what is shipped, and what a role does."""
+"""Replication of a broker: election, log shipping, replicated state, and the work of each role."""
