@@ -1,1 +1,1 @@
-"""The name service: which broker serves which topic, and at which address."""
+"""The name server: which brokers serve a topic, and at which addresses."""

@@ -1,4 +1,4 @@
-"""NameServer: a name service without a broker, for several brokers elsewhere."""
+"""NameServer: a process with only a name server, for brokers elsewhere."""
 
 import asyncio
 import secrets
@@ -26,14 +26,14 @@ INNER_USER = "rockhopper.inner"
 
 
 class NameServer:
-    """One process that answers where topics are."""
+    """A process that answers which brokers serve a topic."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
         self.failed = asyncio.Event()
         self._ports = Ports(config.bind_address)
         self.guard = guard_of(config)
-        """Whom it serves."""
+        """Checks who may use this server."""
         directory = StoreLayout.of(config.store).config
         now_ms = BrokerClock().wall_ms
         self._users = UserTable(directory / "users.json", now_ms=now_ms)
@@ -59,12 +59,12 @@ class NameServer:
         )
 
     def prepare(self) -> None:
-        """Take the ports, so that ``addresses`` are known. Raises StartError."""
+        """Bind the ports, so that ``addresses`` are known. Raises StartError."""
         self._ports.bind("httpPort", self.config.http_port)
         self._ports.bind("namesrvPort", self.config.namesrv_port)
 
     async def start(self) -> None:
-        """Serve. Raises StartError; nothing is left open then."""
+        """Start serving. Raises StartError, and then leaves nothing open."""
         try:
             self.prepare()
             config = self.config
@@ -84,10 +84,10 @@ class NameServer:
             raise
 
     async def announce(self) -> None:
-        """Nobody needs to be told: it is asked."""
+        """Do nothing: a name server registers nowhere."""
 
     async def stop(self) -> None:
-        """Close every connection. Raises OSError when values could not be saved."""
+        """Close every connection. Raises OSError if values could not be saved."""
         try:
             await self._http.close()
             await self._console.close()
@@ -97,10 +97,13 @@ class NameServer:
             self._ports.close()
 
     def hurry(self) -> None:
-        """``stop`` waits for nobody."""
+        """Do nothing: ``stop`` does not wait for clients."""
 
     def inner_user(self) -> Credentials:
-        """As whom brokers of the same owner register: a Super user that is kept. Raises OSError."""
+        """Return the account by which brokers of the same owner register.
+
+        It is a stored Super user. Raises OSError.
+        """
         user = self._users.users.get(INNER_USER)
         if user is None or not (user.is_super and user.is_enabled):
             user = User(INNER_USER, secrets.token_urlsafe(), is_super=True)
@@ -110,21 +113,21 @@ class NameServer:
 
     @property
     def routes(self) -> RouteTable:
-        """Who is registered."""
+        """The registered brokers and their topics."""
         return self._service.routes
 
     @property
     def address(self) -> str:
-        """host:port of the name service."""
+        """The address of the name server, host:port."""
         return self._ports.address("namesrvPort")
 
     def facts(self) -> dict[str, str]:
-        """What the first log lines name."""
+        """Return the facts for the first log lines."""
         http = self._ports.address("httpPort") or "none"
         return {"nameserver": self.address, "http": http, **self._ports.listening()}
 
     def outcome(self) -> dict[str, int]:
-        """Nothing: a store is none of its own."""
+        """Return nothing: a name server has no store."""
         return {}
 
     async def _page(self) -> Page:

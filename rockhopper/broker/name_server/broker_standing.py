@@ -1,8 +1,8 @@
-"""What a broker is within its replica set at this moment, as name services are to show it.
+"""A broker's role in its replica set as name servers should advertise it.
 
-A set is several brokers of one brokerName: clients know the master as id 0 and each follower by the
-id of its replica. Who runs the set fills this in from what the engine of consensus says, so that a
-new master is known before it has registered anywhere.
+A set consists of several brokers with one brokerName. Clients know the master as id 0, and each
+follower by the id of its replica. The set member fills this in from the consensus engine's view, so
+a new master is known before it has registered anywhere.
 """
 
 from collections.abc import Mapping
@@ -13,61 +13,61 @@ MASTER_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class BrokerStanding:
-    """One broker of a set; without arguments a broker of its own, which is in none."""
+    """One broker of a set; without arguments, a standalone broker."""
 
     replica_id: int = 0
     """Above 0 in a set."""
     leads_in: int = 0
-    """The epoch in which it leads by its own account, 0 while it does not."""
+    """The epoch in which this broker considers itself the master; 0 while it does not."""
     elected_in: int = 0
-    """The epoch of the newest election that it knows of, by the engine."""
+    """The epoch of the newest election that it knows from the engine."""
     elected_id: int = 0
-    """The replica id of who was elected, 0 while that is not known."""
+    """The replica id of the elected master; 0 if not known."""
     addresses: Mapping[int, str] = field(default_factory=dict)
-    """Where clients reach the replicas that run, by replica id; its own does not count."""
+    """The client addresses of the running replicas, by replica id; its own entry is ignored."""
     shows_followers: bool = True
-    """Whether clients are told of followers."""
+    """Whether routes include followers."""
     slaves_port: int = 0
-    """Of a broker that is in no set: where RocketMQ's slaves follow it; 0 if none may."""
+    """The port for RocketMQ's slaves of a standalone broker; 0 if slaves are not allowed."""
 
     @property
     def is_in_set(self) -> bool:
-        """Whether other brokers of this name are its replicas, and no mistake."""
+        """Whether other brokers of this name are its replicas, not a configuration error."""
         return self.replica_id > 0
 
     @property
     def shares_name(self) -> bool:
-        """Whether other brokers of this name, under ids of their own, are no mistake."""
+        """Whether other brokers of this name with their own ids are valid."""
         return self.is_in_set or self.slaves_port > 0
 
     @property
     def is_leading(self) -> bool:
-        """Whether it is the master: a later election than its own contradicts it."""
+        """Whether it is the master; a later election than its own contradicts that."""
         return not self.is_in_set or (self.leads_in > 0 and self.leads_in >= self.elected_in)
 
     @property
     def epoch(self) -> int:
-        """The stateVersion of what it registers."""
+        """The stateVersion of its registration."""
         return max(self.leads_in, self.elected_in)
 
     @property
     def broker_id(self) -> int:
-        """The id that clients know this broker by."""
+        """The id by which clients know this broker."""
         return MASTER_ID if self.is_leading else self.replica_id
 
     @property
     def is_shown(self) -> bool:
-        """Whether clients are told of this broker."""
+        """Whether routes include this broker."""
         return self.is_leading or self.shows_followers
 
     def members(
         self, own_address: str, registered: Mapping[int, str], registered_epoch: int
     ) -> dict[int, str]:
-        """Address by broker id of all that clients are told of.
+        """Return the address by broker id of all brokers to advertise.
 
-        *registered* is what other brokers of the name have registered, the master among them in
-        *registered_epoch*: one of an earlier epoch than this standing's is not believed, one of a
-        later is believed instead.
+        *registered* are the registrations of other brokers of this name, and *registered_epoch* is
+        the epoch of the master among them. A master of an earlier epoch than this broker's is
+        ignored; one of a later epoch takes precedence.
         """
         if self.slaves_port:
             slaves = {number: at for number, at in registered.items() if number != MASTER_ID}
@@ -89,7 +89,7 @@ class BrokerStanding:
     def _leader_id(self) -> int:
         if self.is_leading:
             return self.replica_id
-        # Elected is not leading yet: its own log has to be opened first.
+        # An elected replica does not lead yet: it must open its log first.
         return self.elected_id if self.elected_id != self.replica_id else 0
 
 

@@ -1,4 +1,4 @@
-"""The readable queues of a topic on all brokers of the cluster, for sharing them out."""
+"""The readable queues of a topic on all brokers of the cluster, for assigning them to consumers."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ Queues = list[tuple[str, int]]
 
 
 class ClusterQueues(Part):
-    """The readable queues of a topic on all brokers, as the name services know them."""
+    """The readable queues of a topic on all brokers, from the name servers."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ClusterQueues(Part):
         self._known: dict[str, tuple[float, Queues]] = {}
 
     async def of(self, topic: str) -> Queues | None:
-        """The queues, in order; None when nobody knows the topic."""
+        """Return the queues in order; None if no name server knows the topic."""
         if not self._links:
             return self._embedded(topic)
         known = self._known.get(topic)
@@ -76,7 +76,7 @@ class ClusterQueues(Part):
         return queues
 
     async def _route_elsewhere(self, topic: str) -> TopicRouteData | None:
-        """What the first name service elsewhere that answers knows."""
+        """Return the route from the first remote name server that answers."""
         for link in self._links:
             try:
                 async with asyncio.timeout(ROUTE_TIMEOUT_S):
@@ -97,7 +97,10 @@ class ClusterQueues(Part):
         return _expand([(self._config.broker_name, own.read_queue_nums, own.perm)])
 
     async def brokers_of(self, topic: str, own_address: str) -> list[TopicOnBroker]:
-        """Every broker that has *topic*, this one at *own_address*; empty when nobody knows it."""
+        """Return every broker with *topic*, this one at *own_address*.
+
+        Empty if the topic is unknown.
+        """
         route = await self._route_elsewhere(topic)
         if route is not None:
             masters = {
@@ -115,7 +118,7 @@ class ClusterQueues(Part):
             ]
             if any(each.broker_name == self._config.broker_name for each in found):
                 return [self._with_own_address(each, own_address) for each in found]
-            # Made a moment ago, and not registered yet.
+            # The topic was just created and is not registered yet.
             return found + self._own(topic, own_address)
         if self._name_service is not None:
             local = self._name_service.routes.route(topic, own_address)
@@ -141,7 +144,7 @@ class ClusterQueues(Part):
         ]
 
     def stop(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         for link in self._links:
             link.close()
 

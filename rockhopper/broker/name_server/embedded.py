@@ -1,4 +1,4 @@
-"""EmbeddedBroker: the broker in this process, as its name service sees it."""
+"""EmbeddedBroker: the broker in this process, as its name server sees it."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedBroker:
-    """Reads the broker's topics where they are, so that a topic is routable once it exists."""
+    """Reads the broker's topics directly, so that a topic is routable once it exists."""
 
     def __init__(
         self,
@@ -30,19 +30,19 @@ class EmbeddedBroker:
         self.cluster = cluster
         self.name = name
         self.instance = instance
-        """What the broker sends with a registration, so that its own is told from a stranger's."""
+        """The id in the broker's registration; another broker of the same name has another id."""
         self.address_for = address_for
         self.standing = standing
-        """What it is in its replica set just now."""
+        """Returns its present role in its replica set."""
         self._topics = topics
         self._permission = permission
         self._may_have_group = may_have_group
 
     def find_topic(self, name: str) -> TopicConfig | None:
-        """The topic as routes show it: with creation switched off, its pattern is not there.
+        """Return the topic for routes; hide the auto-creation pattern if creation is switched off.
 
-        The retry topic of a group is shown before the group's first heartbeat makes it: a consumer
-        asks for its route just before that heartbeat, and then not again for 30 s.
+        The retry topic of a group is returned before the group's first heartbeat creates it. A
+        consumer requests its route just before that heartbeat, and then not again for 30 s.
         """
         if name == AUTO_CREATE_TOPIC and not self._topics.creates_on_send:
             return None
@@ -54,7 +54,7 @@ class EmbeddedBroker:
         return topic
 
     def create_on_lookup(self, name: str) -> None:
-        """Create a topic whose route is asked for, if the settings say so."""
+        """Create a topic whose route is requested, if the settings allow it."""
         self._topics.create_on_lookup(name)
 
     @property
@@ -67,7 +67,7 @@ class EmbeddedBroker:
         return list(self._topics.configs.values())
 
     def perm_of(self, topic: TopicConfig) -> int:
-        """A topic's permission, less what brokerPermission takes away."""
+        """Return a topic's permission, reduced by brokerPermission."""
         permission = self._permission()
         if permission & (PERM_READ | PERM_WRITE) == PERM_READ | PERM_WRITE:
             return topic.perm

@@ -1,17 +1,17 @@
-"""What a follower asks its master: the requests that RocketMQ's slaves make, and two more.
+"""The requests of a follower to its master: those of RocketMQ's slaves, and two more.
 
     code  what                                for
-      21  topics and static topics            messages come into queues of topics that are known
-      26  settings                            haListenPort, file size, whether it may be written to
-            and what stored messages mean
-      28  runtime info                        where its log begins and ends
-      43  consumer offsets                    groups go on where they were
+      21  topics and static topics            messages enter only queues of known topics
+      26  settings                            haListenPort, file size, whether it is writable, and
+                                              the meaning of stored messages
+      28  runtime info                        the beginning and end of its log
+      43  consumer offsets                    groups continue where they were
       45  delay offsets                       delayed messages are delivered from there on
-      60  timer checkpoint (since 5.0)        the same of timed messages
+      60  timer checkpoint (since 5.0)        the same for timed messages
      201  groups
-     402  who pops (since 5.0)
+     402  pop request modes (since 5.0)
 
-The listen port serves them all; RocketMQ's own slaves ask for some two ports below.
+The listen port answers all of them; RocketMQ's own slaves send some to the port two below.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _CLASSIC_ALONE = "only masters with classic replication can be followed"
 _OTHER_KINDS = {
     "enableControllerMode": f"under a controller: {_CLASSIC_ALONE}",
     "enableDLegerCommitLog": f"with a DLedger commit log: {_CLASSIC_ALONE}",
-    # What it has there is neither in its log nor in a table that slaves ask for.
+    # Data in RocksDB is neither in the log nor in a table that slaves request.
     "timerRocksDBEnable": "with timers in RocksDB, and which are delivered would not be known "
     "here: switch to files (mqadmin switchTimerEngine -e F), and restart it without the setting",
     "popConsumerKVServiceEnable": "with popped messages in RocksDB, and what is not acknowledged "
@@ -46,21 +46,21 @@ _OTHER_KINDS = {
 }
 
 MEANINGS = ("messageDelayLevel", "timerPrecisionMs", "enableLmq", "enableMultiDispatch")
-"""Settings by which stored messages are read: a takeover with others changes what they mean."""
+"""Settings that determine the meaning of stored messages; they must not change in a takeover."""
 
 Result = TypeVar("Result")
 
 
 class FollowError(Exception):
-    """What stands against following, or a takeover: a sentence that says what to do."""
+    """Following or a takeover is impossible; the message names the remedy."""
 
 
 class DivergedError(FollowError):
-    """The copy is not the beginning of the master's log: nothing is copied, and nothing is cut."""
+    """The copy is not a prefix of the master's log: nothing is copied, and nothing is truncated."""
 
 
 class MasterFacts(NamedTuple):
-    """What a master says about itself."""
+    """The present state of a master."""
 
     log_min_offset: int
     log_max_offset: int
@@ -70,11 +70,11 @@ class MasterFacts(NamedTuple):
     is_writable: bool
     """Whether clients may send to it."""
     meanings: dict[str, str]
-    """Its values of MEANINGS, as far as it names them."""
+    """Its values of MEANINGS, as far as it reports them."""
 
 
 class MasterTables(NamedTuple):
-    """Its tables as it sent them; None where it knows no such table."""
+    """The master's tables as received; None if it has no such table."""
 
     topics: bytes
     groups: bytes
@@ -85,7 +85,7 @@ class MasterTables(NamedTuple):
 
 
 class Master:
-    """One master, asked over one connection that is made when needed."""
+    """One master, over one connection that is opened when needed."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Master:
         outgoing: Outgoing = PLAIN,
         credentials: Credentials | None = None,
     ) -> None:
-        """*ha_address* goes before what the master says."""
+        """*ha_address* overrides the address that the master reports."""
         self.address = address
         self._ha_address = ha_address
         self._link = NameServiceLink(
@@ -102,10 +102,10 @@ class Master:
         )
 
     async def facts(self) -> MasterFacts:
-        """How it is now.
+        """Return the master's present state.
 
         Raises:
-            FollowError: it does not answer, or cannot be followed as it is.
+            FollowError: it does not answer, or cannot be followed in this state.
         """
         body = await self._body(RequestCode.GET_BROKER_CONFIG)
         low, high = await self.log_range()
@@ -142,7 +142,7 @@ class Master:
         return bool(may_write) and settings.get("brokerRole") != "SLAVE"
 
     async def log_range(self) -> tuple[int, int]:
-        """Where its log begins and ends. Raises FollowError."""
+        """Return the beginning and end of the master's log. Raises FollowError."""
         body = await self._runtime_info()
         try:
             table = fastjson.loads(body)["table"]
@@ -155,7 +155,10 @@ class Master:
             ) from None
 
     async def _runtime_info(self) -> bytes:
-        """RocketMQ 5.5 fails this for a second after its start, before its first sample."""
+        """Return the runtime info.
+
+        Retry, because RocketMQ 5.5 fails this for a second after its start.
+        """
         for pause_s in SAMPLED_WITHIN_S:
             answer = await self._in_time(self._link.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}))
             if answer.code != ResponseCode.SYSTEM_ERROR:
@@ -164,7 +167,7 @@ class Master:
         return await self._body(RequestCode.GET_BROKER_RUNTIME_INFO)
 
     async def tables(self) -> MasterTables:
-        """Its tables as they are now. Raises FollowError."""
+        """Return the master's present tables. Raises FollowError."""
         return MasterTables(
             await self._body(RequestCode.GET_ALL_TOPIC_CONFIG),
             await self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -179,7 +182,7 @@ class Master:
         return answer.body
 
     async def _body_if_known(self, code: RequestCode) -> bytes | None:
-        """The same of what masters before 5.0 have not, or one that is set so."""
+        """Return the answer's body; None if the master does not support *code*."""
         answer = await self._in_time(self._link.ask(code, {}))
         return answer.body if answer.code == ResponseCode.SUCCESS and answer.body else None
 
@@ -196,5 +199,5 @@ class Master:
         raise FollowError(f"the master at {self.address} cannot be asked: {reason}") from None
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         self._link.close()

@@ -1,8 +1,9 @@
-"""A connection from this broker to a name service elsewhere: requests out, answers back.
+"""A connection from this broker to a remote name server: requests out, answers in.
 
-Opened when the first request needs it, and again after it broke. The owner learns at once when
-the other side closes: the name service has forgotten this broker then. A name that leads elsewhere
-is followed, though the old address still answers: the owner is notified as if that link had closed.
+It opens with the first request that needs it, and again after it broke. The owner is notified at
+once when the other side closes, because the name server has then forgotten this broker. If the
+server's host name resolves to another address, the link moves there although the old address still
+answers; the owner is then notified as if the link had closed.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ log = structlog.get_logger("broker.link")
 
 
 class RefusedError(Exception):
-    """A name service answered with another code than success."""
+    """A name server answered with a code other than success."""
 
     def __init__(self, code: int, remark: str | None) -> None:
         super().__init__(f"refused with code {code}: {remark or 'no reason given'}")
@@ -46,7 +47,7 @@ class RefusedError(Exception):
 
 
 class NameServiceLink:
-    """One name service. Methods belong to the event loop's thread."""
+    """A connection to one name server. Methods belong to the event loop's thread."""
 
     def __init__(
         self,
@@ -71,17 +72,17 @@ class NameServiceLink:
 
     @property
     def keeps_secrets(self) -> bool:
-        """Whether nobody else reads what is sent: it goes over TLS, or not beyond this host."""
+        """Whether the traffic is private: over TLS, or only within this host."""
         protocol = self._protocol
         return protocol is not None and (protocol.is_tls or is_loopback(protocol.hosts[0]))
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands."""
+        """Whether the connection is open."""
         return self._protocol is not None and not self._protocol.is_lost
 
     async def connect(self) -> tuple[str, str]:
-        """Connect unless that is done; return the hosts of both ends, theirs first. OSError."""
+        """Connect if necessary; return the hosts of both ends, the peer's first. Raises OSError."""
         async with self._connecting:
             if self.is_connected:
                 await self._follow_name()
@@ -113,7 +114,7 @@ class NameServiceLink:
         """Send a request and return its answer, whatever its code.
 
         Raises:
-            OSError: there is no connection, or it broke.
+            OSError: the connection cannot be opened, or it broke.
         """
         await self.connect()
         assert self._protocol is not None
@@ -124,7 +125,7 @@ class NameServiceLink:
 
         Raises:
             RefusedError: the answer's code is not success.
-            OSError: there is no connection, or it broke.
+            OSError: the connection cannot be opened, or it broke.
         """
         answer = await self.ask(code, ext, body)
         if answer.code != ResponseCode.SUCCESS:
@@ -132,7 +133,7 @@ class NameServiceLink:
         return answer
 
     def tell(self, code: int, ext: dict[str, str]) -> None:
-        """Send a request that wants no answer; without a connection nothing is sent."""
+        """Send a one-way request; does nothing without a connection."""
         if self._protocol is not None and not self._protocol.is_lost:
             self._protocol.tell(code, self._signed(ext, b""))
 
@@ -142,7 +143,7 @@ class NameServiceLink:
         return sign_fields(self._credentials, ext, body, MQ_VERSION)
 
     def close(self) -> None:
-        """Drop the connection without telling the owner."""
+        """Close the connection without notifying the owner."""
         if self._protocol is not None:
             self._protocol.close()
 
@@ -161,7 +162,7 @@ class _LinkProtocol(asyncio.Protocol):
         self.is_tls = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio.Transport in all but inheritance.
+        # uvloop's transports behave like asyncio.Transport but are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         peer, _ = socket_address(transport.get_extra_info("peername"))
         local, _ = socket_address(transport.get_extra_info("sockname"))
@@ -190,7 +191,7 @@ class _LinkProtocol(asyncio.Protocol):
             if self._decoder.error is not None:
                 raise self._decoder.error
         except ProtocolError:
-            # Whoever answers so is no name service; the callers see a broken connection.
+            # The peer is not a name server; callers see a broken connection.
             assert self._transport is not None
             self._transport.abort()
 
@@ -231,7 +232,7 @@ async def serves(
                 if answer.code != ResponseCode.SYSTEM_BUSY:
                     return
             except OSError:
-                pass  # It is about to let clients in.
+                pass  # The broker does not accept clients yet.
             await asyncio.sleep(LOOK_INTERVAL_S)
     finally:
         link.close()
@@ -240,7 +241,7 @@ async def serves(
 def _command(
     code: int, opaque: int, ext: dict[str, str], body: bytes = b"", *, flag: int = 0
 ) -> Command:
-    """A request that names its language: the version alone is also that of a RocketMQ."""
+    """Build a request that names its language, because the version alone could be RocketMQ's."""
     return Command(
         code=code, opaque=opaque, flag=flag, ext=ext, body=body, language=LanguageCode.PYTHON.value
     )

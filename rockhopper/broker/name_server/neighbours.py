@@ -1,8 +1,8 @@
-"""Addresses of brokers that run on the machine of their name service.
+"""Addresses of brokers on the machine of their name server.
 
-Such a broker may have registered over the loopback, where no other machine finds it. It is told as
-the embedded broker is: by the rules of ``advertise``, by brokerIP1, or at the address at which the
-asking client reached the name service.
+Such a broker may have registered over the loopback interface, with an address that other machines
+cannot reach. Its address is then replaced like the embedded broker's: by the rules of
+``advertise``, by brokerIP1, or by the address at which the client reached the name server.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from rockhopper.protocol.addresses import is_loopback, split_address
 
 
 class Neighbours:
-    """What clients elsewhere are told instead of an address on the loopback."""
+    """Replaces loopback addresses for clients on other machines."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._advertiser = Advertiser(
@@ -26,9 +26,9 @@ class Neighbours:
     def as_reached(
         self, connection: Peer, members: Iterable[Member], own: str = ""
     ) -> list[Member]:
-        """*members* with the addresses at which the client at *connection* can reach them.
+        """Return *members* with the addresses at which the client at *connection* can reach them.
 
-        *own* is already that of the broker in this process.
+        *own* is the address of the broker in this process, which is already correct.
         """
         if is_loopback(connection.local_host):
             return list(members)

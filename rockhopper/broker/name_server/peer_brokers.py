@@ -1,4 +1,4 @@
-"""Other brokers of the cluster, asked by name: for what of a static topic is with them."""
+"""Requests to other brokers of the cluster by name, for the remote part of a static topic."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 class UnreachableError(Exception):
-    """No answer came; str() says from whom and why."""
+    """No answer arrived; str() names the broker and the cause."""
 
 
 class PeerBrokers(Part):
-    """Connections to the masters of other brokers, made when one is needed."""
+    """Connections to the masters of other brokers, opened when needed."""
 
     def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class PeerBrokers(Part):
         """Send a request to the master of *broker* and return its answer, whatever its code.
 
         Raises:
-            UnreachableError: there is none.
+            UnreachableError: no answer arrived.
         """
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -70,6 +70,6 @@ class PeerBrokers(Part):
         )
 
     def stop(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         for link in self._links.values():
             link.close()

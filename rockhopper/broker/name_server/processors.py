@@ -1,7 +1,7 @@
-"""The requests that a name service serves, one processor each, and the table of them.
+"""The requests that a name server answers, with one processor each, and their table.
 
-RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor. Route bodies are written
-compactly and without true, false and null: some clients read them with parsers of their own.
+RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor. Route bodies are compact JSON
+without true, false and null, because some clients have their own JSON parsers.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -79,8 +79,11 @@ if TYPE_CHECKING:
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413
-"""5.0.0: a Rust client refuses routes without enableActingMaster, an older Python client any
-route with it."""
+"""RocketMQ 5.0.0.
+
+A Rust client rejects routes without enableActingMaster, and an older Python client rejects routes
+with it.
+"""
 
 SEE = on_cluster(Action.GET)
 CHANGE = on_cluster(Action.UPDATE)
@@ -91,7 +94,7 @@ TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further
 
 
 class NameServiceProcessors:
-    """Serves requests from the tables of one name service."""
+    """Answers requests from the tables of one name server."""
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class NameServiceProcessors:
         self.sharing = TopicSharing(routes, local)
 
     def table(self) -> Mapping[int, Row]:
-        """Request code -> processor."""
+        """Return the processors by request code."""
         shared = self._accounts
         return {
             **(
@@ -152,7 +155,7 @@ class NameServiceProcessors:
         }
 
     def route(self, request: Request) -> Response | Awaitable[Response]:
-        """105: where a topic's queues are, with the addresses that the asking client can reach."""
+        """105: return a topic's queues, with addresses that the client can reach."""
         fields = request.fields(GetRouteInfoRequest)
         topic = fields.topic
         if self._local is not None and self._local.standing().is_leading:
@@ -198,7 +201,10 @@ class NameServiceProcessors:
         return self._values.get(ORDER_TOPIC_NAMESPACE, topic)
 
     def cluster_info(self, request: Request) -> Response:
-        """106: every broker, by name and by cluster; and who was there before."""
+        """106.
+
+        Return every broker by name and by cluster, and the brokers that have disappeared.
+        """
         members = self._members(request)
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
@@ -210,7 +216,7 @@ class NameServiceProcessors:
         return Response(body=body.encode())
 
     def member_group(self, request: Request) -> Response:
-        """901: the addresses behind one broker name."""
+        """901: return the addresses of one broker name."""
         cluster, name = _field(request, "clusterName"), _field(request, "brokerName")
         group = BrokerMemberGroup(cluster, name)
         for member in self._members(request):
@@ -226,7 +232,7 @@ class NameServiceProcessors:
         return self._local.address_for(request.connection) if self._local is not None else ""
 
     def register(self, request: Request) -> Response | Awaitable[Response | None]:
-        """103: a broker elsewhere says what it serves."""
+        """103: register a remote broker with its topics."""
         fields = request.fields(RegisterBrokerRequest)
         if self._is_local(request, fields):
             return Response(ext={}, body=self._order_topics())
@@ -254,7 +260,7 @@ class NameServiceProcessors:
         return Response(ext=encode_fields(response), body=self._order_topics())
 
     def _followed(self, local: EmbeddedBroker, request: Request, accepted: Accepted) -> Accepted:
-        """Where a slave of the broker in this process is to follow it."""
+        """Return the address at which a slave can follow the broker in this process."""
         port = local.standing().slaves_port
         if not port:
             return accepted
@@ -266,7 +272,7 @@ class NameServiceProcessors:
         return KVTable(values).encode() if values else b""
 
     def _is_local(self, request: Request, fields: RegisterBrokerRequest) -> bool:
-        """Whether the broker of this process registers, which needs no registering."""
+        """Return whether the registration is from this process's broker, which is always known."""
         local = self._local
         if local is None:
             return False
@@ -287,13 +293,13 @@ class NameServiceProcessors:
             connection.on_close.append(self._routes.connection_lost)
 
     def unregister(self, request: Request) -> Response:
-        """104: a broker elsewhere stops."""
+        """104: unregister a remote broker that stops."""
         fields = request.fields(BrokerIdentityRequest)
         self._routes.unregister(fields.cluster_name, fields.broker_addr, request.connection)
         return Response()
 
     def query_version(self, request: Request) -> Response:
-        """322: whether a broker elsewhere has to register anew."""
+        """322: return whether a remote broker has to register again."""
         fields = request.fields(BrokerIdentityRequest)
         check_size(request.body, SHORT_BODY_SIZE_BYTES_MAX)
         asked = _version(bodies.DataVersion.decode(request.body or b"{}"))
@@ -306,13 +312,13 @@ class NameServiceProcessors:
         )
 
     def heartbeat(self, request: Request) -> Response:
-        """904: a broker elsewhere lives."""
+        """904: record a heartbeat of a remote broker."""
         fields = request.fields(BrokerHeartbeatRequest)
         self._routes.heartbeat(fields.cluster_name, fields.broker_addr, self._now_ms())
         return Response()
 
     def register_topic(self, request: Request) -> Response:
-        """217: one topic of brokers that are registered."""
+        """217: register one topic of registered brokers."""
         topic = request.fields(TopicRequest).topic
         check_lengths((topic,))
         check_size(request.body, SHORT_BODY_SIZE_BYTES_MAX)
@@ -330,26 +336,26 @@ class NameServiceProcessors:
         return Response()
 
     def all_topics(self, request: Request) -> Response | Awaitable[Response]:
-        """206: every topic."""
+        """206: return every topic."""
         if not self._settings.all_topic_list_enable:
             raise Refusal("disable")
         return self._topic_list(self._routes.topic_names())
 
     def topics_of_cluster(self, request: Request) -> Response | Awaitable[Response]:
-        """224: the topics of one cluster."""
+        """224: return the topics of one cluster."""
         self._check_lists_enabled()
         return self._topic_list(self._routes.topic_names(_field(request, "cluster")))
 
     def unit_topics(self, request: Request) -> Response | Awaitable[Response]:
-        """311: topics with the unit flag."""
+        """311: return topics with the unit flag."""
         return self._topics_by_flag(lambda flag: bool(flag & UNIT_FLAG))
 
     def unit_sub_topics(self, request: Request) -> Response | Awaitable[Response]:
-        """312: topics with the unit subscription flag."""
+        """312: return topics with the unit subscription flag."""
         return self._topics_by_flag(lambda flag: bool(flag & UNIT_SUB_FLAG))
 
     def unit_sub_ununit_topics(self, request: Request) -> Response | Awaitable[Response]:
-        """313: topics with the unit subscription flag and without the unit flag."""
+        """313: return topics with the unit subscription flag and without the unit flag."""
         return self._topics_by_flag(
             lambda flag: bool(flag & UNIT_SUB_FLAG) and not flag & UNIT_FLAG
         )
@@ -370,30 +376,33 @@ class NameServiceProcessors:
             raise Refusal("disable")
 
     def system_topics(self, request: Request) -> Response:
-        """304: the names of clusters and brokers, which are topics, and an address to ask more."""
+        """304: return the system topics.
+
+        Cluster and broker names, and an address for more queries.
+        """
         members = self._routes.members(self._local_address(request))
         names = {member.cluster for member in members} | {member.name for member in members}
         addresses = [address for member in members for address in member.addresses.values()]
         return Response(body=TopicList(sorted(names), addresses[0] if addresses else None).encode())
 
     def delete_topic(self, request: Request) -> Response:
-        """216: forget where a topic is; its brokers are asked themselves (215)."""
+        """216: remove a topic's route; its brokers receive their own request (215)."""
         fields = request.fields(DeleteTopicFromNamesrvRequest)
         self._routes.delete_topic(fields.topic, fields.cluster_name or None)
         return Response()
 
     def wipe_write(self, request: Request) -> Response:
-        """205: take producers off a broker."""
+        """205: stop producers from sending to a broker."""
         count = self._routes.set_write_wiped(_field(request, "brokerName"), wiped=True)
         return Response(ext={"wipeTopicCount": str(count)})
 
     def add_write(self, request: Request) -> Response:
-        """327: let them back."""
+        """327: allow producers to send to a broker again."""
         count = self._routes.set_write_wiped(_field(request, "brokerName"), wiped=False)
         return Response(ext={"addTopicCount": str(count)})
 
     def put_value(self, request: Request) -> Response | None:
-        """100: keep a value for operators' tools."""
+        """100: store a value for operators' tools."""
         fields = request.fields(KVConfigRequest)
         if fields.key is None or fields.value is None:
             raise FieldError(
@@ -404,7 +413,7 @@ class NameServiceProcessors:
         return self._saved.answer(request)
 
     def get_value(self, request: Request) -> Response:
-        """101: one value."""
+        """101: return one value."""
         fields = request.fields(KVConfigRequest)
         value = self._values.get(fields.namespace, fields.key or "")
         if value is None:
@@ -415,14 +424,14 @@ class NameServiceProcessors:
         return Response(ext=encode_fields(KVConfigResponse(value=value)))
 
     def delete_value(self, request: Request) -> Response | None:
-        """102: forget a value."""
+        """102: delete a value."""
         fields = request.fields(KVConfigRequest)
         self._saved.check_room()
         self._values.delete(fields.namespace, fields.key or "")
         return self._saved.answer(request)
 
     def values_of_namespace(self, request: Request) -> Response:
-        """219: all values of a namespace."""
+        """219: return all values of a namespace."""
         namespace = request.fields(KVConfigRequest).namespace
         values = self._values.namespace(namespace)
         if not values:
@@ -432,14 +441,14 @@ class NameServiceProcessors:
         return Response(body=KVTable(values).encode())
 
     def update_config(self, request: Request) -> Response:
-        """318: nothing here may be changed from outside."""
+        """318: refuse, because no setting can be changed remotely."""
         raise NoPermission(
             "Can not update config in black list. The name service takes its settings from "
             "broker.conf, the environment and flags at its start"
         )
 
     def get_config(self, request: Request) -> Response:
-        """319: the settings."""
+        """319: return the settings."""
         properties = properties_of(self._config)
         return Response(body=encode_properties_text(properties))
 
@@ -471,7 +480,7 @@ def _version(version: bodies.DataVersion) -> DataVersion:
 
 
 def _in_zone(route: Route, zone: str) -> Route:
-    """The part of *route* in a zone, and what has lost its master wherever it is."""
+    """Return the part of *route* in a zone, and broker names without a master in any zone."""
     members = [
         member
         for member in route.members

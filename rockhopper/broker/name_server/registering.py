@@ -1,9 +1,9 @@
-"""What a broker elsewhere says when it registers (103): the checks, and the decoding of its topics.
+"""Registrations of remote brokers (103): checks them and decodes their topics.
 
-A registration names every topic of its broker, so that a long one is decoded in a thread, one at a
-time and in the order in which they came. A short one waits for those of its own connection: a long
-one that is taken behind it would bring back what was so before. A compressed one may become as
-large as one that is not, and no larger.
+A registration lists every topic of its broker. So a long one is decoded in a thread, one at a time
+and in order of arrival. A short one waits for earlier ones of its own connection: otherwise a long,
+older one would be applied after it and restore the old state. The size limit of a decompressed
+registration is that of an uncompressed one.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 TOPICS_MAX = 100_000
 NAME_LENGTH_MAX = 255
-# Of registrations that wait for their turn to be decoded.
+# The total size of registrations that wait to be decoded.
 WAITING_BYTES_MAX = 256 << 20
-# How many of a connection do.
+# The connection attribute that counts its waiting registrations.
 _WAITING = "registrations"
 
 
 class RegistrationReader:
-    """Decodes the registrations that one name service gets."""
+    """Decodes the registrations that one name server receives."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -45,15 +45,16 @@ class RegistrationReader:
         fields: RegisterBrokerRequest,
         take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | Awaitable[Response | None]:
-        """What *take* makes of the registration; later, if it is long, compressed or has to wait.
+        """Return the result of *take*; later if the registration is long, compressed or must wait.
 
         Raises:
-            Refusal, MalformedBodyError: it cannot be taken.
+            Refusal, MalformedBodyError: it is invalid or exceeds a limit.
         """
         is_short = not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX
         if is_short and not _waiting_count(request.connection):
             return at_once(take(_decode(request, fields)))
-        # With the connection it goes, and one that is never begun costs later ones a detour.
+        # The count ends with the connection; if the work never starts, later registrations only
+        # take the slower path.
         _count_waiting(request.connection, 1)
         return self._read_later(request, fields, take)
 
@@ -86,7 +87,7 @@ class RegistrationReader:
     ) -> Response | None:
         async with self._lock:
             registration = await in_thread("registrations", lambda: _decode(request, fields))
-            # Who has gone meanwhile would be remembered for good.
+            # A broker that has disconnected meanwhile would stay registered forever.
             if request.connection.closed:
                 return None
             return await in_slices(take(registration))
@@ -102,7 +103,7 @@ def _count_waiting(connection: "Connection", change: int) -> None:
 
 
 def check_lengths(names: Iterable[str | None]) -> None:
-    """Raise Refusal if one of the names or addresses of a registration is too long to be kept."""
+    """Raise Refusal if a name or address in a registration is too long to store."""
     longest = max((len(name or "") for name in names), default=0)
     if longest > NAME_LENGTH_MAX:
         raise Refusal(
@@ -145,7 +146,8 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
         acting_master=fields.enable_acting_master,
         version=DataVersion(version.counter, version.timestamp, version.state_version),
         topics={
-            # What no route shows would only take memory, as much as a peer likes.
+            # Fields that no route contains would only use memory, in any amount that a peer
+            # chooses.
             name: TopicConfig(
                 name,
                 read_queue_nums=topic.read_queue_nums,

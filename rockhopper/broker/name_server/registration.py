@@ -1,14 +1,14 @@
-"""Registers this broker with the name services elsewhere (namesrvAddr), and keeps it registered.
+"""Registers this broker with remote name servers (namesrvAddr), and keeps it registered.
 
-RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one that hangs delays
-no other. A registration is sent at the start, every registerNameServerPeriod and at once when the
-name service closed the connection. It names all topics: a name service refuses a first registration
-of a single one. Between two registrations, a changed topic is sent alone (217, as with
-RocketMQ's enableSingleTopicRegister). All are sent again when a topic is deleted, when many change
-at once, and to name services that refuse 217.
+RocketMQ: BrokerOuterAPI. Each name server has its own task, so one that hangs delays no other. The
+broker registers at the start, every registerNameServerPeriod, and at once after the name server
+closed the connection. A registration lists all topics, because a name server refuses a first
+registration with a single one. Between two registrations, a changed topic is sent alone (217, as
+with RocketMQ's enableSingleTopicRegister). All topics are sent again when one is deleted, when many
+change at once, and to name servers that refuse 217.
 
-A replica of a set registers as what it is just then: the master under id 0, a follower under its
-own, both with the epoch as stateVersion, by which a name service tells who came later.
+A replica of a set registers with its present role: the master under id 0, a follower under its own
+id. Both send the epoch as stateVersion, by which a name server recognizes the newer registration.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ log = structlog.get_logger("broker.registration")
 INSTANCE_FIELD = "rockhopperInstance"
 RETRY_S = 1.0
 TOLD_ALONE_MAX = 100
-"""With more topics that have changed, all are registered."""
-# One that a broker embeds has that broker's users, and RocketMQ's has none.
+"""If more topics have changed, all topics are registered."""
+# An embedded name server has its broker's users; RocketMQ's name server has none.
 _TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 UNREGISTER_TIMEOUT_S = 1.0
 
 
 class Registration:
-    """The tasks that keep this broker known elsewhere."""
+    """Keeps this broker registered with all remote name servers."""
 
     def __init__(
         self,
@@ -60,13 +60,16 @@ class Registration:
         standing: Callable[[], BrokerStanding] = lambda: ALONE,
         accounts: Callable[[], bytes] | None = None,
     ) -> None:
-        """*accounts* are what name services are to know of users (shared_accounts.py)."""
+        """*accounts* returns the users to share with name servers (shared_accounts.py)."""
         self.standing = standing
-        """What this broker is in its replica set just now; ``announce_soon`` when it changes."""
+        """Returns this broker's present role in its replica set.
+
+        Call ``announce_soon`` on changes.
+        """
         self._config = config
         self.accounts = accounts
         self.credentials = config.auth.inner
-        """As whom this broker asks name services."""
+        """The credentials for requests to name servers."""
         self._topics = topics
         self._instance = instance
         self._outgoing = Outgoing(config.tls)
@@ -76,13 +79,13 @@ class Registration:
         topics.listeners.append(self._topic_changed)
 
     def start(self) -> None:
-        """Begin to register; needs a running event loop."""
+        """Start to register; needs a running event loop."""
         self._topics.on_created.append(self._share)
         for keeper in self._keepers:
             keeper.start()
 
     def announce_soon(self) -> None:
-        """Register anew, because something that routes show has changed."""
+        """Register again soon, because the content of routes has changed."""
         for keeper in self._keepers:
             keeper.wake()
 
@@ -92,12 +95,12 @@ class Registration:
             keeper.wake(name if is_alone else None)
 
     def _share(self, topic: TopicConfig) -> None:
-        """Tell the name services of a topic that was created for a client."""
+        """Notify name servers of a topic that was created for a client."""
         for keeper in self._keepers:
             keeper.share(topic)
 
     def take(self, command: Command) -> None:
-        """Serve what a name service asks of this broker."""
+        """Handle a request from a name server to this broker."""
         if command.code == RequestCode.SHARE_TOPIC and self.standing().is_leading:
             try:
                 adopt(self._topics, command.ext)
@@ -105,18 +108,19 @@ class Registration:
                 log.warning("topics cannot be shared through a name service", reason=str(error))
 
     async def announced(self) -> None:
-        """Return when every name service knows the topics as they are now, or cannot be reached."""
+        """Return once every reachable name server knows the present topics."""
         await asyncio.gather(*(keeper.settled() for keeper in self._keepers))
 
     async def stop(self) -> None:
-        """Unregister where that is possible at once, and stop."""
+        """Unregister where the connection is open, and stop."""
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers))
 
     def request_body(self, standing: BrokerStanding) -> bytes:
-        """The body of a registration: every topic, as brokerPermission lets it be used.
+        """Return the body of a registration.
 
-        Runs in a thread: with 10,000 topics it takes longer than the event loop may stand still.
-        A topic that is created meanwhile wakes the keepers again.
+        Every topic, with permissions limited by brokerPermission. Runs in a thread, because with
+        10,000 topics it would block the event loop for too long. A topic that is created meanwhile
+        triggers another registration.
         """
         version = self._topics.version.to_json()
         mask = self._mask
@@ -145,7 +149,7 @@ class Registration:
         return -1 if permission & read_write == read_write else permission
 
     def topic_body(self, name: str) -> bytes | None:
-        """The body of the registration of one topic; None if it has gone."""
+        """Return the body of the registration of one topic; None if it was deleted."""
         topic = self._topics.configs.get(name)
         if topic is None:
             return None
@@ -161,7 +165,7 @@ class Registration:
     def request_fields(
         self, address: str, ha_port: int, body: bytes, standing: BrokerStanding
     ) -> dict[str, str]:
-        """The header of a registration under *address*."""
+        """Return the header of a registration under *address*."""
         config = self._config
         host, _ = split_address(address)
         fields = encode_fields(
@@ -179,7 +183,7 @@ class Registration:
         return fields
 
     def identity_fields(self, address: str) -> dict[str, str]:
-        """The header that takes the registration back."""
+        """Return the header that unregisters this broker."""
         config = self._config
         return encode_fields(
             BrokerIdentityRequest(
@@ -192,27 +196,27 @@ class Registration:
 
     @property
     def broker_name(self) -> str:
-        """Under which it registers."""
+        """The broker name in registrations."""
         return self._config.broker_name
 
     @property
     def outgoing(self) -> Outgoing:
-        """How name services are connected to."""
+        """The connection options for name servers."""
         return self._outgoing
 
     @property
     def interval_s(self) -> float:
-        """How often to register when nothing happens."""
+        """The interval of periodic registrations."""
         return self._config.register_interval_ms / 1000
 
     @property
     def timeout_s(self) -> float:
-        """How long one registration may take."""
+        """The time limit of one registration."""
         return self._config.register_timeout_ms / 1000
 
 
 class _Keeper:
-    """Keeps the broker registered with one name service."""
+    """Keeps the broker registered with one name server."""
 
     def __init__(
         self, address: str, owner: Registration, advertiser: Advertiser, ha_port: int
@@ -232,7 +236,7 @@ class _Keeper:
         self._task: asyncio.Task[None] | None = None
         self._registered_as: str | None = None
         self._registered_standing: BrokerStanding | None = None
-        # Topics to be told alone, unless all of them are to be.
+        # Topics to register alone, unless all have to be registered.
         self._changed: dict[str, None] = {}
         self._is_all_wanted = True
         self._takes_one = True
@@ -249,7 +253,7 @@ class _Keeper:
         self.wake()
 
     def wake(self, topic: str | None = None) -> None:
-        """Register one topic, or all."""
+        """Schedule the registration of one topic, or of all."""
         if topic is None:
             self._is_all_wanted = True
         else:
@@ -262,7 +266,7 @@ class _Keeper:
             self._link.tell(RequestCode.SHARE_TOPIC, share_fields(topic))
 
     async def settled(self) -> None:
-        """Return once the last change is registered; at once when attempts are failing."""
+        """Return once the last change is registered; at once while attempts fail."""
         if self._task is not None and not self._task.done() and self._failure is None:
             await self._settled.wait()
 
@@ -299,7 +303,7 @@ class _Keeper:
             if self._failure is not None or not self._wanted.is_set():
                 self._settled.set()
             if self._failure is not None:
-                # A name service that closes at once must not be asked in a tight loop.
+                # Do not send requests in a tight loop to a name server that closes at once.
                 self._is_all_wanted = True
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -346,7 +350,7 @@ class _Keeper:
         self._next_at_s = asyncio.get_running_loop().time() + self._owner.interval_s
 
     async def _tell_alone(self, standing: BrokerStanding) -> bool:
-        """Register the topics that have changed, if that is enough; whether it was."""
+        """Register only the changed topics if that is sufficient; return whether it was."""
         names, self._changed = self._changed, {}
         is_enough = (
             not self._is_all_wanted

@@ -1,13 +1,18 @@
-"""RouteTable: which brokers serve which topics, as they registered.
+"""RouteTable: which brokers serve which topics, by their registrations.
 
-RocketMQ: RouteInfoManager. Memory only: brokers register again every 30 s, and an entry whose
-broker falls silent or closes its connection goes. The broker in this process is not registered;
-the table reads its topics where they are, so that a topic is routable the moment it exists.
+RocketMQ: RouteInfoManager. The table is only in memory: brokers register again every 30 s, and an
+entry is removed if its broker falls silent or closes its connection. The broker in this process
+does not register; the table reads its topics directly, so that a topic is routable the moment it
+exists.
 
 A broker name stands for a master (id 0) and its slaves; topics belong to the name. In a replica set
-the epoch in which a broker registers (stateVersion) tells who came later: a master of an earlier
-epoch does not take the place of any other. Of the set to which the broker in this process belongs
-its own view is shown, and what others of the set have registered fills it in.
+the epoch of a registration (stateVersion) shows which one is newer: a master of an earlier epoch
+replaces no other. For the set of this process's broker, the broker's own view counts, completed by
+the registrations of the other replicas.
+
+    id 0 at A registers in epoch 4     A is the master
+    id 0 at B registers in epoch 5     B replaces A
+    id 0 at A registers in epoch 4     ignored: A was deposed
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
@@ -33,12 +38,12 @@ BROKERS_PER_CONNECTION_MAX = 100
 BROKERS_MAX = 5_000
 TOPICS_PER_CONNECTION_MAX = 200_000
 TOPICS_MAX = 2_000_000
-"""Of all brokers, a topic counted for each that has it."""
+"""The total over all brokers; a topic counts once for each broker that has it."""
 
 
 @dataclass(slots=True)
 class Registration:
-    """What a broker says about itself with request code 103."""
+    """A broker's registration (request code 103)."""
 
     cluster: str
     name: str
@@ -54,7 +59,7 @@ class Registration:
 
 
 class Accepted(NamedTuple):
-    """The answer to a registration: what a slave needs to know of its master."""
+    """The answer to a registration: the master's addresses, for a slave."""
 
     master_address: str | None = None
     master_ha_address: str | None = None
@@ -62,7 +67,7 @@ class Accepted(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """One broker name: the addresses behind it, by broker id."""
+    """One broker name, with its addresses by broker id."""
 
     cluster: str
     name: str
@@ -73,7 +78,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Live:
-    """One broker process that is heard of."""
+    """One registered broker process."""
 
     member: Member
     address: str
@@ -95,7 +100,7 @@ class QueueData(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where a topic's queues are."""
+    """The queues of a topic, and the brokers that have them."""
 
     queues: list[QueueData]
     members: list[Member]
@@ -103,7 +108,7 @@ class Route(NamedTuple):
 
 
 class RouteTable:
-    """The tables of a name service. Pure: times and connections come in from outside."""
+    """The tables of a name server. Pure: callers pass in times and connections."""
 
     def __init__(
         self,
@@ -120,37 +125,37 @@ class RouteTable:
         self._live: dict[tuple[str, str], _Live] = {}
         self._registered_over: dict[object, dict[tuple[str, str], _Live]] = {}
         self._write_wiped: set[str] = set()
-        # When those that went were last heard of.
+        # When each departed broker was last heard.
         self._departed: dict[str, int] = {}
 
     @property
     def departed(self) -> list[str]:
-        """Brokers that were registered here and are not any more, in the order in which they went.
+        """Brokers that were registered and no longer are, in the order in which they left.
 
-        They may have messages that nobody is told of meanwhile.
+        They may have messages that no client can find meanwhile.
         """
         return list(self._departed)
 
     def departed_ages_ms(self, now_ms: int) -> dict[str, int]:
-        """How long nothing has been heard of each of them."""
+        """Return the time since each departed broker was last heard."""
         return {name: max(now_ms - heard_ms, 0) for name, heard_ms in self._departed.items()}
 
     def register(
         self, registration: Registration, now_ms: int, connection: object = None
     ) -> Accepted | None:
-        """``register_in_steps`` at once."""
+        """Call ``register_in_steps`` without interruption."""
         return at_once(self.register_in_steps(registration, now_ms, connection))
 
     def register_in_steps(
         self, registration: Registration, now_ms: int, connection: object
     ) -> Generator[None, None, Accepted | None]:
-        """Take or refresh a broker; None when its first registration names exactly one topic.
+        """Add or refresh a broker; return None if its first registration lists exactly one topic.
 
-        That is a broker announcing a single new topic to a name service that has just been
-        restarted: taking it would hide all its others.
+        In that case a broker announces a single new topic to a name server that was just restarted.
+        Accepting it would hide all the broker's other topics.
 
         Raises:
-            Refusal: this connection, or all together, would register too much.
+            Refusal: the connection, or all together, would register too much.
         """
         member = self._members.get(registration.name)
         known_address = member.addresses.get(registration.broker_id) if member else None
@@ -186,7 +191,7 @@ class RouteTable:
         for _ in self._take_topics(member, registration, is_changed=is_changed):
             yield
             if self._live.get(key) is not live:
-                # It left meanwhile, or registers anew.
+                # The broker left meanwhile, or is registering again.
                 return Accepted()
         if before is None:
             log.info(
@@ -205,7 +210,7 @@ class RouteTable:
         if reason is None:
             return
         if before is not None and before.connection is connection:
-            # What it registered before stays.
+            # The broker's previous registration stays valid.
             before.last_heard_ms = now_ms
         log.warning("registration refused", broker=registration.name, reason=reason)
         raise Refusal(reason)
@@ -260,9 +265,9 @@ class RouteTable:
             del self._registered_over[live.connection]
 
     def _epoch_beside(self, member: Member, registration: Registration) -> int:
-        """The latest epoch of those that a registration has to be as new as.
+        """Return the newest epoch that a registration has to match.
 
-        That is who has its id already, and for a master everybody else under its name.
+        The holder of the same id counts, and for a master also every other broker of its name.
         """
         place = registration.broker_id, registration.address
         return max(
@@ -327,7 +332,10 @@ class RouteTable:
                 self._topics.remove(name, member.name)
 
     def _follows_local(self, name: str) -> bool:
-        """Whether a slave of this process' broker registers, whose topics are known here."""
+        """Return whether the slave of this process's broker registers.
+
+        Its topics are known here.
+        """
         local = self._local
         return local is not None and local.name == name and local.standing().slaves_port > 0
 
@@ -345,7 +353,7 @@ class RouteTable:
     def query_version(
         self, cluster: str, address: str, version: DataVersion, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
-        """Whether a broker's topics are other than registered, and the registered version."""
+        """Return whether a broker's topics differ from the registered ones, and that version."""
         live = self._live.get((cluster, address))
         if live is None:
             return True, None
@@ -353,16 +361,16 @@ class RouteTable:
         return live.version != version, live.version
 
     def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
-        """Note that a broker lives; unknown ones are for register."""
+        """Record that a broker is alive; ignore an unknown one, which has to register."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.last_heard_ms = now_ms
 
     def unregister(self, cluster: str, address: str, connection: object = None) -> bool:
-        """Remove a broker; with its last address its name and its topics go.
+        """Remove a broker; its name and topics are removed with its last address.
 
-        With a *connection* only what was registered over it: at the same address another broker may
-        have registered since.
+        With a *connection*, remove it only if it registered over that: another broker may have
+        registered at the same address since.
         """
         live = self._live.get((cluster, address))
         if live is None or (connection is not None and live.connection is not connection):
@@ -391,7 +399,7 @@ class RouteTable:
             self.unregister(cluster, address)
 
     def expire(self, now_ms: int) -> list[Any]:
-        """Remove the brokers not heard of in time; return their connections, to be closed."""
+        """Remove brokers that were silent for too long; return their connections, to be closed."""
         connections = []
         for (cluster, address), live in list(self._live.items()):
             if live.last_heard_ms + live.timeout_ms < now_ms:
@@ -403,12 +411,15 @@ class RouteTable:
         return connections
 
     def route(self, topic: str, local_address: str) -> Route | None:
-        """Where *topic* is; the broker of this process at *local_address*. None if nowhere."""
+        """Return the route of *topic*, with this process's broker at *local_address*.
+
+        None if unknown.
+        """
         queues: list[QueueData] = []
         members: list[Member] = []
         registered = self._topics.brokers(topic)
         if self._local is not None:
-            # A follower may learn of a topic later than its master registers it.
+            # A follower may learn of a topic after its master has registered it.
             config = self._local.find_topic(topic) or registered.get(self._local.name)
             if config is not None:
                 queues.append(self._with_wipe(self._local_queues(config)))
@@ -421,7 +432,7 @@ class RouteTable:
         return Route(queues, members, self._mappings_of(topic, queues)) if queues else None
 
     def _mappings_of(self, topic: str, queues: Iterable[QueueData]) -> dict[str, JsonObject]:
-        """What the brokers of a route say of *topic*, if it is a static one."""
+        """Return the brokers' queue mappings of *topic*, if it is a static topic."""
         found = dict(self._topics.mappings(topic))
         if self._local is not None:
             static = self._local.table.mappings.get(topic)
@@ -433,13 +444,13 @@ class RouteTable:
         return {name: mapping for name, mapping in found.items() if name in names}
 
     def members(self, local_address: str) -> list[Member]:
-        """Every broker name, the one of this process at *local_address*."""
+        """Return every broker name, with this process's broker at *local_address*."""
         local = [self._local_member(local_address)] if self._local is not None else []
         return local + [each for each in self._members.values() if not self._is_local(each.name)]
 
     @property
     def topic_count(self) -> int:
-        """How many topics there are at most: one may be here and elsewhere."""
+        """An upper limit of the number of topics: a topic may exist both here and elsewhere."""
         local = self._local
         return len(self._topics) + (len(local.table.configs) if local is not None else 0)
 
@@ -449,7 +460,10 @@ class RouteTable:
         *,
         wanted: Callable[[QueueData], bool] = lambda queues: True,
     ) -> Generator[None, None, set[str]]:
-        """Topics, of all clusters or one, of which some broker's queues are wanted; in steps."""
+        """Yield while collecting topics with wanted queues, of all clusters or one.
+
+        Return their names.
+        """
         names: set[str] = set()
         local = self._local
         if local is not None and cluster in (None, local.cluster):
@@ -469,17 +483,17 @@ class RouteTable:
         return names
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget where *topic* is, until a broker that still has it registers a change."""
+        """Remove the route of *topic*, until a broker that still has it registers a change."""
         for name in list(self._topics.brokers(topic)):
             member = self._members.get(name)
             if cluster is None or (member is not None and member.cluster == cluster):
                 self._topics.remove(topic, name)
 
     def add_topic(self, broker_name: str, topic: TopicConfig) -> None:
-        """Take a single topic of a broker that is registered; of others, nothing.
+        """Add a single topic of a registered broker; ignore other brokers.
 
         Raises:
-            Refusal: too many are registered.
+            Refusal: the limit of topics is reached.
         """
         if broker_name not in self._members:
             return
@@ -490,9 +504,10 @@ class RouteTable:
         self._topics.put(topic.name, broker_name, topic)
 
     def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
-        """Take producers off a broker, or let them back; return how many topics that concerns.
+        """Stop producers from sending to a broker, or allow it again.
 
-        Unlike RocketMQ's this stays until it is taken back, whatever the broker registers.
+        Return the number of its topics. Unlike RocketMQ's, this remains until it is undone,
+        whatever the broker registers.
         """
         if wiped and (broker_name in self._members or self._is_local(broker_name)):
             self._write_wiped.add(broker_name)

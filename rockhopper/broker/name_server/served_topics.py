@@ -1,6 +1,6 @@
-"""ServedTopics: which topics the brokers elsewhere have, by topic and by broker.
+"""ServedTopics: the topics of remote brokers, indexed by topic and by broker.
 
-A broker that goes costs as much as it has topics, however many others there are.
+Removing a broker takes time in proportion to its own topics, however many others there are.
 """
 
 from collections.abc import Mapping, Set
@@ -16,33 +16,33 @@ class ServedTopics:
 
     def __init__(self) -> None:
         self._brokers: dict[str, dict[str, TopicConfig]] = {}
-        # What brokers say of static topics, by topic and broker name.
+        # The brokers' mappings of static topics, by topic and broker name.
         self._mappings: dict[str, dict[str, JsonObject]] = {}
         self._topics_of: dict[str, set[str]] = {}
         self.count = 0
-        """How many there are, a topic counted for each broker that has it."""
+        """The number of topics; a topic counts once for each broker that has it."""
 
     def __len__(self) -> int:
         return len(self._brokers)
 
     def names(self) -> list[str]:
-        """Every topic once."""
+        """Return every topic once."""
         return list(self._brokers)
 
     def brokers(self, topic: str) -> Mapping[str, TopicConfig]:
-        """The brokers that have *topic*, and how it is there."""
+        """Return the brokers that have *topic*, with its configuration on each."""
         return self._brokers.get(topic, {})
 
     def mappings(self, topic: str) -> Mapping[str, JsonObject]:
-        """What brokers say of *topic*, if it is a static one."""
+        """Return the brokers' queue mappings of *topic*, if it is a static topic."""
         return self._mappings.get(topic, {})
 
     def of(self, broker: str) -> Set[str]:
-        """The topics that *broker* has; they change with it."""
+        """Return the topics of *broker*; the set is live."""
         return self._topics_of.get(broker, _NONE)
 
     def put(self, topic: str, broker: str, config: TopicConfig) -> None:
-        """Note that *broker* has *topic*."""
+        """Add *topic* to *broker*, or update it."""
         brokers = self._brokers.setdefault(topic, {})
         if broker not in brokers:
             self._topics_of.setdefault(broker, set()).add(topic)
@@ -50,11 +50,11 @@ class ServedTopics:
         brokers[broker] = config
 
     def put_mapping(self, topic: str, broker: str, mapping: JsonObject) -> None:
-        """Note what *broker* says of a static topic."""
+        """Store a broker's queue mapping of a static topic."""
         self._mappings.setdefault(topic, {})[broker] = mapping
 
     def remove(self, topic: str, broker: str) -> None:
-        """Note that *broker*, which had *topic*, has it no more."""
+        """Remove *topic* from *broker*, which must have it."""
         brokers = self._brokers[topic]
         del brokers[broker]
         if not brokers:
@@ -69,6 +69,6 @@ class ServedTopics:
         self.count -= 1
 
     def remove_broker(self, broker: str) -> None:
-        """Note that *broker* has gone."""
+        """Remove *broker* with all its topics."""
         for topic in list(self.of(broker)):
             self.remove(topic, broker)

@@ -1,4 +1,4 @@
-"""NameService: the port on which routes are asked for, embedded in a broker or alone."""
+"""NameService: the name server's port, embedded in a broker or in its own process."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ log = structlog.get_logger("broker.nameserver")
 
 
 class NameService:
-    """A route table, what keeps it fresh, and the server in front of it."""
+    """A route table, the task that expires its entries, and the server in front of it."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class NameService:
         self._scan: asyncio.TimerHandle | None = None
 
     def load(self) -> None:
-        """Read the values that operators keep here. Raises CorruptFileError, OSError."""
+        """Read the operators' values. Raises CorruptFileError, OSError."""
         self.values.load()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
-        """Listen on a socket that is bound already, and is this service's from now on."""
+        """Listen on a bound socket, which this service then owns."""
         self.values.start_saving()
         await self.server.start_on(bound, gate)
         self._scan_later()
@@ -77,7 +77,7 @@ class NameService:
         self._scan_later()
 
     async def close(self) -> None:
-        """Close the port and every connection, and save what operators keep here."""
+        """Close the port and every connection, and save the operators' values."""
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None

@@ -1,17 +1,17 @@
-"""Users of the brokers behind a name service that runs alone: who asks it for routes.
+"""Users of the brokers behind a standalone name server: they may request routes.
 
-Each broker has users and rules of its own. It sends them to the name services that it registers
-with, and again at each change (SHARE_ACCOUNTS, 70017; the body is both tables, as their files have
-them):
+Each broker has its own users and rules. It sends them to the name servers with which it registers,
+and again after each change (SHARE_ACCOUNTS, 70017). The body contains both tables in the format of
+their files:
 
     {"users": {name: UserInfo}, "acls": {name: [policy]}}
 
-The name service decides by its own users first, then by those of the brokers in the order of their
-names: whoever several know is who the first says. What was shared is kept in memory, also while a
-broker is away, until it sends others.
+The name server's own users take precedence, then those of the brokers in order of their names: the
+first definition of a name counts. Shared accounts stay in memory, even while their broker is away,
+until it sends others.
 
-Only a Super user shares, for what is shared may be Super too. Secrets travel, so a broker sends
-nothing to another host without TLS.
+Only a Super user may share accounts, because these may include Super users. The accounts contain
+secrets, so a broker sends them to another host only over TLS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Accounts = tuple[Mapping[str, User], Mapping[str, Sequence[Rule]]]
 
 
 class SharedAccounts:
-    """Whom a name service knows by its brokers."""
+    """The accounts that a name server knows, by broker."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -38,11 +38,11 @@ class SharedAccounts:
         self._by_broker: dict[str, Accounts] = {}
 
     def begin(self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]) -> None:
-        """Begin with those of the name service itself."""
+        """Set the accounts of the name server itself."""
         self._own = users, rules
 
     def share(self, request: Request) -> Response:
-        """70017: these are the users and rules of a broker from now on."""
+        """70017: replace the users and rules of a broker."""
         if not self._guard.is_super(request.principal):
             raise NoPermission("users are shared by a Super user")
         check_size(request.body, BODY_SIZE_BYTES_MAX)

@@ -1,17 +1,18 @@
-"""A topic that one broker makes by itself is made by the other masters of its cluster as well.
+"""Topic sharing: if a broker creates a topic by itself, the other masters of its cluster do too.
 
 RocketMQ's producers send to an unknown topic through all brokers that would create it, and each
-broker creates it when its first message comes. A topic then has as many queues as brokers were
-hit: all of them by ten messages, one broker's by one message, and for ever.
+broker creates it when its first message arrives. The topic then has queues only on the brokers that
+a message has reached. Ten messages may reach all of them, one message reaches one broker; this
+stays so permanently.
 
-Here a broker that has created a topic for a client says so to its name services (SHARE_TOPIC,
-70010, one way), and they pass it on to the brokers that registered with them and are ours. Those
-create it with as many queues, or grow to as many if they have just created it themselves: whatever
-order messages come in, all masters end with the largest number that any of them was asked for.
-Brokers that do not create topics (autoCreateTopic=off) take no part.
+Here a broker that has created a topic for a client notifies its name servers (SHARE_TOPIC, 70010,
+one way). They forward it to the Rockhopper brokers that are registered. These create the topic with
+the same number of queues, or extend one that they have just created themselves. In whatever order
+messages arrive, all masters end with the largest number that any of them was asked for. Brokers
+that do not create topics (autoCreateTopic=off) do not take part.
 
-With autoCreateTopic=on-lookup a name service that runs alone passes on the request for a route
-(with ``queueNums`` 0: as many as the broker gives), and answers when the brokers have registered.
+With autoCreateTopic=on-lookup, a standalone name server forwards the request for a route (with
+``queueNums`` 0: the broker's default), and answers once the brokers have registered the topic.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ LOOKUPS_MAX = 1000
 
 
 class ShareTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """SHARE_TOPIC (70010)."""
+    """The header of SHARE_TOPIC (70010)."""
 
     topic: str
     queue_nums: Int32
@@ -50,7 +51,7 @@ class ShareTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, g
 
 
 def share_fields(topic: TopicConfig) -> dict[str, str]:
-    """The header that tells of a topic."""
+    """Return the header that announces a topic."""
     return {
         "topic": topic.name,
         "queueNums": str(topic.write_queue_nums),
@@ -59,7 +60,10 @@ def share_fields(topic: TopicConfig) -> dict[str, str]:
 
 
 def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
-    """Take what a name service passes on. Raises FieldError, or nothing comes of it."""
+    """Create or extend the topic of a forwarded SHARE_TOPIC.
+
+    Raises FieldError for an invalid header.
+    """
     fields = decode_fields(ShareTopicRequest, ext)
     if fields.queue_nums <= 0:
         topics.create_on_lookup(fields.topic)
@@ -68,7 +72,7 @@ def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
 
 
 class TopicSharing:
-    """The name service's part: who is ours, and what is passed on to whom."""
+    """The name server's side: tracks Rockhopper brokers, and forwards topics to them."""
 
     def __init__(self, routes: RouteTable, local: EmbeddedBroker | None) -> None:
         self._routes = routes
@@ -82,7 +86,7 @@ class TopicSharing:
     def registered(
         self, connection: "Connection", cluster: str, name: str, creates: str | None
     ) -> None:
-        """Note a broker of ours, and by which request it creates topics."""
+        """Record a registered Rockhopper broker, and which request makes it create topics."""
         if creates is not None:
             if connection not in self._brokers:
                 connection.on_close.append(lambda _gone: self._connection_lost(connection))
@@ -93,21 +97,21 @@ class TopicSharing:
         self._brokers.pop(connection, None)
 
     def share(self, request: Request) -> Response:
-        """70010: a broker that is registered has created a topic."""
+        """70010: forward a topic that a registered broker has created."""
         request.fields(ShareTopicRequest)
         known = self._brokers.get(request.connection)
         if known is None:
             raise NoPermission("only a broker that is registered shares topics")
         cluster = known[0]
         local = self._local
-        # A follower has its topics from its master.
+        # A follower receives its topics from its master.
         if local is not None and cluster == local.cluster and local.standing().is_leading:
             adopt(local.table, request.ext)
         self._send(self._others(cluster, request.connection), dict(request.ext))
         return Response()
 
     def _share_local(self, topic: TopicConfig) -> None:
-        """The broker in this process has created a topic."""
+        """Forward a topic that the broker in this process has created."""
         assert self._local is not None
         self._send(self._others(self._local.cluster, None), share_fields(topic))
 
@@ -123,7 +127,7 @@ class TopicSharing:
             connection.send_request(RequestCode.SHARE_TOPIC, ext)
 
     def may_create(self, topic: str) -> bool:
-        """Whether some broker elsewhere creates *topic* because its route is asked for."""
+        """Return whether a remote broker creates *topic* when its route is requested."""
         return (
             (self._local is None or not self._local.standing().is_leading)
             and self._lookups < LOOKUPS_MAX
@@ -132,7 +136,10 @@ class TopicSharing:
         )
 
     async def created(self, topic: str) -> None:
-        """Have the brokers create *topic*; return when they registered it, or took too long."""
+        """Make the brokers create *topic*.
+
+        Return when they have registered it, or after a timeout.
+        """
         asked = {
             name: connection
             for connection, (_, name, creates) in self._brokers.items()

@@ -1,1 +1,1 @@
-"""What operators keep at a name service, and answers that are kept by it."""
+"""The operators' values in a name server, and answers that wait until they are saved."""

@@ -1,7 +1,7 @@
-"""KeyValueTable: what operators keep in the name service, in ``config/kvConfig.json``.
+"""KeyValueTable: the operators' values in a name server, in ``config/kvConfig.json``.
 
-RocketMQ: KVConfigManager. Namespace -> key -> value; the namespace ORDER_TOPIC_CONFIG says how
-many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
+RocketMQ: KVConfigManager. It maps namespace and key to a value. The namespace ORDER_TOPIC_CONFIG
+defines how many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
 """
 
 from pathlib import Path
@@ -19,11 +19,11 @@ NAME_LENGTH_MAX = 255
 VALUE_LENGTH_MAX = 64 << 10
 VALUES_MAX = 10_000
 TOTAL_LENGTH_MAX = 4 << 20
-"""Of all names and values: each change writes the whole file."""
+"""The total length of all names and values; each change writes the whole file."""
 
 
 class KeyValueTable(JsonTable):
-    """Settings by namespace and key, all of them text."""
+    """Text settings by namespace and key."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -32,7 +32,7 @@ class KeyValueTable(JsonTable):
         self._length = 0
 
     def to_json(self) -> JsonObject:
-        """The content of kvConfig.json."""
+        """Return the content of kvConfig.json."""
         return {
             "configTable": {
                 namespace: values.copy() for namespace, values in self._values.copy().items()
@@ -40,7 +40,7 @@ class KeyValueTable(JsonTable):
         }
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the values of a kvConfig.json."""
+        """Load the values of a kvConfig.json."""
         table = document.get("configTable")
         if not isinstance(table, dict):
             raise ValueError("it has no configTable")
@@ -53,18 +53,18 @@ class KeyValueTable(JsonTable):
             self._count_in(values)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """One value."""
+        """Return one value, or None."""
         return self._values.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str]:
-        """All values of a namespace; empty when there is none."""
+        """Return all values of a namespace; empty if there are none."""
         return dict(self._values.get(namespace, {}))
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set one value.
 
         Raises:
-            Refusal: it is too long, or too much is kept.
+            Refusal: the name or value is too long, or a limit of the table is reached.
         """
         before = self._values.get(namespace, {}).get(key)
         if before == value:
@@ -104,7 +104,7 @@ class KeyValueTable(JsonTable):
                 self.on_entry(namespace)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove one value; none is fine."""
+        """Remove one value, if it exists."""
         values = self._values.get(namespace, {})
         value = values.pop(key, None)
         if value is None:
@@ -116,12 +116,12 @@ class KeyValueTable(JsonTable):
         self._changed(namespace)
 
     def entry(self, name: str) -> dict[str, str] | None:
-        """All values of a namespace."""
+        """Return all values of a namespace, or None."""
         values = self._values.get(name)
         return None if values is None else dict(values)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Have these values in a namespace and no others."""
+        """Replace all values of a namespace."""
         values = {str(key): str(text) for key, text in (value or {}).items()}
         self._count_out(self._values.pop(name, {}))
         if values:

@@ -1,7 +1,7 @@
-"""Answers that wait until a table's file holds what they speak of.
+"""Answers that wait until the change they confirm is in a table's file.
 
-All that wait when a save ends are answered by it, so that a thousand changes cost a few saves, and
-neither a task nor a thread each.
+The end of a save answers all requests that wait by then. So a thousand changes cost a few saves,
+and no task or thread each.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ ANSWERS_PER_TURN = 200
 
 
 class SavedAnswers:
-    """The requests that wait for one table. Belongs to the event loop."""
+    """The requests that wait for one table to be saved. Belongs to the event loop."""
 
     def __init__(self, table: JsonTable) -> None:
         self._table = table
@@ -26,14 +26,14 @@ class SavedAnswers:
         self._task: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
-        """Refuse a change whose answer would have to wait behind too many. Raises TooManyWait."""
+        """Raise TooManyWait if too many requests already wait."""
         if len(self._waiting) >= WAITING_MAX:
             raise TooManyWait(
                 f"[OVERLOAD]{WAITING_MAX} changes wait for the disk already: try again later"
             )
 
     def answer(self, request: Request) -> Response | None:
-        """The answer to a request that has changed the table, or None if it has to wait."""
+        """Return the answer to a request that has changed the table; None if it has to wait."""
         table = self._table
         if (table.is_saved and table.confirmed is None) or not table.is_saving_on:
             return Response()
@@ -45,7 +45,8 @@ class SavedAnswers:
         return None
 
     def _failed(self, _error: BaseException) -> None:
-        self._task = None  # the next change begins another, which answers those that wait
+        # The next change starts another task, which answers the waiting requests.
+        self._task = None
 
     async def _answer_saved(self) -> None:
         while self._waiting:
