@@ -1,1 +1,1 @@
-"""Ports for other clients than remoting's: gRPC, and the web console."""
+"""Gateways for clients that do not use remoting: gRPC and the web console."""

@@ -1,4 +1,4 @@
-"""Bodies: what producers sent, as a page can show it, however large or hostile it is."""
+"""Message bodies for display on a page, however large or hostile they are."""
 
 import re
 import zlib
@@ -23,14 +23,14 @@ HEX_SHOWN_BYTES = 4 << 10
 PREVIEW_CHARACTERS = 160
 SET_OUT_BYTES_MAX = 1 << 20
 _HEX_LINE = 16
-# Strings as a whole, so that what is in them does not count.
+# Strings are matched as a whole, so that brackets within them do not count.
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},]', re.DOTALL)
 FORMS = ("json", "text", "hex")
 
 
 @dataclass(frozen=True)
 class ShownBody:
-    """A body in one of its forms."""
+    """A body in one of its display forms."""
 
     form: str
     text: str
@@ -38,22 +38,22 @@ class ShownBody:
     stored_bytes: int
     shown_bytes: int
     compression: str
-    """The name of what it was compressed with; blank if it was not."""
+    """The name of the compression; blank if the body is not compressed."""
     problem: str
-    """Why it is shown otherwise than was asked for; blank if it is not."""
+    """Why the body is not shown as requested; blank if it is."""
     is_text: bool
     is_json: bool
     is_opened: bool
-    """False where it could not be decompressed."""
+    """False if it could not be decompressed."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is more than is shown."""
+        """Whether only the beginning is shown."""
         return self.shown_bytes < self.size_bytes
 
 
 def opened(message: StoredMessage) -> tuple[bytes, str]:
-    """The body decompressed, or as it is stored and why; takes its time for large ones."""
+    """Return the body decompressed, or as stored and the reason; slow for large bodies."""
     try:
         return message.decompressed_body(DECOMPRESSED_SIZE_BYTES_MAX), ""
     except CompressionError as error:
@@ -61,7 +61,7 @@ def opened(message: StoredMessage) -> tuple[bytes, str]:
 
 
 def compression(message: StoredMessage) -> str:
-    """What it was compressed with."""
+    """Return the name of the compression; blank if there is none."""
     if not message.sys_flag & SYS_FLAG_COMPRESSED:
         return ""
     names = {COMPRESSION_LZ4: "LZ4", COMPRESSION_ZSTD: "Zstandard"}
@@ -69,7 +69,7 @@ def compression(message: StoredMessage) -> str:
 
 
 def shown(message: StoredMessage, form: str = "") -> ShownBody:
-    """A body as *form* says; without one as what it seems to be."""
+    """Return a body in *form*, or in a form that fits its content."""
     body, problem = opened(message)
     is_opened = not problem
     is_text, pretty = _is_text(body), _pretty(body)
@@ -100,7 +100,7 @@ def shown(message: StoredMessage, form: str = "") -> ShownBody:
 
 
 def preview(message: StoredMessage) -> str:
-    """The beginning on one line."""
+    """Return the beginning of the body on one line."""
     body = message.body
     if message.sys_flag & SYS_FLAG_COMPRESSED:
         begun = _begun(message)
@@ -109,14 +109,14 @@ def preview(message: StoredMessage) -> str:
         body = begun
     start = body[: 4 * PREVIEW_CHARACTERS]
     try:
-        # The cut may be within a character.
+        # The end may be within a character.
         text = start.decode("utf-8", "strict" if len(start) == len(body) else "ignore")
     except UnicodeDecodeError:
         text = ""
     if not _is_text(body, len(start)):
         text = ""
     if not text and body and body is not message.body:
-        # How much there is of it only who decompresses all would know.
+        # The full size is known only after decompressing everything.
         return f"{compression(message)}, {len(message.body):,} bytes: {body[:24].hex(' ')} …"
     if not text and body:
         return f"{len(body):,} bytes: {body[:24].hex(' ')}{' …' if len(body) > 24 else ''}"
@@ -125,7 +125,7 @@ def preview(message: StoredMessage) -> str:
 
 
 def _begun(message: StoredMessage) -> bytes | None:
-    """The beginning of a compressed body, of a large one only where zlib made it."""
+    """Return the beginning of a compressed body; None for a large one that is not zlib's."""
     try:
         if compression(message) == "zlib":
             return zlib.decompressobj().decompress(message.body, TEXT_SHOWN_BYTES)
@@ -135,7 +135,7 @@ def _begun(message: StoredMessage) -> bytes | None:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line: where they are, what they are, and what of them can be read."""
+    """Format 16 bytes a line: position, hexadecimal values, and printable characters."""
     lines = []
     for at in range(0, len(data), _HEX_LINE):
         row = data[at : at + _HEX_LINE]
@@ -145,7 +145,7 @@ def hex_dump(data: bytes) -> str:
 
 
 def _is_text(body: bytes, size_bytes: int = TEXT_SHOWN_BYTES) -> bool:
-    """Whether a body begins as text; the last character of the beginning may be cut."""
+    """Return whether a body begins as text; the beginning may end within a character."""
     start = body[:size_bytes]
     for cut in range(4 if len(start) < len(body) else 1):
         try:
@@ -156,7 +156,10 @@ def _is_text(body: bytes, size_bytes: int = TEXT_SHOWN_BYTES) -> bool:
 
 
 def _pretty(body: bytes) -> str | None:
-    """JSON set out over lines, its numbers and names as they are; None if it is none."""
+    """Return JSON indented over several lines, with numbers and names unchanged.
+
+    None if invalid.
+    """
     if not body or len(body) > JSON_SHOWN_BYTES or body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -168,7 +171,7 @@ def _pretty(body: bytes) -> str | None:
 
 
 def _stays_small(body: bytes) -> bool:
-    """Whether setting it out does not make much more of it: each line is indented by its depth."""
+    """Return whether the indentation adds little, as each line is indented by its depth."""
     depth = added = 0
     for token in _MARKS.finditer(body):
         mark = token[0]

@@ -1,7 +1,11 @@
-"""Browsing: the messages of a topic, a page at a time, newest first or onwards from a place.
+"""Browsing a topic's messages page by page: newest first, or forward from a position.
 
-A page is merged from all queues by the time of storing. Where it goes on is an offset for each
-queue, in the order of the queues, which the links to the next page carry: nothing is kept here.
+A page is merged from all queues by store time. The next page begins at an offset for each queue, in
+the order of the queues. The link to the next page contains these offsets, so the server stores
+nothing.
+
+    queue 0 ends at 40, queue 1 at 30; the newest 25 messages are 15 of queue 0 and 10 of queue 1
+    the link to the next page contains 25-20
 """
 
 import asyncio
@@ -26,7 +30,7 @@ _SEPARATOR = "-"
 
 
 class Line(NamedTuple):
-    """What a list shows of a message; the body is let go of."""
+    """A message in a list, without its body."""
 
     queue: MessageQueue
     offset: int
@@ -40,7 +44,7 @@ class Line(NamedTuple):
 
 
 def line(message: ReceivedMessage) -> Line:
-    """A message as a list shows it."""
+    """Return a message as a line of a list."""
     stored = message.stored
     return Line(
         message.queue,
@@ -61,13 +65,13 @@ class Listed:
 
     lines: list[Line]
     places: str = ""
-    """Where the next page begins; blank when there is none."""
+    """The positions of the next page; blank if there is none."""
     left_out: str = ""
-    """What is not shown that might be expected."""
+    """A note on messages that are missing from the page."""
 
 
 def read_places(text: str, count: int) -> list[int] | None:
-    """An offset for each of *count* queues; None when *text* does not hold them."""
+    """Parse an offset for each of *count* queues; return None if *text* is invalid."""
     parts = text.split(_SEPARATOR) if text else []
     if len(parts) != count or not all(part.isascii() and part.isdigit() for part in parts):
         return None
@@ -76,7 +80,7 @@ def read_places(text: str, count: int) -> list[int] | None:
 
 @dataclass
 class _Part:
-    """What a page may hold of a queue: what is read of it, and from where to where the rest is."""
+    """One queue's part of a page: the lines that were read, and the range that was not."""
 
     queue: MessageQueue
     start: int
@@ -84,7 +88,7 @@ class _Part:
     lines: list[Line] = field(default_factory=list)
 
     def take(self, count: int, *, is_back: bool) -> tuple[int, int]:
-        """From where to where the next *count* are, from the end if *is_back*."""
+        """Take the range of the next *count* messages, from the end if *is_back*."""
         if is_back:
             begin, end = max(self.start, self.end - count), self.end
             self.end = begin
@@ -98,14 +102,17 @@ class Browser:
     """Reads pages of a topic."""
 
     def __init__(self, puller: Puller, queues: Sequence[QueueFigures]) -> None:
-        """*queues* are those of the topic that may be read, in their order."""
+        """*queues* are the topic's readable queues in order."""
         self._puller = puller
         self._queues = queues
         self._bytes_left = READ_BYTES_MAX
         self._is_short = False
 
     async def back_from(self, places: Sequence[int] | None) -> Listed:
-        """The newest messages in front of *places*, newest first; without places the newest."""
+        """Return the newest messages before *places*, newest first.
+
+        Without places the newest of all.
+        """
         ends = places or [each.max_offset for each in self._queues]
         ends = [
             min(max(end, each.min_offset), each.max_offset)
@@ -128,7 +135,7 @@ class Browser:
         return self._listed(lines, next_ends if is_more and lines else None)
 
     async def on_from(self, places: Sequence[int]) -> Listed:
-        """The oldest messages from *places* on."""
+        """Return the oldest messages from *places* on."""
         starts = [
             min(max(start, each.min_offset), each.max_offset)
             for start, each in zip(places, self._queues, strict=True)
@@ -178,7 +185,7 @@ class Browser:
         return Listed(lines, text, left_out)
 
     async def _page(self, parts: Sequence[_Part], *, is_back: bool) -> list[Line]:
-        """The first of all *parts* by time, with little more read of each than is shown."""
+        """Return the first messages of all *parts* by time, reading little more than is shown."""
         count = max(-(-PAGE_SIZE // max(len(parts), 1)), READ_COUNT_MIN)
         lines: list[Line] = []
         short = parts
@@ -192,7 +199,7 @@ class Browser:
             merged = merge(*streams, key=lambda each: each.store_time_ms, reverse=is_back)
             lines = list(islice(merged, PAGE_SIZE))
             shown = Counter(each.queue for each in lines)
-            # Where all that was read is shown, what comes next may belong to the page as well.
+            # If everything read of a queue is shown, its next messages may belong to the page too.
             short = [
                 each
                 for each in parts
@@ -201,7 +208,7 @@ class Browser:
         return lines
 
     async def _read(self, queue: MessageQueue, start: int, end: int) -> list[Line]:
-        """The messages of a part of a queue, as far as they are not too large."""
+        """Return the messages of a part of a queue, up to the page's size limit."""
         found: list[Line] = []
         while start < end and self._bytes_left > 0:
             result = await self._puller.pull(queue, start, end - start)

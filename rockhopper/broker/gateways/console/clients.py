@@ -1,4 +1,4 @@
-"""Clients: our own client, one for each user who has a page open, and none a minute later."""
+"""Clients: Rockhopper clients for the users with an open page; each closes after an idle minute."""
 
 import asyncio
 import contextlib
@@ -15,21 +15,24 @@ from rockhopper.tasks import run_in_background
 IDLE_S = 60.0
 CLIENTS_MAX = 16
 REQUESTS_AT_ONCE_MAX = 64
-"""To a broker, by one client. A broker serves 128 of a connection and refuses the next."""
+"""The limit of requests in flight from one client to a broker.
+
+A broker serves 128 of a connection and refuses more.
+"""
 
 
 class Timer(Protocol):
-    """What can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
 class _Client:
-    """One client; in use, or waiting for the next page."""
+    """One client: in use, or waiting for the next page."""
 
     def __init__(self, admin: Admin) -> None:
         self.admin = admin
@@ -38,7 +41,7 @@ class _Client:
 
 
 class Clients:
-    """Belongs to the event loop."""
+    """The open clients by user. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Clients:
     async def use(
         self, name_services: str, credentials: Credentials | None
     ) -> AsyncIterator[Admin]:
-        """The client that asks in the name of *credentials*; it stays for the next page."""
+        """Yield the client that uses *credentials*; it stays open for the next page."""
         key = (name_services, credentials)
         client = self._open.get(key)
         if client is None:
@@ -82,7 +85,7 @@ class Clients:
                 client.end = call_later(self._idle_s, lambda: self._end(key))
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all clients."""
         for key in list(self._open):
             self._end(key)
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -102,7 +105,7 @@ class Clients:
 
 
 def tls_of(config: TlsConfig, certificate: Path | None) -> TlsOptions | None:
-    """How brokers with these settings are spoken to; *certificate* is what this one shows."""
+    """Return the TLS options for brokers with these settings; *certificate* is this broker's."""
     if not config.is_spoken:
         return None
     shown = config.client_certificate or config.certificate

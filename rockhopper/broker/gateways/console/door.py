@@ -1,12 +1,13 @@
-"""Console: the door of /console/ on the operator's port; who may come in, and how far.
+"""Console: the application at /console/ on the operator's port, and its access control.
 
-    Host line      names this machine (hosts.py), or 421
-    who asks       HTTP Basic where there are users; everybody else as on the port's other pages
-    forms          come from our own pages (forms.py), from somebody who may administer
+    Host header    names this machine (hosts.py), or 421
+    user           HTTP Basic if users exist; otherwise as on the port's other pages
+    forms          from the console's own pages (forms.py), by a user who may administer
 
-All that makes pages (the template library, our own client) is imported at the first page. The
-client talks to the name service and the brokers as any other, in the name of who asks. It tells
-those of this process and of its children from where he does (gate.py): they decide what he may.
+Everything that renders pages (the template library, the Rockhopper client) is imported for the
+first page. The client sends requests to the name server and the brokers like any other, with the
+user's credentials. It also tells brokers of this process and its children the user's host
+(gate.py), so that they decide what the user may do.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ async def _to_console(_request: HttpRequest) -> Page:
 
 
 class Console:
-    """One for each operator's port. Belongs to the event loop."""
+    """The console of one operator's port. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class Console:
         name_services: Callable[[], str],
         certificate: Callable[[], Path | None],
     ) -> None:
-        """*name_services* says where they are now, host:port with ``;`` between.
+        """*name_services* returns the current addresses, host:port separated by ``;``.
 
-        *certificate* is what this process shows to who connects by TLS.
+        *certificate* returns this process's TLS certificate.
         """
         self._config = config
         self._access = access
@@ -86,15 +87,15 @@ class Console:
         self._loading = asyncio.Lock()
 
     def applications(self) -> Mapping[str, Application]:
-        """What the port is to serve; nothing with consoleEnable=false."""
+        """Return the applications for the port; none with consoleEnable=false."""
         return {"": _to_console, FOLDER: self} if self._config.console_enable else {}
 
     def knows_name(self, host_line: str) -> bool:
-        """Whether what stands in a Host line is this machine, as far as a page elsewhere can do."""
+        """Return whether a Host header names this machine and no rebound name."""
         return is_ours(host_line, self._names)
 
     async def close(self) -> None:
-        """Let the clients go."""
+        """Close the clients."""
         if self._site is not None:
             await self._site.close()
 
@@ -138,7 +139,7 @@ class Console:
     async def _loaded(self) -> "Site":
         async with self._loading:
             if self._site is None:
-                # 100 ms of imports; the loop gets its turn between them.
+                # The imports take 100 ms; in a thread, the loop can run between them.
                 make = await asyncio.to_thread(_site_class)
                 self._site = make(
                     self._config,

@@ -1,8 +1,8 @@
-"""Elsewhere: brokers that would take a visitor from another host for somebody on this one.
+"""Refuses remote visitors whom another broker would take for local ones.
 
-Without users a broker judges by the address that a request comes from. To one in another process of
-this host the console's come from loopback, whoever visits: what it may not be asked from elsewhere
-has to be refused here.
+Without users, a broker decides by the address of a request. Requests of the console reach a broker
+in another process on this host from the loopback address, whatever the visitor's address is. So the
+console itself must refuse what that broker would refuse to a remote client.
 """
 
 import ipaddress
@@ -17,7 +17,10 @@ from rockhopper.protocol.addresses import is_loopback
 
 
 async def why_not(admin: Admin, host: str, kept: Kept) -> str:
-    """Why a visitor at *host* may change nothing; blank if all masters near allow it."""
+    """Return why a visitor at *host* may change nothing.
+
+    Blank if all masters on this host allow it.
+    """
     if is_loopback(host):
         return ""
     near = tuple(each for each in await admin.brokers() if each.is_master and _is_near(each))
@@ -34,7 +37,7 @@ async def _closed(admin: Admin, near: Iterable[BrokerAddress]) -> list[str]:
 
 
 def _is_near(broker: BrokerAddress) -> bool:
-    """Whether requests go there by loopback, as those to a name may."""
+    """Return whether requests to the broker use the loopback, as those to a host name may."""
     try:
         return ipaddress.ip_address(split_address(broker.address)[0]).is_loopback
     except ValueError:

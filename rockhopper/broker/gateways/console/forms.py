@@ -1,8 +1,8 @@
-"""Forms that change something: where they come from, and the token that shows it.
+"""Protection of forms against cross-site requests: their origin, and a token.
 
-Browsers send what they know of a user (HTTP Basic) with every request, whichever page it comes
-from. So each of our forms carries a token that only our pages hold: an HMAC of the user's name by
-a secret of this process. Browsers also say from where a form is sent; what they say has to fit.
+Browsers send a user's HTTP Basic credentials with every request, whichever page it comes from. So
+each form contains a token that only the console's pages have: an HMAC of the user's name with a
+secret of this process. Browsers also send the origin of a form, which must match.
 """
 
 import hashlib
@@ -17,28 +17,27 @@ FIELDS_MAX = 200
 
 
 class Tokens:
-    """The tokens of one process; those of the last one are worth nothing."""
+    """Creates and checks the tokens of one process; those of an earlier process are invalid."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def make(self, user: str, what: str = "form") -> str:
-        """The token of *user*, for forms or for another text that is to come back as it was."""
+        """Return the token of *user* for forms, or for a text that must come back unchanged."""
         said = f"{what}\0{user}".encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
 
     def is_right(self, token: str, user: str, what: str = "form") -> bool:
-        """Whether ``make`` has made *token*."""
+        """Return whether ``make`` created *token*."""
         made = self.make(user, what).encode()
         return hmac.compare_digest(token.encode("utf-8", "replace"), made)
 
 
 def is_from_here(headers: Mapping[str, str], names: Container[str]) -> bool:
-    """Whether a form was sent from a page of this console, as far as the browser says.
+    """Return whether a form was sent from a page of this console, as far as the browser reports.
 
-    A reverse proxy may send another Host line than the one in the address bar, or leave the port
-    out of it. So an origin is ours too if it has one of *names* (consoleHosts), or differs from the
-    Host line by a port that is missing there.
+    A reverse proxy may replace the Host header, or omit its port. So an origin also matches if it
+    has one of *names* (consoleHosts), or if it differs from the Host header only by a missing port.
     """
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
@@ -54,7 +53,7 @@ def is_from_here(headers: Mapping[str, str], names: Container[str]) -> bool:
 
 
 def from_elsewhere(headers: Mapping[str, str]) -> str:
-    """Why a form is refused that was not sent from here, and what to set behind a proxy."""
+    """Return why a form from another origin is refused, and the setting needed behind a proxy."""
     sentence = "This form was sent from a page elsewhere."
     name, _ = split_address(headers.get("origin", "").partition("://")[2])
     if not name or headers.get("sec-fetch-site", "same-origin") != "same-origin":
@@ -66,6 +65,6 @@ def from_elsewhere(headers: Mapping[str, str]) -> str:
 
 
 def fields(encoded: str) -> dict[str, str]:
-    """The fields of a query or a form; of several with a name the last. Raises ValueError."""
+    """Parse a query or a form; of fields with the same name the last counts. Raises ValueError."""
     pairs = parse_qsl(encoded, keep_blank_values=True, errors="replace", max_num_fields=FIELDS_MAX)
     return dict(pairs)

@@ -1,8 +1,8 @@
-"""Where the console is: its path, and the names that it may be reached by.
+"""The console's path, and the host names under which it is served.
 
-A page elsewhere can have its own name point to this machine's address (DNS rebinding), and its
-scripts then read whatever is served under that name. So the Host line has to hold an address, or a
-name that somebody who rebinds cannot have: localhost, or one that is this broker's own.
+With DNS rebinding, a remote page's own name resolves to this machine, and its scripts can read
+everything that is served under that name. So the Host header must contain an address, or a name
+that an attacker cannot rebind: localhost, or one of this broker's own.
 """
 
 import ipaddress
@@ -14,11 +14,11 @@ from rockhopper.protocol.addresses import split_address
 
 FOLDER = "console"
 HOME = f"/{FOLDER}/"
-"""The path of its first page; all others begin with it."""
+"""The path of the first page; all other paths begin with it."""
 
 
 def names_of(config: BrokerConfig) -> frozenset[str]:
-    """The names that are taken beside addresses and localhost, in lower case."""
+    """Return the names that are accepted besides addresses and localhost, in lower case."""
     own = socket.gethostname()
     advertised = [split_address(rule.address)[0] for rule in config.advertise]
     names = (own, own.partition(".")[0], config.broker_ip1, *advertised, *config.console_hosts)
@@ -26,8 +26,8 @@ def names_of(config: BrokerConfig) -> frozenset[str]:
 
 
 def is_ours(host_line: str, names: Container[str]) -> bool:
-    """Whether what stands in a Host line is this machine."""
-    is_bare = host_line.endswith("]")  # an IPv6 address without a port
+    """Return whether a Host header names this machine."""
+    is_bare = host_line.endswith("]")  # An IPv6 address without a port.
     name = host_line.strip("[]") if is_bare else split_address(host_line)[0]
     name = name.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost") or name in names:

@@ -1,4 +1,4 @@
-"""Kept: what took many requests to find out, for the seconds in which it is asked for again."""
+"""A 10-second cache for results that need many requests."""
 
 import asyncio
 import time
@@ -14,14 +14,17 @@ KEPT_MAX = 16
 
 
 class Kept:
-    """Belongs to the event loop. Who asks while it is being found out waits for the same answer."""
+    """The cache. Concurrent callers wait for the same result. Belongs to the event loop."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._found: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Any, find: Callable[[], Awaitable[_Found]]) -> _Found:
-        """What *find* returned lately for *key*, which also names who may see it."""
+        """Return the cached result for *key*, or call *find*.
+
+        *key* must include who may see the result.
+        """
         now_s = self._now_s()
         for old in [each for each, (until_s, _) in self._found.items() if until_s <= now_s]:
             del self._found[old]

@@ -1,8 +1,8 @@
-"""Rendering: pages out of templates, so that whatever a message or a name holds stays text.
+"""Renders pages from templates, so that the content of messages and names stays plain text.
 
-Jinja escapes what HTML takes for markup. What remains is made visible here: control characters,
-and those that turn the direction of writing or cannot be seen, so that nothing on a page looks like
-something that it is not.
+Jinja escapes HTML markup. This module also makes invisible characters visible: control characters,
+characters that change the text direction, and zero-width ones. So no text on a page can pose as
+another.
 """
 
 import json
@@ -23,7 +23,7 @@ from rockhopper.page_style import CSS
 from rockhopper.protocol.calendar_times import in_calendar
 
 _HERE = Path(__file__).parent
-# Controls but tab and line feed, marks of direction, what has no width, separators, surrogates.
+# Controls except tab and line feed, direction marks, zero-width characters, separators, surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -32,7 +32,10 @@ _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 def visible(value: object) -> object:
-    """A text with its invisible characters shown as their numbers; other values as they are."""
+    """Replace the invisible characters of a text by their numbers.
+
+    Return other values unchanged.
+    """
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", value)
@@ -40,7 +43,7 @@ def visible(value: object) -> object:
 
 @lru_cache
 def static_files() -> dict[str, tuple[bytes, str]]:
-    """What pages load beside themselves: bytes and type by name."""
+    """Return the bytes and type of each static file by name."""
     files = {path.name: path.read_bytes() for path in (_HERE / "static").iterdir()}
     files["console.css"] = CSS.encode() + files["console.css"]
     return {
@@ -52,15 +55,16 @@ def static_files() -> dict[str, tuple[bytes, str]]:
 
 @lru_cache
 def static_mark() -> str:
-    """Changes whenever one of them does."""
+    """Return a hash of all static files."""
     bodies = b"".join(body for body, _ in static_files().values())
     return sha256(bodies).hexdigest()[:12]
 
 
 def link(path: str, **query: Any) -> str:
-    """A page, relative to the console's first one, with a query; what is None or blank is left out.
+    """Return a link to a page relative to the first one, with a query; None and blank are omitted.
 
-    Pages name that as their base, so that links hold behind a reverse proxy with a path of its own.
+    Pages set the first page as their base, so links also work behind a reverse proxy with its own
+    path.
     """
     pairs = {name: value for name, value in query.items() if value is not None and value != ""}
     encoded = urlencode(pairs, errors="replace")
@@ -68,29 +72,29 @@ def link(path: str, **query: Any) -> str:
 
 
 def root_of(path: str) -> str:
-    """The console's first page, relative to the page at *path*: ``../`` for ``group/reset``."""
+    """Return the first page's address relative to *path*: ``../`` for ``group/reset``."""
     return "../" * path.count("/") or "./"
 
 
 def relink(query: Mapping[str, str], path: str, **changes: Any) -> str:
-    """``link`` with what a query holds already, and changes."""
+    """Return a ``link`` with an existing query and changes."""
     return link(path, **{**query, **changes})
 
 
 def count(value: float | None, digits: int = 0) -> str:
-    """A number with , between thousands."""
+    """Format a number with , between thousands."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
 def rate(value: float | None) -> str:
-    """A number per second."""
+    """Format a rate per second."""
     if value is None:
         return "–"
     return f"{value:,.1f}" if 0 < value < 100 else f"{value:,.0f}"
 
 
 def size(value: float | None) -> str:
-    """Bytes with their unit."""
+    """Format a size in bytes with its unit."""
     if value is None:
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -101,7 +105,7 @@ def size(value: float | None) -> str:
 
 
 def when(time_ms: int | None) -> Markup | str:
-    """A point in time of this host's clock."""
+    """Format a point in time by this host's clock."""
     if not time_ms or time_ms < 0:
         return "–"
     if time_ms != in_calendar(time_ms):
@@ -114,7 +118,7 @@ def when(time_ms: int | None) -> Markup | str:
 
 
 def duration(seconds: float | None) -> str:
-    """How long something takes, in the two largest units."""
+    """Format a duration in its two largest units."""
     if seconds is None:
         return "–"
     if seconds < 0:
@@ -139,7 +143,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(time_ms: int | None) -> str:
-    """How long ago a point in time is."""
+    """Format how long ago a point in time is."""
     if not time_ms:
         return "–"
     seconds = time.time() - time_ms / 1000
@@ -150,7 +154,7 @@ def ago(time_ms: int | None) -> str:
 
 @lru_cache
 def environment() -> Environment:
-    """The templates."""
+    """Return the template environment."""
     found = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -165,10 +169,10 @@ def environment() -> Environment:
 
 
 def render(template: str, values: Mapping[str, Any]) -> bytes:
-    """The page. Takes some milliseconds; safe in a thread."""
+    """Render a page; takes some milliseconds, and is thread-safe."""
     return environment().get_template(template).render(values).encode("utf-8", "replace")
 
 
 def as_json(document: Any) -> bytes:
-    """What scripts read."""
+    """Encode an answer for scripts."""
     return json.dumps(document).encode()

@@ -1,4 +1,4 @@
-"""Site: which page is at which path, how its view is run, and how what fails is shown."""
+"""Site: the pages by path, the execution of their views, and error pages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -61,11 +61,11 @@ log = structlog.get_logger("broker.console")
 
 STATIC = "static/"
 LIVE = ("rates.json",)
-"""What open pages go on asking for, also while no broker is there."""
+"""Paths that open pages poll, even while no broker runs."""
 TOLD = ("topic", "group", "key", "value", "broker", "to", "id", "count")
-"""The fields of forms that the log tells."""
+"""The form fields that are logged."""
 VIEWS_AT_ONCE_MAX = 8
-"""Who asks beyond that waits: a crowd of readers is not to cost clients of the broker theirs."""
+"""Further requests wait, so that many readers do not slow down the broker's clients."""
 
 View = Callable[[Visit], Awaitable[Result]]
 Act = Callable[[Visit, Mapping[str, str]], Awaitable[Result]]
@@ -101,11 +101,11 @@ FORMS: Mapping[str, str] = {
     "dead-letters/of": "dead-letters/back",
     "settings": "settings",
 }
-"""The page on which each form stands; its query fills it in."""
+"""The page that contains each form; its query pre-fills the form."""
 
 
 class Site:
-    """Belongs to the event loop."""
+    """Runs the console's views. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Site:
         self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)
 
     async def close(self) -> None:
-        """Let the clients go."""
+        """Close the clients."""
         await self.clients.close()
 
     def visit(
@@ -138,7 +138,7 @@ class Site:
         *,
         may_change: bool,
     ) -> Visit:
-        """What a view is told of who asks."""
+        """Return the context of a request for its view."""
         notice, seal = query.pop("notice", ""), query.pop("seal", "")
         is_ours = self._tokens.is_right(seal, principal.user, f"notice {notice}")
         return Visit(
@@ -157,13 +157,13 @@ class Site:
     def _credentials(
         self, principal: Principal, given: tuple[str, str] | None
     ) -> Credentials | None:
-        """Of a user; they say to our own brokers from where he visits."""
+        """Return a user's credentials, which also tell Rockhopper brokers the user's host."""
         if not isinstance(self._access, Guard) or not principal.user or given is None:
             return None
         return VisitorCredentials(*given, principal.host, self._access.seal_secret)
 
     async def show(self, path: str, visit: Visit) -> Page:
-        """The page at *path*."""
+        """Return the page at *path*."""
         if path + "/" == HOME:
             return Page(b"", 303, headers=(("Location", link(f"{FOLDER}/")),))
         visit.path = path.removeprefix(HOME)
@@ -175,7 +175,7 @@ class Site:
         return await self._run(visit, lambda: self._viewed(visit, view))
 
     async def take(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
-        """Do what a form asks for."""
+        """Execute a form."""
         visit.path = path.removeprefix(HOME)
         act = ACTS.get(visit.path)
         if act is None:
@@ -190,7 +190,7 @@ class Site:
     async def show_again(
         self, path: str, visit: Visit, form: Mapping[str, str], sentence: str
     ) -> Page:
-        """The page of a form that is not taken, with what was typed, and *sentence*."""
+        """Return the page of a form that was not executed, with the user's input and *sentence*."""
         page = FORMS.get(path.removeprefix(HOME))
         if page is None:
             return await self.refuse(visit, sentence, 403)
@@ -199,7 +199,7 @@ class Site:
         return (await self.show(HOME + page, visit))._replace(status=403)
 
     async def refuse(self, visit: Visit, sentence: str, status: int) -> Page:
-        """A page with nothing but a sentence."""
+        """Return a page that contains only a sentence."""
         return await self._render(visit, Shown("sentence.html", {"sentence": sentence}, status))
 
     async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
@@ -216,7 +216,7 @@ class Site:
                     self._silence.leave_out(admin), admin.departed_brokers()
                 )
                 if not (there or visit.silent or visit.path in LIVE):
-                    await admin.masters()  # says that there is none
+                    await admin.masters()  # Raises the error for a missing master.
                 if visit.may_change and visit.access.is_open:
                     host = visit.principal.host
                     visit.closed = await elsewhere.why_not(admin, host, self._kept)
@@ -240,7 +240,7 @@ class Site:
         return await act(visit, form)
 
     async def _viewed(self, visit: Visit, view: View) -> Result:
-        """What a view makes; without a broker that hangs since then, if there is one."""
+        """Run a view; if a broker has stopped answering since, run it again without that broker."""
         try:
             return await view(visit)
         except (BrokerUnreachableError, RequestTimeoutError) as error:
@@ -286,5 +286,5 @@ def _static(name: str) -> Page:
     found = static_files().get(name)
     if found is None:
         return Page(b"there is no such file\n", 404)
-    # The address holds a mark of its bytes.
+    # The address contains a hash of the files.
     return Page(found[0], content_type=found[1], headers=(("Cache-Control", "max-age=86400"),))

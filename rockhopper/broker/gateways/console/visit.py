@@ -1,4 +1,4 @@
-"""Visit: a request for a page, as the views see it, and what they make of it."""
+"""Visit: a page request as the views see it, and the results they return."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _Found = TypeVar("_Found")
 
 
 class Shown(NamedTuple):
-    """A page: its template, and what the template names."""
+    """A page: a template and its values."""
 
     template: str
     values: Mapping[str, Any]
@@ -37,20 +37,20 @@ class Shown(NamedTuple):
 
 
 class Data(NamedTuple):
-    """JSON for our own scripts."""
+    """JSON for the console's scripts."""
 
     document: Any
 
 
 class Raw(NamedTuple):
-    """Bytes that a browser is to save and never to show."""
+    """Bytes that a browser saves and never displays."""
 
     body: bytes
     file_name: str
 
 
 class Moved(NamedTuple):
-    """Go to another page, which says what was done."""
+    """A redirect to a page that shows what was done."""
 
     path: str
     query: Mapping[str, Any]
@@ -61,23 +61,23 @@ Result = Shown | Data | Raw | Moved
 
 
 class WrongInput(Exception):
-    """What was asked for makes no sense; the sentence says why."""
+    """The input is invalid; the message gives the reason."""
 
 
 class Turns:
-    """What only one visitor is to do at a time; the others wait."""
+    """Named locks: one visitor at a time, while others wait."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, what: str) -> asyncio.Lock:
-        """The lock of something; it is forgotten once nobody holds it."""
+        """Return the lock of a name; it is dropped once nothing uses it."""
         return self._locks.setdefault(what, asyncio.Lock())
 
 
 @dataclass
 class Visit:
-    """Who asks for what, and what he may."""
+    """One visitor's request, and their permissions."""
 
     access: Access
     principal: Principal
@@ -90,21 +90,24 @@ class Visit:
     tls: TlsOptions | None = None
     notice: str = ""
     path: str = "-"
-    """Below the console's."""
+    """The page's path below the console's."""
     silent: Sequence[Silent] = ()
-    """The brokers that do not answer: the page does without them."""
+    """The brokers that do not answer: the page is built without them."""
     departed: Sequence[str] = ()
-    """The names of those that were there since the name service started, and went."""
+    """The names of brokers that have disappeared since the name server started."""
     closed: str = ""
-    """Why he may change nothing although this broker allows it: others would not, if they knew."""
+    """Why the visitor may change nothing although this broker would allow it.
+
+    Another broker would not.
+    """
     is_part: bool = False
-    """Whether the page leaves out what he may not see, and has to say so."""
+    """Whether the page omits items that the visitor may not see, and must say so."""
     admin: Admin = field(init=False)
-    """In the name of who asks; there once a view runs."""
+    """The client with the visitor's credentials; set before a view runs."""
 
     @property
     def why_not(self) -> str:
-        """Why he may change nothing; blank if he may."""
+        """Why the visitor may change nothing; blank if they may."""
         if self.may_change:
             return self.closed
         if self.access.is_open:
@@ -115,12 +118,15 @@ class Visit:
         return f"{self.principal.user} is no administrator from {self.principal.host}."
 
     def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
-        """Raise NoPermission unless he may, from where he is, which other hosts do not know."""
+        """Raise NoPermission unless the visitor may.
+
+        Their host counts, which other brokers do not know.
+        """
         if refusal := self.refusal(action, topic_or_group, kind):
             raise NoPermission(refusal)
 
     def refusal(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> str:
-        """Why he may not; blank if he may."""
+        """Return why the visitor may not; blank if they may."""
         if self.access.is_open:
             return ""
         if kind is Kind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
@@ -137,21 +143,21 @@ class Visit:
         )
 
     def hindrance(self, action: Action, name: str, kind: Kind = Kind.TOPIC) -> str:
-        """Why a form that changes something is not for him; blank if it is."""
+        """Return why the visitor may not submit a form; blank if they may."""
         return self.why_not or self.refusal(action, name, kind)
 
     def sees_topic(self, name: str) -> bool:
-        """Whether brokers tell him of a topic; lists leave out the others."""
+        """Return whether brokers show a topic to the visitor; lists omit other topics."""
         if name.startswith(RETRY_PREFIX):
             return all(map(self.sees_group, self.access.retry_groups(name)))
         return self.access.may(self.principal, Action.GET, Resource(Kind.TOPIC, name))
 
     def sees_group(self, name: str) -> bool:
-        """Whether brokers tell him of a group."""
+        """Return whether brokers show a group to the visitor."""
         return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
 
     def only_seen(self, names: Iterable[str], kind: Kind = Kind.TOPIC) -> list[str]:
-        """Those that he may see; the page tells whether there are others."""
+        """Return the names that the visitor may see; the page says if there are others."""
         sees = self.sees_topic if kind is Kind.TOPIC else self.sees_group
         named = list(names)
         seen = [each for each in named if sees(each)]
@@ -159,7 +165,7 @@ class Visit:
         return seen
 
     async def masters(self, broker: str) -> list[BrokerAddress]:
-        """The master of this name. Raises BrokerUnreachableError, RouteNotFoundError."""
+        """Return the master of this name. Raises BrokerUnreachableError, RouteNotFoundError."""
         for each, problem in self.silent:
             if each.is_master and each.name == broker:
                 raise BrokerUnreachableError(
@@ -168,40 +174,40 @@ class Visit:
         return await self.admin.masters(broker)
 
     def puller(self) -> Puller:
-        """Reads from queues, for no group and without being counted."""
+        """Return a reader of queues that uses no group and is not counted."""
         return Puller(self.admin.session, None, is_browsing=True)
 
     def needed(self, name: str) -> str:
-        """A field of the query that has to be there. Raises WrongInput."""
+        """Return a required field of the query. Raises WrongInput."""
         value = self.query.get(name, "").strip()
         if not value:
             raise WrongInput(f"this page needs to be told {name}=…")
         return value
 
     def page_of(self, rows: Sequence[_Row], size: int) -> tuple[Sequence[_Row], dict[str, int]]:
-        """Those of the page that is asked for, and what the pager has to know."""
+        """Return the rows of the requested page, and the values of the pager."""
         pages = max(-(-len(rows) // size), 1)
         page = self.number("page", 1, least=1, most=pages)
         return rows[(page - 1) * size : page * size], {"page": page, "pages": pages}
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
-        """A number of the query; another text than one is *default*."""
+        """Return a number from the query; *default* if it is invalid."""
         return number(self.query.get(name, ""), default, least=least, most=most)
 
 
 def is_forbidden(error: ClientError) -> bool:
-    """Whether a broker refused because he may not."""
+    """Return whether a broker refused because the visitor lacks permission."""
     return isinstance(error, RequestRefusedError) and error.is_forbidden
 
 
 def told(error: Exception) -> str:
-    """What went wrong, in the words of a broker that refused because he may not."""
+    """Return the message of an error; the broker's own words if the visitor lacks permission."""
     is_said = isinstance(error, RequestRefusedError) and error.is_forbidden and error.remark
     return is_said or str(error)
 
 
 async def if_allowed(asked: Awaitable[_Found]) -> _Found | None:
-    """What was asked for; None where he may not see it, so that a page can do without."""
+    """Return a result, or None if the visitor may not see it, so that a page can omit it."""
     try:
         return await asked
     except NoPermission:
@@ -213,7 +219,7 @@ async def if_allowed(asked: Awaitable[_Found]) -> _Found | None:
 
 
 def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> int:
-    """The number in *text*, brought between *least* and *most*; *default* if it is none."""
+    """Parse a number and limit it to *least* and *most*; return *default* if it is invalid."""
     text = text.strip().replace(",", "")
     if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
         return default
@@ -221,7 +227,7 @@ def number(text: str, default: int, *, least: int = 0, most: int = 1 << 62) -> i
 
 
 def whole(text: str, what: str) -> int:
-    """The number that *text* has to be, from 0 on; WrongInput says *what* it is not."""
+    """Parse a whole number from 0 on. Raises WrongInput, whose message contains *what*."""
     digits = text.strip().replace(",", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise WrongInput(f"{text[:60]!r} is no {what}: a whole number from 0 on is expected")
@@ -229,7 +235,7 @@ def whole(text: str, what: str) -> int:
 
 
 def queue_of(text: str, topic: str) -> MessageQueue:
-    """The queue that ``broker:id`` names. Raises WrongInput."""
+    """Parse a queue as ``broker:id``. Raises WrongInput."""
     broker, _, queue_id = text.rpartition(":")
     if not broker or number(queue_id, -1, least=-1) < 0:
         raise WrongInput(f"{text[:100]!r} names no queue: broker:number is expected")
@@ -237,5 +243,5 @@ def queue_of(text: str, topic: str) -> MessageQueue:
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """What ``queue_of`` reads."""
+    """Format a queue for ``queue_of``."""
     return f"{queue.broker_name}:{queue.queue_id}"

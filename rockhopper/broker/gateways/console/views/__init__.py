@@ -1,1 +1,1 @@
-"""What each page of the console asks and shows."""
+"""The views of the console: each queries brokers and returns the values of a page."""

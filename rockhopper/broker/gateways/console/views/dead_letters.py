@@ -1,4 +1,4 @@
-"""Dead letters: which groups have some, what they are, and sending them back."""
+"""Dead letters: the groups that have some, their messages, and requeueing."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ REASON_CHARS_MAX = 300
 
 
 async def show_all(visit: Visit) -> Shown:
-    """The groups that gave messages up."""
+    """Show the groups with dead letters."""
     names = [
         topic.removeprefix(DLQ_PREFIX)
         for topic in visit.only_seen(filter(is_dlq_topic, await visit.admin.topics()))
@@ -32,14 +32,14 @@ async def show_all(visit: Visit) -> Shown:
 
 
 async def show(visit: Visit) -> Shown:
-    """The dead letters of a group, those first that wait."""
+    """Show the dead letters of a group, those not yet sent back first."""
     group = visit.needed("group")
     visit.check(Action.SUB, group, Kind.GROUP)
     with_sent = bool(visit.query.get("all"))
     count = await visit.admin.dead_letters.count(group)
     letters = []
     if not count.count:
-        await visit.admin.groups.lag(group)  # raises where there is no such group
+        await visit.admin.groups.lag(group)  # Raises an error if the group does not exist.
     else:
         read = visit.admin.dead_letters.read(group, only_waiting=not with_sent)
         async with aclosing(read) as found:
@@ -58,44 +58,44 @@ async def show(visit: Visit) -> Shown:
 
 
 class Back(NamedTuple):
-    """What a form says: which dead letters go where."""
+    """The parsed form: which dead letters to send where."""
 
     group: str
     message_id: str | None
     letters: Collection[str] | None
-    """Ids of those that a preview showed; None for the oldest."""
+    """The ids that a preview showed; None: the oldest."""
     count_max: int | None
     to: str | None
-    """None: where each came from."""
+    """None: to the original topic of each."""
 
 
 @dataclass
 class _Sums:
-    """What becomes of them."""
+    """The results of a requeue or its preview."""
 
     targets: Counter[str] = field(default_factory=Counter)
     there: int = 0
-    """How many were sent before."""
+    """The number of messages that were sent back earlier."""
     letters: list[str] = field(default_factory=list)
-    """Ids of those that go."""
+    """The ids of the messages that are sent."""
     problems: list[ClientError] = field(default_factory=list)
-    """Of each that stays."""
+    """The error of each message that stays."""
     end: ClientError | None = None
-    """What ended it before all had their turn."""
+    """The error that stopped the run early."""
 
     @property
     def sum(self) -> int:
-        """How many go."""
+        """The number of messages that are sent."""
         return self.targets.total()
 
     @property
     def reasons(self) -> list[tuple[str, int]]:
-        """The most frequent problems, and how many have each."""
+        """The most frequent problems with their counts."""
         return Counter(str(each)[:REASON_CHARS_MAX] for each in self.problems).most_common(3)
 
 
 def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
-    """Raises WrongInput, NoPermission."""
+    """Parse the form. Raises WrongInput, NoPermission."""
     group = fields.get("group", "").strip()
     if not group:
         raise WrongInput("say of which group")
@@ -108,7 +108,7 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
 
 
 async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _Sums:
-    """What goes where; what stays and why."""
+    """Requeue, or plan it; return where each message goes, or why it stays."""
     sums = _Sums()
     requeued = visit.admin.dead_letters.requeue(
         asked.group,
@@ -137,14 +137,14 @@ async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _Sums:
 
 
 async def preview(visit: Visit) -> Shown:
-    """What sending some back would do; nothing is done yet."""
+    """Show what sending some back would do, without doing it."""
     asked = _back_of(visit, visit.query)
     sums = await _counted(visit, asked, dry_run=True)
     return Shown("dead_letters_back.html", {"asked": asked, "sums": sums})
 
 
 async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
-    """Send those of a preview back to where they came from, or to their group alone."""
+    """Send the messages of a preview back to their original topics, or only to their group."""
     asked = _back_of(visit, form)
     if asked.message_id is None and asked.letters is None:
         raise WrongInput("say which dead letters: the preview names them")

@@ -1,4 +1,4 @@
-"""Groups: the list, a page for each, and moving one to another place in a topic."""
+"""Groups: the list, one page for each, and resetting a group's offsets."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -36,19 +36,19 @@ class Row(NamedTuple):
 
     state: GroupState
     seconds: float | None
-    """How long what it has not consumed lies there, at most."""
+    """The age of the oldest message that it has not consumed, at most."""
     problem: str = ""
-    """Why the rest is not known; blank if it is."""
+    """Why the other values are unknown; blank if they are known."""
 
     @property
     def topics(self) -> list[str]:
-        """What it reads, its retry topic apart."""
+        """The topics it consumes, without its retry topic."""
         read = {each.queue.topic for each in self.state.queues} | set(self.state.subscriptions)
         return sorted(topic for topic in read if not is_retry_topic(topic))
 
 
 async def show_all(visit: Visit) -> Shown:
-    """The list: searched, sorted, a page at a time."""
+    """Show the list: searched, sorted, one page at a time."""
     wanted = visit.query.get("search", "").strip()
     found = await figures(visit, with_system=bool(visit.query.get("system")))
     lags = {each.name: each.lag for each in found if wanted.lower() in each.name.lower()}
@@ -69,7 +69,10 @@ async def show_all(visit: Visit) -> Shown:
 
 
 async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigures]:
-    """Those he may see, by one answer of each broker: settings would take far longer to read."""
+    """Return the groups that the visitor may see, from one request to each broker.
+
+    Reading the settings of all groups would take far longer.
+    """
     found = {
         each.name: each
         for each in (await visit.admin.figures.read()).groups
@@ -88,7 +91,7 @@ async def _row(visit: Visit, name: str) -> Row:
 
 
 def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
-    """*state* without the topics that are hidden from who asks, and whether there are any."""
+    """Return *state* without the topics hidden from the visitor, and whether there are any."""
     read = {each.queue.topic for each in state.queues} | set(state.subscriptions)
     hidden = {topic for topic in read if not visit.sees_topic(topic)}
     if not hidden:
@@ -106,9 +109,9 @@ def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
 
 
 async def show(visit: Visit, problem: str = "") -> Shown:
-    """One group: who is there, and how far it is in each queue.
+    """Show one group: its members, and its progress in each queue.
 
-    *problem* is what is wrong with where the query wants it to be moved.
+    *problem* describes an invalid reset target in the query.
     """
     name = visit.needed("name")
     visit.check(Action.GET, name, Kind.GROUP)
@@ -145,7 +148,7 @@ async def show(visit: Visit, problem: str = "") -> Shown:
 
 
 class Reset(NamedTuple):
-    """What a form says: which group goes where."""
+    """The parsed form: which group to move where."""
 
     group: str
     topic: str
@@ -154,7 +157,7 @@ class Reset(NamedTuple):
 
 
 async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
-    """Raises WrongInput, NoPermission."""
+    """Parse the form. Raises WrongInput, NoPermission."""
     group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
     if not group or not topic:
         raise WrongInput("say which group, and in which topic")
@@ -181,7 +184,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
 
 
 async def preview_reset(visit: Visit) -> Shown:
-    """What a reset would do; nothing is done yet."""
+    """Show what a reset would do, without doing it."""
     try:
         asked = await _reset_of(visit, visit.query)
     except WrongInput as error:
@@ -208,7 +211,7 @@ async def preview_reset(visit: Visit) -> Shown:
 
 
 async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:
-    """Do it."""
+    """Reset the group's offsets."""
     asked = await _reset_of(visit, form)
     moves = await visit.admin.groups.reset_offsets(
         asked.group, asked.topic, asked.to, queues=asked.queues

@@ -1,4 +1,4 @@
-"""What waits: delay levels, timers, and transactions that are open."""
+"""Messages that wait: delay levels, timers, and open transactions."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ _LEVEL_KEY = "scheduleMessageOffset_"
 
 
 class Level(NamedTuple):
-    """What waits in a delay level of a broker."""
+    """The messages that wait in a delay level of a broker."""
 
     broker: str
     level: int
@@ -45,7 +45,7 @@ class Level(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A message that is to be delivered at a time."""
+    """A message with a delivery time."""
 
     line: Line
     topic: str
@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
 
 
 class Half(NamedTuple):
-    """A message of a transaction that has not ended."""
+    """A half message of an open transaction."""
 
     line: Line
     topic: str
@@ -62,7 +62,7 @@ class Half(NamedTuple):
 
 
 async def show(visit: Visit) -> Shown:
-    """All of it that he may see, on all brokers."""
+    """Show everything that the visitor may see, on all brokers."""
     found = await states(visit)
     masters = [each for each in found if each.broker.is_master and not each.problem]
     reader = TopicReader(visit.admin, [each.broker for each in masters])
@@ -115,7 +115,7 @@ async def _levels_of(visit: Visit, state: BrokerState) -> list[Level]:
 
 
 async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Waiting]:
-    """Those that are not due yet among the last that were taken."""
+    """Return the timed messages that are not due yet, from the last ones accepted."""
     visit.check(Action.SUB, TIMER_TOPIC)
     now_ms = time.time_ns() // 1_000_000
     found = []
@@ -130,7 +130,10 @@ async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Wai
 
 
 async def _halves(visit: Visit, reader: TopicReader, puller: Puller) -> list[Half]:
-    """Half messages behind the one up to which all have ended, without those that have as well."""
+    """Return the half messages of open transactions.
+
+    Those behind the committed offset, not ended.
+    """
     visit.check(Action.SUB, TRANSACTION_HALF_TOPIC)
     found = []
     ops = {each.queue.broker_name: each for each in await reader.queues(TRANSACTION_OP_HALF_TOPIC)}
@@ -159,13 +162,13 @@ def _half(message: ReceivedMessage) -> Half:
 
 
 def _offsets(body: bytes) -> Iterable[int]:
-    """The half messages whose end an op message tells."""
+    """Return the offsets of the half messages that an op message ends."""
     parts = body.decode("ascii", "replace").split(",")
     return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
 
 
 async def _read(puller: Puller, queue: MessageQueue, start: int, end: int) -> list[ReceivedMessage]:
-    """At most ``READ_MAX`` messages; none where the queue cannot be read."""
+    """Return at most ``READ_MAX`` messages; none if the queue cannot be read."""
     found: list[ReceivedMessage] = []
     while start < end and len(found) < READ_MAX:
         try:

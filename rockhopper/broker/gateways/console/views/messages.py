@@ -1,4 +1,4 @@
-"""Messages: browsing a topic, and one of them with its body, its properties and where it went."""
+"""Messages: browsing a topic, and one message with its body, properties and consumers."""
 
 import asyncio
 import re
@@ -26,13 +26,13 @@ from rockhopper.protocol.times import parse_time_ms
 
 BY_KEY_MAX = 64
 IS_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-"""What is typed without a word of what it is; anything else is looked for among the keys."""
+"""Input that is taken for an id; anything else is searched for among the keys."""
 WAYS = ("newest", "offset", "time", "key", "id")
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 async def browse(visit: Visit) -> Result:
-    """The messages of a topic: newest, from an offset or a time on, by key or by id."""
+    """Show the messages of a topic: the newest, from an offset or time on, by key or by id."""
     topic = visit.needed("topic")
     visit.check(Action.SUB, topic)
     _, masters = await asyncio.gather(visit.admin.route(topic), visit.admin.masters())
@@ -92,7 +92,7 @@ async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Lis
 
 
 def time_of(text: str) -> int:
-    """The time in ms that a field of a form says, in this host's zone. Raises WrongInput."""
+    """Parse a form's time in this host's time zone, in ms. Raises WrongInput."""
     try:
         return parse_time_ms(text)
     except ValueError as error:
@@ -100,7 +100,7 @@ def time_of(text: str) -> int:
 
 
 async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
-    """Its page; a message that was found by its id may be in another topic by rights."""
+    """Redirect to a message's page; a message found by its id may belong to another topic."""
     visit.check(Action.SUB, message.topic)
     queue = queue_text(message.queue)
     return Moved(
@@ -109,7 +109,7 @@ async def _to_message(visit: Visit, message: ReceivedMessage) -> Moved:
 
 
 async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
-    """It, and what was found of its queue."""
+    """Return the requested message, and the pull result with its queue's offsets."""
     topic = visit.needed("topic")
     visit.check(Action.SUB, topic)
     queue = queue_of(visit.needed("queue"), topic)
@@ -127,7 +127,7 @@ async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
 
 
 async def show(visit: Visit) -> Shown:
-    """One message."""
+    """Show one message."""
     message, found = await _message(visit)
     body, went, due = await asyncio.gather(
         asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
@@ -150,7 +150,7 @@ async def show(visit: Visit) -> Shown:
 
 
 async def save(visit: Visit) -> Raw:
-    """Its body as a file."""
+    """Return the body as a file."""
     message, _ = await _message(visit)
     body, problem = await asyncio.to_thread(opened, message.stored)
     as_stored = f".{compression(message.stored)}" if problem else ""

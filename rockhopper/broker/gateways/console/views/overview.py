@@ -1,4 +1,4 @@
-"""The first page, the brokers, and the numbers that their live view asks for."""
+"""The first page, the list of brokers, and the data of their live view."""
 
 import asyncio
 import re
@@ -25,22 +25,22 @@ _CAPACITY = re.compile(r"Total : (.+), Free : (.+)\.")
 
 
 class BrokerState(NamedTuple):
-    """A broker, and what it says of itself."""
+    """A broker and its runtime status."""
 
     broker: BrokerAddress
     facts: Mapping[str, str]
     problem: str
-    """Why it says nothing; blank if it does."""
+    """Why there is no status; blank if there is."""
 
     def number(self, key: str) -> float | None:
-        """The first number of a fact."""
+        """Return the first number of a status value."""
         try:
             return float(self.facts[key].split()[0])
         except (KeyError, IndexError, ValueError):
             return None
 
     def rates(self, key: str) -> list[float]:
-        """A fact's rates over 10 s, a minute and ten minutes."""
+        """Return a status value's rates over 10 s, a minute and ten minutes."""
         try:
             return [float(part) for part in self.facts[key].split()]
         except (KeyError, ValueError):
@@ -48,36 +48,36 @@ class BrokerState(NamedTuple):
 
     @property
     def disk_ratio(self) -> float | None:
-        """The fuller of the disks."""
+        """The usage of the fuller disk."""
         ratios = [self.number(key) for key in ("commitLogDiskRatio", "consumeQueueDiskRatio")]
         return max((each for each in ratios if each is not None and each >= 0), default=None)
 
     @property
     def room(self) -> tuple[str, str] | None:
-        """The size of the commit log's disk and what is free there, as RocketMQ's text has them."""
+        """The size and free space of the commit log's disk, in RocketMQ's text form."""
         found = _CAPACITY.fullmatch(self.facts.get("commitLogDirCapacity", ""))
         return found and (found[1], found[2])
 
     @property
     def log_bytes(self) -> float | None:
-        """What is kept of the commit log."""
+        """The size of the commit log."""
         low, high = self.number("commitLogMinOffset"), self.number("commitLogMaxOffset")
         return None if low is None or high is None else high - low
 
     @property
     def was_sent_to(self) -> bool:
-        """Whether its latencies are of any message, as far as it says."""
+        """Whether its latencies include any message, as far as it reports."""
         counts = _COUNTED.findall(self.facts.get("putMessageDistributeTime", ""))
         return not counts or any(map(int, counts))
 
     @property
     def key(self) -> str:
-        """Tells it from all others, for scripts."""
+        """Identifies the broker, for scripts."""
         return f"{self.broker.name}/{self.broker.broker_id}"
 
     @property
     def cells(self) -> dict[str, str]:
-        """What the table says of it that changes."""
+        """The table cells that change."""
         booted_ms = self.number("bootTimestamp")
         state = "does not answer" if self.problem else "serves"
         if self.broker.is_master and self.facts.get("brokerActive") == "false":
@@ -91,7 +91,7 @@ class BrokerState(NamedTuple):
 
     @property
     def alarms(self) -> list[str]:
-        """What an operator should look at."""
+        """The problems that an operator should look at."""
         name = called(self.broker)
         if self.problem:
             return [f"{name} does not answer: {self.problem}"]
@@ -108,7 +108,7 @@ class BrokerState(NamedTuple):
 
 
 async def states(visit: Visit) -> list[BrokerState]:
-    """All brokers that the name service knows."""
+    """Return the status of all brokers that the name server knows."""
     brokers = await visit.admin.brokers()
     found = await asyncio.gather(*(_state(visit.admin, each) for each in brokers))
     silent = [BrokerState(each.broker, {}, each.problem) for each in visit.silent]
@@ -123,7 +123,7 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
 
 
 async def show(visit: Visit) -> Shown:
-    """What there is, how it does, and what is wrong."""
+    """Show the cluster's content, its state and its problems."""
     found, topics, groups = await asyncio.gather(
         states(visit),
         visit.admin.topics(),
@@ -162,16 +162,16 @@ async def _groups(visit: Visit) -> list[GroupFigures] | None:
     try:
         return await figures(visit)
     except RouteNotFoundError:
-        return None  # no broker answers, which the page tells
+        return None  # No broker answers; the page shows that.
 
 
 async def brokers(visit: Visit) -> Shown:
-    """Everything that the brokers say of themselves."""
+    """Show the complete status of all brokers."""
     return Shown("brokers.html", {"states": await states(visit)})
 
 
 async def rates(visit: Visit) -> Data:
-    """Counters that a script makes rates of."""
+    """Return counters from which a script computes rates."""
     found = await states(visit)
     return Data(
         {

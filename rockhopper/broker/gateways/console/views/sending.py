@@ -34,7 +34,7 @@ MAKE_IT = "Correct the name, or say below that it is to be made."
 
 
 async def show(visit: Visit) -> Shown:
-    """The form."""
+    """Show the form."""
     return await _form(visit, visit.query)
 
 
@@ -64,7 +64,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
 
 
 async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
-    """Send it, and go to its page; what is wrong is shown beside what was typed."""
+    """Send the message and show its page; on an error show the form with the input."""
     topic = form.get("topic", "").strip()
     try:
         if not topic:
@@ -74,7 +74,8 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         message = await asyncio.to_thread(_message, topic, form)
         queue = queue_of(form["queue"], topic) if form.get("queue") else None
         if queue is not None:
-            await visit.masters(queue.broker_name)  # raises where it is known not to answer
+            # Raises an error if the broker is known not to answer.
+            await visit.masters(queue.broker_name)
         producer = Producer(
             visit.name_services,
             group=GROUP,
@@ -104,7 +105,7 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
 
 
 async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
-    """Raise WrongInput where a message does not belong, or its topic is mistyped perhaps."""
+    """Raise WrongInput for a topic of the system, or one that may contain a typo."""
     if is_retry_topic(topic) or is_dlq_topic(topic) or is_system_topic(topic):
         raise WrongInput(f"{topic[:200]} is kept by brokers: send to a topic of your applications")
     if not is_new and topic_error(topic) is None:
@@ -121,7 +122,7 @@ async def _not_there(visit: Visit, topic: str) -> str:
 
 
 def _message(topic: str, form: Mapping[str, str]) -> Message:
-    """Raises WrongInput, ValueError."""
+    """Parse the form. Raises WrongInput, ValueError."""
     body = form.get("body", "").replace("\r\n", "\n")
     kind, when = form.get("form", "text"), form.get("when", "now")
     if kind not in ("text", "hex"):
@@ -154,7 +155,7 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
 
 
 def _from_hex(text: str) -> bytes:
-    """Raises WrongInput."""
+    """Decode hexadecimal text. Raises WrongInput."""
     digits = "".join(text.split())
     if odd := next((each for each in digits if each not in hexdigits), None):
         raise WrongInput(f"the body is no hex: {odd!r} is none of the digits from 0 to f")
@@ -164,7 +165,7 @@ def _from_hex(text: str) -> bytes:
 
 
 def _properties(text: str) -> dict[str, str]:
-    """Those of ``name=value`` lines. Raises WrongInput."""
+    """Parse ``name=value`` lines. Raises WrongInput."""
     found = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, separator, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""Settings: what each broker has, which of them change while it runs, and changing one."""
+"""Settings: those of each broker, which ones can change at runtime, and changing one."""
 
 import ast
 import asyncio
@@ -19,7 +19,7 @@ from rockhopper.client.errors import RequestRefusedError
 
 _LIVE = (LiveSettings, LiveStoreSettings)
 _PARSING = threading.Lock()
-"""CPython 3.11 makes syntax trees in one thread at a time; in two it raises SystemError."""
+"""CPython 3.11 builds syntax trees in one thread at a time; two at once raise SystemError."""
 
 
 class Row(NamedTuple):
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is another than the default."""
+        """Whether it differs from the default."""
         return bool(self.about) and self.value != self.default
 
 
@@ -45,7 +45,7 @@ class _Known(NamedTuple):
 
 @lru_cache
 def known() -> Mapping[str, _Known]:
-    """What this version knows of each setting, by key."""
+    """Return what this version knows about each setting, by key."""
     found = {}
     for part in SETTING_PARTS:
         texts = _texts(part)
@@ -56,7 +56,7 @@ def known() -> Mapping[str, _Known]:
 
 
 def _texts(part: type) -> dict[str, str]:
-    """The sentences below the fields of a class, by field."""
+    """Return the docstring of each field of a class."""
     with _PARSING:
         body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -77,7 +77,7 @@ def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[Row]:
 
 
 async def show(visit: Visit) -> Shown:
-    """The settings of one broker."""
+    """Show the settings of one broker."""
     return await _form(visit, visit.query)
 
 
@@ -114,9 +114,9 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
 
 
 async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
-    """Change a setting of one broker, or of all, until they start again.
+    """Change a setting of one broker or all, until they restart.
 
-    What is wrong with a value is shown beside it.
+    An invalid value is shown with its problem.
     """
     key, value = form.get("key", "").strip(), form.get("value", "").strip()
     broker = form.get("broker", "")

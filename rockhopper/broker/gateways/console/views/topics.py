@@ -1,4 +1,4 @@
-"""Topics: the list, and a page for each."""
+"""Topics: the list, and one page for each."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ _FIGURES: Mapping[str, Callable[[Figures], float]] = {
     "newest": lambda topic: topic.newest_ms,
     "in": lambda topic: topic.sent_per_s,
 }
-"""What the list can be sorted by, beside the name."""
+"""The list's sort keys besides the name."""
 
 
 def plain_only(topics: Iterable[str], brokers: Iterable[BrokerAddress]) -> list[str]:
-    """The applications' own: none that brokers keep for themselves or for groups."""
+    """Return the applications' topics, without those of brokers and groups."""
     named = {each.name for each in brokers} | {each.cluster for each in brokers}
     named |= {reply_topic(each.cluster) for each in brokers}
     return [
@@ -43,7 +43,7 @@ def plain_only(topics: Iterable[str], brokers: Iterable[BrokerAddress]) -> list[
 
 
 async def show_all(visit: Visit) -> Shown:
-    """The list: sorted, searched, a page at a time."""
+    """Show the list: sorted, searched, one page at a time."""
     masters, every = await asyncio.gather(visit.admin.masters(), visit.admin.topics())
     reader = TopicReader(visit.admin, masters)
     known = [*masters, *(each.broker for each in visit.silent)]
@@ -63,7 +63,7 @@ async def show_all(visit: Visit) -> Shown:
 
 
 async def _sorted(visit: Visit, names: list[str]) -> list[str]:
-    """By name, or by a figure; brokers look at every topic for that, so it is kept for a while."""
+    """Sort by name or by a figure; figures need a scan of every topic, so they are cached."""
     find = _FIGURES.get(visit.query.get("sort", "name"))
     if find is not None:
         key = (visit.principal.user, visit.name_services, "figures")
@@ -78,10 +78,10 @@ async def _sorted(visit: Visit, names: list[str]) -> list[str]:
 
 
 async def show(visit: Visit) -> Shown:
-    """One topic: its queues, and the groups that read it."""
+    """Show one topic: its queues, and the groups that consume it."""
     name = visit.needed("name")
     visit.check(Action.GET, name)
-    # Raises where there is no such topic.
+    # Raises an error if the topic does not exist.
     route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
     reader = TopicReader(visit.admin, masters)
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
