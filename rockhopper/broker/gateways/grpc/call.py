@@ -25,31 +25,31 @@ _CODES = {int(code): code.name for code in Code}
 
 
 Demands = Iterable[tuple[tuple[Action, ...], Resource]]
-"""What must be allowed, all of it; of the actions of each any one is enough."""
+"""All of these permissions are required; of each one's actions, any is sufficient."""
 
 
 class Rpc(NamedTuple):
-    """What serves an RPC, and what its caller must be allowed."""
+    """An RPC: its function, and the permissions that its caller needs."""
 
     method: Method
     serve: Callable[["Call", Any], Any]
-    """Serves a request of a call: returns the reply, or None when it comes later or was written."""
+    """Handles a request and returns the reply; None if the reply follows later or was written."""
     demands: Callable[[Any], Demands] | None
-    """Of a request; None: any caller may, without credentials."""
+    """Returns the permissions that a request needs; None: no credentials are required."""
     times: RequestTimes | None = None
-    """Hears of each answer."""
+    """Records the time of each answer."""
     metric_name: str = ""
-    """What it is called there."""
+    """The RPC's label in the metrics."""
     gate: LeaseGate | None = None
-    """What its replies leave through, if they promise state."""
+    """Holds back replies that acknowledge state."""
 
 
 def _allow_all() -> None:
-    """Everybody may."""
+    """Allow every caller."""
 
 
 class Line(Protocol):
-    """The connection that a call came by."""
+    """The connection of a call."""
 
     loop: asyncio.AbstractEventLoop
     principal: Principal
@@ -57,35 +57,35 @@ class Line(Protocol):
     local_host: str
     born_host: bytes
     proved: Proved | None
-    """In whose name it was asked last, where there are users."""
+    """The proof of identity of its last call, if users exist."""
     failures: Failures
-    """Which names have failed to prove themselves on it."""
+    """The names that have failed to authenticate on it."""
 
     @property
     def peer(self) -> str:
         """The client's address as text."""
 
     def answer(self, stream_id: int, data: bytes) -> None:
-        """Send a whole answer of one message."""
+        """Send a complete answer with one message."""
 
     def begin(self, stream_id: int) -> None:
-        """Begin an answer; a second time it is none."""
+        """Start an answer; does nothing if it has started."""
 
     def data(self, stream_id: int, data: bytes) -> None:
-        """Send one message of an answer that has begun."""
+        """Send one message of a started answer."""
 
     def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
-        """End an answer that has begun."""
+        """End a started answer."""
 
     def fail(self, call: "Call", code: GrpcStatus, text: str) -> None:
-        """End a call with a status of gRPC's own."""
+        """End a call with a gRPC status."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with *work* in turns of its own."""
+        """Run *work* as its own task."""
 
 
 class Waiting:
-    """A call while it waits for something: the peer that wakes it, and that may go away."""
+    """A waiting call as a peer: it can be notified, and can disconnect."""
 
     def __init__(self, call: "Call") -> None:
         self.closed = False
@@ -98,12 +98,12 @@ class Waiting:
         self.peer = call.connection.peer
 
     def notify(self, notice: Notice) -> int:
-        """Nobody is told anything by a call."""
+        """Ignore the notice: a call receives none."""
         del notice
         return 0
 
     def close(self) -> None:
-        """The call is over."""
+        """Mark the call as over, and call the listeners."""
         self.closed = True
         for callback in self.on_close:
             callback(self)
@@ -111,7 +111,7 @@ class Waiting:
 
 
 class Call:
-    """What an activity serves: the request comes beside it. Belongs to the event loop."""
+    """One call; an RPC's function receives it with the request. Belongs to the event loop."""
 
     __slots__ = (
         "_began_s",
@@ -141,31 +141,30 @@ class Call:
         self.stream_id = stream_id
         self.rpc = rpc
         self.fields = fields
-        """The header fields by name; those with which a proxy would speak for a client count for
-        nothing."""
+        """The header fields by name, without those that only a proxy may set."""
         self.principal: Principal = connection.principal
         self.reader = reader
         self.requests = 0
-        """How many messages the client has sent."""
+        """The number of messages that the client has sent."""
         self.started_s = connection.loop.time()
         self._began_s = 0.0 if rpc.times is None else rpc.times.now_s()
         self.is_over = False
         self.on_lost: Callable[[int], None] | None = None
-        """Called when the client went away before all was sent, with how many messages were not."""
+        """Called with the number of unsent messages if the client disconnects too early."""
         self._waiting: Waiting | None = None
         self.check_access: Callable[[], None] = _allow_all
-        """Raises a Refusal if the caller may not ask this any more; for a call that has waited."""
+        """Raises a Refusal if the caller has lost the permission; for calls that have waited."""
 
     @property
     def client_id(self) -> str:
-        """The client's id. Raises StatusError: there is none."""
+        """The client's id. Raises StatusError if it is missing."""
         client_id = self.fields.get("x-mq-client-id", "")
         if not client_id or client_id.isspace() or len(client_id) > CLIENT_ID_LENGTH_MAX:
             raise StatusError(Code.CLIENT_ID_REQUIRED, "the header field x-mq-client-id is blank")
         return client_id
 
     def remaining_s(self) -> float | None:
-        """How long the client waits for the end of the call; None if it does not say."""
+        """Return the time until the client's deadline; None if there is none."""
         found = _timeout_of(self.fields.get("grpc-timeout", ""))
         if found is None:
             return None
@@ -173,13 +172,16 @@ class Call:
         return int(found[1]) * _UNITS_S[found[2]] - passed_s
 
     def waiting(self) -> Waiting:
-        """What others keep while the call waits; it is closed when the call is over."""
+        """Return the object that represents this call while it waits.
+
+        Closed when the call is over.
+        """
         if self._waiting is None:
             self._waiting = Waiting(self)
         return self._waiting
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Serve the rest of the request by *work*, which replies; its errors are the reply."""
+        """Handle the rest of the request in *work*, which replies; its errors become the reply."""
         self.connection.run(self._finish(work))
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
@@ -208,7 +210,7 @@ class Call:
             self.over()
 
     def refuse(self, error: Exception) -> None:
-        """Answer with what became of the request."""
+        """Answer with an error's status."""
         reply = self.rpc.method.reply(status=status_of(error))
         if self.rpc.method.streams_replies:
             self.write(reply)
@@ -217,17 +219,17 @@ class Call:
             self.reply(reply)
 
     def begin(self) -> None:
-        """Send the header fields of a streamed answer, before there is anything to say."""
+        """Send the header fields of a streamed answer, before its first message."""
         self.connection.begin(self.stream_id)
 
     def write(self, message: Any) -> None:
-        """Send one of several messages."""
+        """Send one message of a stream."""
         if not self.is_over:
             self.connection.begin(self.stream_id)
             self.connection.data(self.stream_id, framed(message.SerializeToString()))
 
     def end(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
-        """End the call; what was written goes out before."""
+        """End the call after everything written."""
         if not self.is_over:
             self._note(code.name, has_waited=True)
             if self.on_lost is None:
@@ -241,7 +243,7 @@ class Call:
             rpc.times.add_named(kind, self._began_s)
 
     def over(self, unsent: int = 0) -> None:
-        """Nothing can be said any more; *unsent* messages did not go out."""
+        """Mark the call as over; *unsent* messages were not sent."""
         self.is_over = True
         on_lost, self.on_lost = self.on_lost, None
         if unsent and on_lost is not None:

@@ -1,7 +1,7 @@
-"""Commands: what the broker tells and asks clients by their Telemetry streams.
+"""Commands: the broker's notices and questions to clients over their Telemetry streams.
 
-A question has a nonce, which the answer repeats. Administrators ask with remoting's requests
-(kernel/processors/client_calls.py) and get RocketMQ's JSON.
+A question contains a nonce, which the answer repeats. Administrators ask by remoting requests
+(kernel/processors/client_calls.py) and receive RocketMQ's JSON.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _NOT_UNDERSTOOD = "CR_THROW_EXCEPTION"
 
 
 def recovery_of(check: TransactionCheck) -> Any:
-    """The question how a transaction ended; the answer is an EndTransaction."""
+    """Return the question how a transaction ended; the answer is an EndTransaction."""
     half = check.half
     command = TelemetryCommand()
     recovery = command.recover_orphaned_transaction_command
@@ -38,15 +38,18 @@ def recovery_of(check: TransactionCheck) -> Any:
 
 
 class Commands:
-    """Questions to one client that are not answered yet."""
+    """The unanswered questions to one client."""
 
     def __init__(self, tell: Callable[[Any], int]) -> None:
-        """*tell* sends a command, and says how many bytes that were; 0: it cannot."""
+        """*tell* sends a command and returns its size in bytes; 0: it cannot be sent."""
         self._tell = tell
         self._asked: dict[str, asyncio.Future[Any]] = {}
 
     async def running_info(self, settings: Any, *, with_stacks: bool) -> bytes:
-        """What the client said of itself, and on demand its stacks. Raises ConnectionResetError."""
+        """Return the client's settings, and its stacks if requested.
+
+        Raises ConnectionResetError.
+        """
         stacks = None
         if with_stacks:
             command = TelemetryCommand()
@@ -70,7 +73,7 @@ class Commands:
         return fastjson.dumps(info).encode()
 
     async def consume_directly(self, record: bytes) -> bytes:
-        """What became of a message that the client is to try. Raises ConnectionResetError."""
+        """Return the result of a trial consumption of a message. Raises ConnectionResetError."""
         stored = decode_message(record)
         command = TelemetryCommand()
         command.verify_message_command.message.CopyFrom(delivered(stored, stored.topic, ""))
@@ -87,7 +90,7 @@ class Commands:
         return fastjson.dumps(result).encode()
 
     async def _ask(self, command: Any, question: Any) -> Any:
-        """The client's answer to *command*, of which *question* is the part with the nonce."""
+        """Send *command* and return the client's answer; *question* is the part with the nonce."""
         question.nonce = nonce = uuid.uuid4().hex
         answer = self._asked[nonce] = asyncio.get_running_loop().create_future()
         try:
@@ -98,13 +101,13 @@ class Commands:
             del self._asked[nonce]
 
     def answered(self, nonce: str, answer: Any) -> None:
-        """Take an answer; nobody waits for a late one."""
+        """Deliver an answer to its question; ignore a late one."""
         future = self._asked.get(nonce)
         if future is not None and not future.done():
             future.set_result(answer)
 
     def close(self) -> None:
-        """The client has gone."""
+        """Fail all open questions: the client has disconnected."""
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("the client has gone"))

@@ -1,18 +1,19 @@
-"""GrpcConnection: one HTTP/2 connection of a client, and the calls on it.
+"""GrpcConnection: one HTTP/2 connection of a client, and its calls.
 
-    a client that is no HTTP/2          one line of 400, closed
-    no request within 10 s              closed
-    a frame begun and not ended in 30 s closed
-    a request stands still for 30 s     closed
-    requests that are not whole         the one beyond HELD_BYTES_MAX of all is refused, and without
-                                        a user one of UNKNOWN_BYTES_MAX; for those of all
-                                        connections see server/listening/unfinished
-    no call for 120 s                   closed
-    answers not read                    reading stops; closed at 64 MiB or after 30 s of standstill
+    a client that does not use HTTP/2     answered with one line of 400, closed
+    no request within 10 s                closed
+    a frame incomplete for 30 s           closed
+    a request without progress for 30 s   closed
+    incomplete requests                   the first beyond HELD_BYTES_MAX in total is refused, and
+                                          without a user one of UNKNOWN_BYTES_MAX; for the limit of
+                                          all connections see server/listening/unfinished
+    no call for 120 s                     closed
+    answers not read                      reading stops; closed at 64 MiB or after 30 s of
+    standstill
 
-Calls that need nothing but a look into the store are served where they are read, without a task,
-and answered with one write for all that a read has brought. What takes longer than TURN_BUDGET_S
-goes on in the next turn of the loop.
+Calls that only query the store are served right where they are read, without a task. One write
+answers all calls of a read. Work that takes longer than TURN_BUDGET_S continues in the next
+iteration of the loop.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ _NO_HTTP_2 = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     + _WHAT_THIS_IS
 )
-# Set by proxies in front of a service of RocketMQ's; here they would be a client's own word.
+# Proxies in front of RocketMQ's services set these fields; here a client could forge them.
 _NOT_TO_BE_SAID = ("rpc-remote-address", "rpc-local-address", "x-mq-authorization-ak")
 
 
@@ -75,19 +76,19 @@ class Port(Protocol):
     service: GrpcService
     request_size_bytes_max: int
     has_users: bool
-    """Whether a peer has to prove who it is."""
+    """Whether a peer has to authenticate."""
 
     def admit(self, connection: "GrpcConnection") -> bool:
-        """Count a new connection in; False when there are too many."""
+        """Count a new connection; return False if there are too many."""
 
     def forget(self, connection: "GrpcConnection") -> None:
-        """Count a closed connection out."""
+        """Stop counting a closed connection."""
 
     def count_unfinished(self, size_bytes: int) -> None:
-        """Note that so much more is held of requests that are not whole."""
+        """Count data that incomplete requests have added to the buffers."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with *work* in turns of its own, until the server closes."""
+        """Run *work* as its own task, until the server closes."""
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -96,17 +97,17 @@ class GrpcConnection(asyncio.Protocol):
     def __init__(self, server: Port, caller: Caller = DIRECT) -> None:
         self.server = server
         self.caller = caller
-        """How the client came."""
+        """How the client connected."""
         self.loop = asyncio.get_running_loop()
         self._http2 = Http2Connection(self.loop.time)
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, Call] = {}
         self._begun: set[int] = set()
         self._strangers: set[int] = set()
-        """Requests that are no calls."""
+        """Streams whose requests are not gRPC calls."""
         self._held_bytes = 0
         self._unfinished_bytes = 0
-        """What was added to them in this turn."""
+        """The data added to incomplete requests in this iteration of the loop."""
         self._backlog: deque[Event] = deque()
         self._is_serving = False
         self._is_flush_due = False
@@ -121,12 +122,12 @@ class GrpcConnection(asyncio.Protocol):
         self.has_asked = False
         self.frame_begun_at_s: float | None = None
         self.held_at_s = 0.0
-        """When more of a request came that is not whole."""
+        """When an incomplete request last received data."""
         self.stalled_at_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the client, or close at once when there are too many."""
-        # uvloop's transports are not asyncio.Transport by inheritance.
+        """Admit the client, or close at once if there are too many."""
+        # uvloop's transports do not inherit from asyncio.Transport.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         close_in_children(transport)
@@ -161,28 +162,28 @@ class GrpcConnection(asyncio.Protocol):
 
     @property
     def open_calls(self) -> int:
-        """How many calls are not answered yet."""
+        """The number of unanswered calls."""
         return self._http2.open_streams
 
     @property
     def held_bytes(self) -> int:
-        """What has come of requests that are not whole."""
+        """The buffered size of incomplete requests."""
         return self._held_bytes
 
     @property
     def is_known(self) -> bool:
-        """Whether its peer has proved to be a user."""
+        """Whether the peer has authenticated as a user."""
         return self.proved is not None
 
     def drop_held(self, reason: str) -> None:
-        """Let go of requests that are not whole, and close at once."""
+        """Drop incomplete requests, and close at once."""
         for call in list(self._calls.values()):
             self._forget(call.stream_id)
             call.over()
         self.abort(reason)
 
     def data_received(self, data: bytes) -> None:
-        """Serve what *data* asks for, now or in the turns that follow."""
+        """Serve the requests in *data*, now or in later iterations of the loop."""
         if not self.has_asked and data[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
             assert self._transport is not None
             self._transport.write(_NO_HTTP_2)
@@ -214,7 +215,7 @@ class GrpcConnection(asyncio.Protocol):
         self._read_on()
 
     def _read_on(self) -> None:
-        """Read again once what was read is served, and the client reads its answers."""
+        """Resume reading once everything is served, and the client reads its answers."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -257,7 +258,7 @@ class GrpcConnection(asyncio.Protocol):
         content = fields.get("content-type", "")
         is_grpc = content == "application/grpc" or content.startswith(_CONTENT_TYPES)
         if not is_grpc or fields[":method"] != "POST":
-            # Answered at its end, as HTTP has it: what is wrong with it comes first.
+            # Answered at the end of the request, as HTTP requires; its errors take precedence.
             self._strangers.add(stream_id)
             self._stranger_received(stream_id, is_end=asked.is_end)
             return
@@ -296,7 +297,7 @@ class GrpcConnection(asyncio.Protocol):
             self.fail(call, error.status, str(error))
             return
         except Exception as error:
-            # protobuf's own, of whichever implementation is installed.
+            # An exception of protobuf, from whichever implementation is installed.
             self.fail(call, GrpcStatus.INTERNAL, f"the request cannot be read: {error}")
             return
         for request in requests:
@@ -331,7 +332,7 @@ class GrpcConnection(asyncio.Protocol):
         return messages
 
     def fail(self, call: Call, code: GrpcStatus, text: str) -> None:
-        """End *call* with a status of gRPC's own."""
+        """End *call* with a gRPC status."""
         stream_id = call.stream_id
         call.over()
         if stream_id in self._begun:
@@ -346,31 +347,31 @@ class GrpcConnection(asyncio.Protocol):
         self._http2.end(stream_id, encode_fields(fields))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with *work* in turns of its own."""
+        """Run *work* as its own task."""
         self.server.run(work)
 
-    # What calls say
+    # Called by calls
 
     def answer(self, stream_id: int, data: bytes) -> None:
-        """A whole answer of one message."""
+        """Send a complete answer with one message."""
         self._http2.answer(stream_id, _HEAD, data, _WELL)
         self._forget(stream_id)
         self._flush_soon()
 
     def begin(self, stream_id: int) -> None:
-        """The beginning of an answer; a second time it is none."""
+        """Start an answer; does nothing if it has started."""
         if stream_id not in self._begun:
             self._begun.add(stream_id)
             self._http2.headers(stream_id, _HEAD)
             self._flush_soon()
 
     def data(self, stream_id: int, data: bytes) -> None:
-        """One message of an answer that has begun."""
+        """Send one message of a started answer."""
         self._http2.data(stream_id, data)
         self._flush_soon()
 
     def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
-        """The end of an answer that has begun."""
+        """End a started answer."""
         self._begun.discard(stream_id)
         trailers = _WELL if code is GrpcStatus.OK else encode_fields(_status_fields(code, text))
         self._http2.end(stream_id, trailers)
@@ -381,7 +382,7 @@ class GrpcConnection(asyncio.Protocol):
         self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """Write with what else is answered in this turn of the loop."""
+        """Write together with other answers of this iteration of the loop."""
         if not self._is_serving and not self._is_flush_due and not self.closed:
             self._is_flush_due = True
             self.loop.call_soon(self._flush)
@@ -406,34 +407,34 @@ class GrpcConnection(asyncio.Protocol):
             self.close()
 
     def pause_writing(self) -> None:
-        """Stop reading from a client that does not read from us."""
+        """Stop reading from a client that does not read its answers."""
         self.stalled_at_s = self.loop.time()
         self._http2.paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Send what waited, then read again."""
+        """Send the waiting data, then resume reading."""
         self.stalled_at_s = None
         self._backlog += self._http2.resume()
         self._serve()
 
-    # How it ends
+    # Closing
 
     def leave(self) -> None:
-        """Take no more calls; those that are open go on."""
+        """Accept no more calls; open ones continue."""
         self._http2.leave()
         self._flush_soon()
 
     def close(self) -> None:
-        """Send what is queued, then close."""
+        """Send the queued data, then close."""
         self.closed = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(self._http2.take())
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close at once and drop what is queued."""
+        """Close at once and drop the queued data."""
         if not self.closed:
             log.info("connection closed", peer=self.peer, reason=reason)
         self.closed = True
@@ -441,7 +442,7 @@ class GrpcConnection(asyncio.Protocol):
             self._transport.abort()
 
     def overdue(self, now_s: float) -> str | None:
-        """Why the client is to be waited for no longer; None if it is."""
+        """Return why the connection has timed out; None if it has not."""
         if self.stalled_at_s is not None:
             is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
             return "its answers were not read" if is_still else None

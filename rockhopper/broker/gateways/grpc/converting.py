@@ -1,6 +1,6 @@
-"""Messages of the protocol from and to those of the store.
+"""Converts messages between the gRPC protocol and the store.
 
-What a producer says stands in properties under RocketMQ's names, so that consumers of both
+A producer's system properties are stored under RocketMQ's property names, so that consumers of both
 protocols read the same message.
 """
 
@@ -58,7 +58,7 @@ INFLATED_SIZE_BYTES_MAX = 64 << 20
 
 
 class SendLimits:
-    """What the broker's settings allow a message."""
+    """The limits of a message by the broker's settings."""
 
     def __init__(self, body_size_bytes_max: int, delay_ms_max: int, now_ms: int) -> None:
         self.body_size_bytes_max = body_size_bytes_max
@@ -69,7 +69,7 @@ class SendLimits:
 def checked_properties(
     message: Any, topic: str, born_host: str, limits: SendLimits
 ) -> dict[str, str]:
-    """The properties under which a producer's *message* is stored. Raises StatusError."""
+    """Validate a producer's *message* and return the properties to store. Raises StatusError."""
     system = message.system_properties
     properties: dict[str, str] = dict(message.user_properties)
     check_body(message.body, limits.body_size_bytes_max)
@@ -105,7 +105,7 @@ def checked_properties(
 def send_of(
     message: Any, topic: str, queue_id: int, properties: dict[str, str], born_host: bytes
 ) -> Send:
-    """A producer's message as the sender takes it. Raises StatusError."""
+    """Convert a producer's message for the sender. Raises StatusError."""
     system = message.system_properties
     body, sys_flag = message.body, 0
     if system.body_encoding == Encoding.GZIP:
@@ -134,7 +134,7 @@ def send_of(
 
 
 def _as_zlib(body: bytes) -> bytes:
-    """A body of gzip as consumers of RocketMQ 4 can read it. Raises StatusError."""
+    """Convert a gzip body to zlib, which RocketMQ 4 consumers can read. Raises StatusError."""
     inflater = zlib.decompressobj(_GZIP)
     try:
         inflated = inflater.decompress(body, INFLATED_SIZE_BYTES_MAX)
@@ -149,10 +149,10 @@ def _as_zlib(body: bytes) -> bytes:
 
 
 def delivered(message: StoredMessage, topic: str, namespace: str) -> Any:
-    """A stored message as its consumer gets it, under the name by which it asked for the topic.
+    """Convert a stored message for a consumer, under the topic name that the consumer used.
 
-    Bodies that producers of RocketMQ 4 compressed are delivered as they were before: 5.x clients
-    know gzip alone.
+    Bodies that RocketMQ 4 producers compressed are delivered uncompressed, because 5.x clients
+    support only gzip.
     """
     properties = message.properties
     found = Message(

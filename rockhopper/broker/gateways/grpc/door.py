@@ -1,4 +1,4 @@
-"""GrpcDoor: everything behind the port of 5.x clients, made of the parts of one broker."""
+"""GrpcDoor: the gRPC gateway of one broker, built from the broker's parts."""
 
 import asyncio
 import socket
@@ -32,7 +32,7 @@ EXPIRE_INTERVAL_S = 5.0
 
 
 class GrpcDoor:
-    """The port, its clients and what serves them."""
+    """The gRPC port, its clients, and the functions that serve them."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class GrpcDoor:
         connections_max: int,
         gate: LeaseGate | None = None,
     ) -> None:
-        """Replies that promise state leave through *gate*."""
+        """*gate* holds back replies that acknowledge state."""
         config, store = broker.config, broker.store
         topics, groups, pop = broker.topics, broker.groups, broker.pop
         self.sessions = Sessions(broker.passed_ms)
@@ -95,10 +95,10 @@ class GrpcDoor:
         self._expiry: asyncio.TimerHandle | None = None
 
     async def start_on(self, bound: socket.socket, gate: Gate) -> None:
-        """Listen on a socket that is bound already, and is this door's from now on.
+        """Listen on a bound socket, which this gateway then owns.
 
-        Most clients speak TLS unless they are told not to, and trust any certificate. So there is
-        TLS here, beside the plain protocol, even where the settings name no certificate.
+        Most clients use TLS by default, and accept any certificate. So TLS is available here beside
+        the plain protocol, even if the settings name no certificate.
         """
         common = gate.tls
         try:
@@ -122,14 +122,14 @@ class GrpcDoor:
         self._expire_later()
 
     def end_user(self, user: str) -> None:
-        """Let go of everything that acts in the name of *user*."""
+        """Disconnect everything that acts for *user*."""
         self.sessions.end_user(user)
         for connection in list(self.server.connections):
             if connection.proved is not None and connection.proved.principal.user == user:
                 connection.abort("its user was changed or deleted")
 
     def stop_listening(self) -> None:
-        """Let nobody in any more; calls under way are answered."""
+        """Accept no more connections; open calls are answered."""
         self.server.stop_listening()
 
     async def close(self) -> None:

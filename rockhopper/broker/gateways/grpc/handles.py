@@ -1,11 +1,16 @@
-"""Receipt handles: what is in flight by them, and those that a client leaves to us to renew.
+"""Receipt handles: the messages in flight, and the renewal of those that a client delegates.
 
-A push consumer works on a message for as long as it takes. It asks for messages with auto_renew,
-and while it is there the broker keeps putting off the time at which they come back: at first for a
-minute, then for longer, for three hours in all. What the client says about such a message counts
-for the handle as it is now. When the client goes its messages come back after a second.
+A push consumer may need any time for a message. It requests messages with auto_renew. While its
+session lasts, the broker keeps extending their invisible time: first by one minute, later by more,
+three hours in total. A client's request for such a message applies to its current handle. When the
+client leaves, its messages become visible after one second.
 
-After a restart of the broker nobody renews what was received before: it comes back once.
+After a restart of the broker, messages that were received before are not renewed: each becomes
+visible once more.
+
+    0 s      a consumer receives a message: invisible until 60 s
+    50 s     the first renewal extends that to 110 s, by a new handle
+    70 s     the consumer acknowledges with the old handle; the broker applies the new one
 """
 
 import heapq
@@ -26,7 +31,7 @@ from rockhopper.protocol.grpc_v2.receipt_handle import ReceiptHandle, parse_rece
 log = structlog.get_logger("broker.grpc")
 
 RENEWED_INVISIBLE_MS = 60_000
-"""How long a message that is renewed is invisible at first."""
+"""The first invisible time of a message that is renewed."""
 RENEWED_BEFORE_MS = 10_000
 _STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 3, 5, 10, 30, 60))
 RENEWED_FOR_MS_MAX = 3 * 3_600_000
@@ -39,28 +44,28 @@ _Key = tuple[str, str, int, int]
 
 
 class InFlight:
-    """A message that a group has received, by the handle that counts now."""
+    """A message that a group has received, with its current handle."""
 
     __slots__ = ("group", "handle", "topic")
 
     def __init__(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         self.group = group
         self.topic = topic
-        """The one that it was popped from: a retry topic, perhaps."""
+        """The topic that it was popped from, which may be a retry topic."""
         self.handle = handle
 
     @property
     def key(self) -> _Key:
-        """The message, whatever its handle."""
+        """Identifies the message, whatever its handle."""
         return self.group, self.topic, self.handle.queue_id, self.handle.queue_offset
 
     def info(self) -> ExtraInfo:
-        """What the pop service wants to hear."""
+        """Return the handle's fields for the pop service."""
         return ExtraInfo(*self.handle[:5])
 
 
 class _Renewed(InFlight):
-    """One that is renewed."""
+    """A received message that is renewed."""
 
     __slots__ = ("first_pop_ms", "is_done", "times")
 
@@ -88,7 +93,7 @@ class Handles:
         return len(self._renewed)
 
     def renew(self, session: Session, received: InFlight) -> None:
-        """Renew *received* for as long as the session lasts and nothing is said of it."""
+        """Renew *received* until the session ends or the client settles it."""
         mine = self._of_session.get(session)
         if mine is None:
             mine = self._of_session[session] = {}
@@ -98,10 +103,10 @@ class Handles:
         self._schedule(renewed)
 
     def settle(self, text: str, group: str, topic: str, *, may_be_late: bool = False) -> InFlight:
-        """What a client's handle means, which it now says something about: it is renewed no more.
+        """Return the message that a client's handle means; stop renewing it.
 
         Raises:
-            StatusError: it is none, or the message has come back, or will any moment.
+            StatusError: the handle is invalid, or the message is visible again or about to be.
         """
         try:
             handle = parse_receipt_handle(text)
@@ -127,9 +132,9 @@ class Handles:
     def change(
         self, meant: InFlight, invisible_ms: int, *, suspend: bool = False
     ) -> ReceiptHandle | None:
-        """Have the message come back that long from now; its new handle, None if it is gone.
+        """Make the message visible after *invisible_ms*; return its new handle, None if it is gone.
 
-        *suspend* is as for PopService.change_invisible.
+        PopService.change_invisible explains *suspend*.
 
         Raises OSError: nothing is changed.
         """
@@ -148,11 +153,11 @@ class Handles:
         return handle._replace(pop_ms=changed[0], invisible_ms=changed[1])
 
     def ack(self, meant: InFlight) -> None:
-        """The message is consumed.
+        """Acknowledge the message.
 
         Raises:
-            Refusal: the group has received nothing of the queue, or nothing like it.
-            OSError: nothing is settled.
+            Refusal: the group has received nothing, or not this, from the queue.
+            OSError: nothing is acknowledged.
         """
         handle = meant.handle
         if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
@@ -166,7 +171,7 @@ class Handles:
         )
 
     def stop(self) -> None:
-        """Renew nothing more."""
+        """Stop all renewals."""
         self._timer.cancel()
         self._renewed.clear()
         self._of_session.clear()
@@ -190,7 +195,7 @@ class Handles:
         self._timer.arm(due_ms)
 
     def look(self) -> None:
-        """Renew what is due."""
+        """Renew the messages that are due."""
         now_ms = self._now_ms()
         for _ in range(_RENEWALS_PER_TURN):
             if not self._due or self._due[0][0] > now_ms:

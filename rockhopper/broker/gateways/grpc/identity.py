@@ -1,8 +1,8 @@
-"""Who a call is from: the signature in its header fields, where the broker has users.
+"""Authentication of calls: the signature in their header fields, if the broker has users.
 
-Only the text of x-mq-date-time is signed, in whatever zone the client writes it. So a signature may
-be said again by whoever overhears it, and is worth something over TLS or on one host alone. Clients
-sign anew each second at most: what a connection has proved last is remembered.
+Only the text of x-mq-date-time is signed, in any time zone. So an eavesdropper can replay a
+signature; it is secure only over TLS or within one host. Clients sign at most once a second, so the
+last proof of a connection is cached.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ AUTHORIZATION, SIGNED = "authorization", "x-mq-date-time"
 
 
 class Proved(NamedTuple):
-    """What a connection has proved last."""
+    """The last proof of identity on a connection."""
 
     authorization: str
     signed: str
@@ -32,7 +32,7 @@ def identify(
     proved: Proved | None,
     failures: Failures | None = None,
 ) -> Proved | None:
-    """Who sends header *fields* from *host*; None where there are no users.
+    """Return the identity that header *fields* from *host* prove; None if there are no users.
 
     *failures* are those of the connection. Raises NotAuthenticated.
     """

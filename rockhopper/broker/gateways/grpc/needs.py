@@ -1,7 +1,7 @@
-"""What callers of each RPC must be allowed, as in RocketMQ's DefaultAuthorizationContextBuilder.
+"""The permissions that each RPC requires, as in RocketMQ's DefaultAuthorizationContextBuilder.
 
-Names are taken as they come; whether they can be names at all the activities say. A retry topic
-stands for its group, and one of dead letters for itself, as for remoting.
+Names are not validated here; the activities do that. A retry topic stands for its group, and a
+dead-letter topic for itself, as for remoting.
 """
 
 from collections.abc import Iterator
@@ -30,42 +30,42 @@ def _group(resource: Any, actions: tuple[Action, ...] = _SUB) -> _Demand:
 
 
 def of_route(request: Any) -> Demands:
-    """Either use of the topic."""
+    """Require either permission on the topic."""
     return (_topic(request.topic, _ANY),)
 
 
 def of_sending(request: Any) -> Demands:
-    """Every topic that is sent to."""
+    """Require PUB on every topic of the messages."""
     return {_topic(message.topic, _PUB) for message in request.messages}
 
 
 def of_producing(request: Any) -> Demands:
-    """The one topic of the request."""
+    """Require PUB on the topic of the request."""
     return (_topic(request.topic, _PUB),)
 
 
 def of_consuming(request: Any) -> Demands:
-    """The topic and the group of the request."""
+    """Require SUB on the topic and the group of the request."""
     return _topic(request.topic, _SUB), _group(request.group)
 
 
 def of_queue(request: Any) -> Demands:
-    """The queue's topic and the group of the request."""
+    """Require SUB on the queue's topic and on the group of the request."""
     return _topic(request.message_queue.topic, _SUB), _group(request.group)
 
 
 def of_looking(request: Any) -> Demands:
-    """The queue's topic, which is only looked at."""
+    """Require SUB or GET on the queue's topic."""
     return (_topic(request.message_queue.topic, _LOOK),)
 
 
 def of_being_there(request: Any) -> Demands:
-    """The group, if the client is a consumer that names one."""
+    """Require SUB on the group, if a consumer names one."""
     return (_group(request.group),) if full_name(request.group) else ()
 
 
 def of_telling(command: Any) -> Demands:
-    """What settings name: topics that are published to, a group and its topics."""
+    """Require PUB on published topics, and SUB on the group and its topics, of client settings."""
     return list(_of_settings(command.settings)) if command.HasField("settings") else ()
 
 

@@ -1,7 +1,8 @@
-"""Opens the door of 5.x clients in front of a broker, and knows where the other brokers' are.
+"""Opens a broker's gRPC gateway, and computes the gRPC addresses of other brokers.
 
-A broker's gRPC port is as far from its listenPort as here: that holds for the brokers of one
-process group (brokers=N), and for those of a cluster with the same settings.
+The distance between a broker's gRPC port and its listenPort must be the same on all brokers. This
+holds for the brokers of one process group (brokers=N), and for those of a cluster with the same
+settings.
 """
 
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
@@ -22,7 +23,7 @@ def open_door(
     connections_max: int,
     gate: LeaseGate | None = None,
 ) -> GrpcDoor:
-    """The door; *port* is the one that it is going to listen on. See GrpcDoor for *gate*."""
+    """Return the gateway; *port* is its future port. GrpcDoor explains *gate*."""
     own_name = broker.config.broker_name
 
     async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
@@ -40,7 +41,7 @@ def open_door(
 
 
 def _beside(address: str, own: str, own_grpc: str) -> str:
-    """The gRPC address of the broker at *address*."""
+    """Return the gRPC address of the broker at *address*."""
     host, port = split_address(address)
     apart = (split_address(own_grpc)[1] or 0) - (split_address(own)[1] or 0)
     return join_address(host, (port or 0) + apart)

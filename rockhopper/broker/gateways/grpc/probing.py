@@ -1,6 +1,6 @@
 """Health checks and reflection, open to every caller: for probes and grpcurl.
 
-They reveal whether the broker takes messages and what is in messaging.proto: no topic, no client.
+They reveal only whether the broker accepts messages, and messaging.proto: no topic, no client.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,10 @@ from rockhopper.protocol.grpc_v2.probes import (
 
 
 def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
-    """The RPCs, by path; *check_writable* raises StoreError while no messages are taken."""
+    """Return the RPCs by path.
+
+    *check_writable* raises StoreError while no messages are accepted.
+    """
 
     def check(call: Call, request: Any) -> None:
         if request.service and request.service not in SERVICES:

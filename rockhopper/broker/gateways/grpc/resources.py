@@ -1,7 +1,7 @@
-"""Names of topics and groups as requests carry them: a name, and perhaps a namespace.
+"""Names of topics and groups in requests: a name, with an optional namespace.
 
-A namespace stands in front of the name, ``namespace%name``, as clients of RocketMQ 4 write it. So
-clients of both meet. RocketMQ's proxy drops it.
+The broker prefixes the name with its namespace, ``namespace%name``, as RocketMQ 4 clients do. So
+clients of both protocols use the same resource. RocketMQ's proxy drops the namespace.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ _sound_topics: set[str] = set()
 
 
 def full_name(resource: Any) -> str:
-    """The name under which the broker knows a resource."""
+    """Return the name of a resource in the broker."""
     name, namespace = resource.name, resource.resource_namespace
     return f"{namespace}%{name}" if namespace and name else str(name)
 
 
 def topic_of(resource: Any) -> str:
-    """The topic that a request names. Raises StatusError."""
+    """Return the topic of a request. Raises StatusError."""
     name = full_name(resource)
     if name in _sound_topics:
         return name
@@ -44,7 +44,7 @@ def topic_of(resource: Any) -> str:
 
 
 def sendable_topic_of(resource: Any) -> str:
-    """The topic that a producer sends to. Raises StatusError."""
+    """Return the topic of a producer's request. Raises StatusError."""
     name = topic_of(resource)
     if name[0] == "%" and (is_retry_topic(name) or is_dlq_topic(name)):
         raise StatusError(
@@ -54,7 +54,7 @@ def sendable_topic_of(resource: Any) -> str:
 
 
 def group_of(resource: Any) -> str:
-    """The consumer group that a request names. Raises StatusError."""
+    """Return the consumer group of a request. Raises StatusError."""
     name = full_name(resource)
     problem = group_error(name)
     if problem is None and is_system_group(name):

@@ -1,14 +1,16 @@
-"""What a message must be to be stored: RocketMQ's rules (GrpcValidator, ProxyConfig), and ours.
+"""Validation of messages before they are stored.
+
+RocketMQ's rules (GrpcValidator, ProxyConfig) and ours.
 
     body            1 byte to maxMessageSize
-    user properties 128 pairs, with tag and keys 16 KiB; none of the broker's names
+    user properties 128 pairs, 16 KiB including tag and keys; no reserved names
     tag             not blank, no |
     key             not blank
     message group   not blank, below 64 bytes
-    delivery time   at most a day ahead, or what timerMaxDelaySec allows if that is less
-    recovery        at most an hour
+    delivery time   at most one day ahead, or timerMaxDelaySec if that is less
+    recovery        at most one hour
 
-No text may hold a control character.
+No text may contain a control character.
 """
 
 import unicodedata
@@ -65,7 +67,7 @@ _MIXED = [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.T
 
 
 def type_of(properties: dict[str, str]) -> int:
-    """What a message with these properties is."""
+    """Return the type of a message with these properties."""
     if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
         return MessageType.TRANSACTION
     if not _DELAYING.isdisjoint(properties):
@@ -80,7 +82,10 @@ def type_of(properties: dict[str, str]) -> int:
 
 
 def accepted_types(declared: str | None) -> list[int]:
-    """What a topic takes, by its attribute message.type; without one NORMAL."""
+    """Return the types that a topic accepts, by its attribute message.type.
+
+    The default is NORMAL.
+    """
     if declared == MESSAGE_TYPE_MIXED:
         return list(_MIXED)
     number = _TYPES.get(declared or MESSAGE_TYPE_NORMAL)
@@ -88,7 +93,7 @@ def accepted_types(declared: str | None) -> list[int]:
 
 
 def check_type(topic: str, declared: str | None, number: int) -> None:
-    """Whether *topic* takes messages of a type. Raises StatusError."""
+    """Check that *topic* accepts messages of a type. Raises StatusError."""
     if number not in accepted_types(declared):
         name = _TYPE_NAMES[number]
         raise StatusError(
@@ -99,7 +104,7 @@ def check_type(topic: str, declared: str | None, number: int) -> None:
 
 
 def check_body(body: bytes, size_bytes_max: int) -> None:
-    """Whether a body can be stored. Raises StatusError."""
+    """Check that a body can be stored. Raises StatusError."""
     if not body:
         raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
     if len(body) > size_bytes_max:
@@ -110,7 +115,7 @@ def check_body(body: bytes, size_bytes_max: int) -> None:
 
 
 def check_properties(user: dict[str, str], system: Any) -> None:
-    """Whether the properties of a message can be stored. Raises StatusError."""
+    """Check that the properties of a message can be stored. Raises StatusError."""
     if len(user) > USER_PROPERTIES_MAX:
         raise StatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -143,7 +148,7 @@ def _check_size(texts: Iterable[str]) -> None:
 
 
 def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
-    # RocketMQ takes what is there and empty for not there.
+    # RocketMQ treats a present but empty value as missing.
     if tag:
         if not tag.strip() or "|" in tag:
             raise StatusError(
@@ -172,7 +177,7 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
 
 
 def check_times(system: Any, now_ms: int, delay_ms_max: int) -> None:
-    """Whether the times that a message names can be. Raises StatusError."""
+    """Check the times of a message. Raises StatusError."""
     if system.HasField("delivery_timestamp"):
         delivery = system.delivery_timestamp
         delay_ms = millis_of(delivery, Code.ILLEGAL_DELIVERY_TIME, "the delivery time") - now_ms

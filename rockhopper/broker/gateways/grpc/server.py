@@ -1,4 +1,4 @@
-"""GrpcServer: the port of 5.x clients and its connections."""
+"""GrpcServer: the gRPC port and its connections."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ REQUEST_OVERHEAD_BYTES = 1 << 20
 
 
 class GrpcServer(Connections[GrpcConnection]):
-    """Listens, and keeps the connections."""
+    """Listens, and tracks the connections."""
 
     def __init__(
         self, service: GrpcService, *, connections_max: int, message_size_bytes_max: int
@@ -37,7 +37,7 @@ class GrpcServer(Connections[GrpcConnection]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
-        """Listen on a socket that is bound already, and is this server's from now on."""
+        """Listen on a bound socket, which this server then owns."""
         listener = Listener(
             bound,
             lambda caller: GrpcConnection(self, caller),
@@ -51,7 +51,7 @@ class GrpcServer(Connections[GrpcConnection]):
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def stop_listening(self) -> None:
-        """Take no more connections, and no more calls on those that are open."""
+        """Accept no more connections, and no more calls on open ones."""
         self._is_closing = True
         for listener in self._listeners:
             listener.close()
@@ -60,30 +60,30 @@ class GrpcServer(Connections[GrpcConnection]):
             connection.leave()
 
     async def close(self) -> None:
-        """Close every connection, sending what is queued first."""
+        """Close every connection after sending the queued data."""
         self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for task in list(self._tasks):
             end_task(task)
-        # What was answered in this turn of the loop is written in the next.
+        # Answers of this iteration of the loop are written in the next one.
         await asyncio.sleep(0)
         for connection in list(self.connections):
             connection.close()
         await self.all_gone(CLOSE_TIMEOUT_S)
 
     def count_unfinished(self, size_bytes: int) -> None:
-        """Note that so much more is held of requests, and close who holds too much, if need be."""
+        """Count buffered request data; close the connections that buffer too much if necessary."""
         self._unfinished.count(size_bytes, self.connections)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with *work* in turns of its own, until the server closes."""
+        """Run *work* as its own task, until the server closes."""
         task = run_in_background(work, "a gRPC stream")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def admit(self, connection: GrpcConnection) -> bool:
-        """As Connections, and nobody while the server closes."""
+        """Admit a connection as Connections does, but none while the server closes."""
         return not self._is_closing and super().admit(connection)
 
     def _sweep(self) -> None:

@@ -1,9 +1,9 @@
-"""GrpcService: the table of RPCs, and what happens to every call before and after it is served.
+"""GrpcService: the table of RPCs, and the steps before and after each call.
 
-who asks, by the header fields        who proves nothing is nobody
-what he must be allowed               of each RPC, as needs of what the request names
-the activity                          replies at once or later
-errors                                the status of the reply
+identity, by the header fields        without a proof, the caller is anonymous
+permissions                           by RPC and by the resources in the request (needs.py)
+the activity                          replies now or later
+errors                                become the status of the reply
 """
 
 import re
@@ -34,10 +34,10 @@ PROMISES_NOTHING = frozenset(
         "QueryOffset",
     }
 )
-"""RPCs whose replies may leave at any time; see lease_gate.py."""
+"""RPCs whose replies acknowledge no state, and may leave at any time; see lease_gate.py."""
 
 Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
-"""What serves an RPC, and what must be allowed; see Rpc."""
+"""The function of an RPC and its permissions; see Rpc."""
 
 
 class GrpcService:
@@ -53,10 +53,10 @@ class GrpcService:
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
     ) -> None:
-        """*on_opened* and *on_heard* are told when a client begins and ends to stream requests.
+        """*on_opened* and *on_heard* are called when a client starts and ends a stream of requests.
 
-        *settle* stores what is staged. *times* hears of answers, and those that promise state
-        leave through *gate*.
+        *settle* stores the staged messages. *times* records the times of answers. Replies that
+        acknowledge state pass *gate*.
         """
         self.settle = settle
         self._rpcs = {
@@ -74,16 +74,16 @@ class GrpcService:
         self.open = on_opened
         self.heard = on_heard
         self.find = self._rpcs.get
-        """The RPC of a path; None if there is none."""
+        """Returns the RPC of a path, or None."""
 
     def add(self, rpcs: Mapping[str, Rpc]) -> None:
-        """Serve RPCs of other services, too; by path."""
+        """Add RPCs of other services, by path."""
         self._rpcs |= rpcs
 
     def serve(self, call: Call, request: Any) -> None:
-        """Serve one request of *call*; sends are staged until ``settle``."""
+        """Serve one request of *call*; sends stay staged until ``settle``."""
         if call.rpc.method.name != "SendMessage":
-            # It finds stored what was sent before it.
+            # The request must see the messages that were sent before it.
             self.settle()
         try:
             if not self.access.is_open and call.rpc.demands is not None:
@@ -116,5 +116,5 @@ class GrpcService:
 
 
 def _snake(name: str) -> str:
-    """``SendMessage`` as ``send_message``, which is how RocketMQ's metrics write codes."""
+    """Convert ``SendMessage`` to ``send_message``, the form of codes in RocketMQ's metrics."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

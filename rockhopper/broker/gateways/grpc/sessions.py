@@ -1,9 +1,9 @@
-"""Sessions: clients by their id, whatever connections they come by.
+"""Sessions: clients by their id, whatever connections they use.
 
-Between a client and this port there may be a balancer that lets many clients share a connection, or
-one use several. So who a client is stands in each call, and what the broker tells it goes by the
-newest of its Telemetry streams. A session ends when the client says so, or after 120 s without a
-heartbeat; the broker's members, locks and transactions know it as their peer.
+A load balancer in front of this port may let many clients share a connection, or let one client use
+several. So each call contains the client's id, and the broker's commands go to the newest of its
+Telemetry streams. A session ends when the client ends it, or after 120 s without a heartbeat. The
+broker's members, locks and transactions use the session as their peer.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ _LANGUAGES = {
 
 
 class Session:
-    """One client, as the broker's peer."""
+    """One client as the broker's peer."""
 
     def __init__(self, call: Call) -> None:
         self.client_id = call.client_id
@@ -45,13 +45,13 @@ class Session:
         self.principal: Principal = call.principal
         self.closed = False
         self.writing_paused = True
-        """Nothing can be told to a client without a Telemetry stream that it reads."""
+        """The broker cannot send to a client without a Telemetry stream that the client reads."""
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Peer], None]] = []
         self.peer_host = call.connection.peer_host
         self.local_host = call.connection.local_host
         self.settings: Any = None
-        """What it said of itself last."""
+        """The last settings that the client sent."""
         self.commands = Commands(self.tell)
         self.last_seen_ms = 0
         self._telemetry: Call | None = None
@@ -59,16 +59,16 @@ class Session:
 
     @property
     def peer(self) -> str:
-        """Its address as text."""
+        """The client's address as text."""
         return self._connection.peer
 
     def client(self) -> Client:
-        """How it is registered."""
+        """Return the client for registration."""
         language = _LANGUAGES.get(self.language, LanguageCode.OTHER)
         return Client(self, self.client_id, language.value, MQ_VERSION, self.principal.user)
 
     def talk_by(self, telemetry: Call) -> None:
-        """Tell the client what there is to tell by this stream from now on."""
+        """Use this Telemetry stream for commands to the client from now on."""
         self._telemetry = telemetry
         self._connection = telemetry.connection
         self.peer_host = telemetry.connection.peer_host
@@ -82,14 +82,20 @@ class Session:
             self.writing_paused = True
 
     def tell(self, command: Any) -> int:
-        """Send a command by the Telemetry stream; its size in bytes, 0 where there is none."""
+        """Send a command over the Telemetry stream.
+
+        Return its size in bytes, 0 without a stream.
+        """
         if self._telemetry is None or self._telemetry.is_over:
             return 0
         self._telemetry.write(command)
         return int(command.ByteSize())
 
     def notify(self, notice: Notice) -> int:
-        """Tell the client; that others came or went it need not know."""
+        """Send a transaction check.
+
+        Ignore changes of the group's members, which gRPC clients do not need.
+        """
         if isinstance(notice, TransactionCheck):
             return self.tell(recovery_of(notice))
         return 0
@@ -103,7 +109,7 @@ class Session:
         return await self.commands.consume_directly(record)
 
     def close(self) -> None:
-        """The client has gone."""
+        """Mark the session as closed, and call the listeners."""
         if self.closed:
             return
         self.closed = True
@@ -130,10 +136,10 @@ class Sessions:
         return iter(list(self._sessions.values()))
 
     def find(self, call: Call) -> Session | None:
-        """The session of a call's client; None while it has not said what it is.
+        """Return the session of a call's client; None before its settings.
 
         Raises:
-            StatusError: it has no id, or one that another user's client has.
+            StatusError: the client has no id, or that of another user's client.
         """
         session = self._sessions.get(call.client_id)
         if session is not None and session.principal.user != call.principal.user:
@@ -144,7 +150,7 @@ class Sessions:
         return session
 
     def known(self, call: Call) -> Session:
-        """As ``find``; a client that has not said what it is is asked to. Raises StatusError."""
+        """Return the session, or refuse with a request for settings. Raises StatusError."""
         session = self.find(call)
         if session is None or session.settings is None:
             raise StatusError(
@@ -155,7 +161,7 @@ class Sessions:
         return session
 
     def open(self, call: Call) -> Session:
-        """The session of a call's client, a new one if need be. Raises StatusError."""
+        """Return the session of a call's client, creating it if necessary. Raises StatusError."""
         session = self.find(call)
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
@@ -165,13 +171,13 @@ class Sessions:
         return session
 
     def end(self, session: Session) -> None:
-        """The client has said goodbye."""
+        """End the session of a client that leaves."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
         session.close()
 
     def expire(self) -> None:
-        """Forget who has gone silent."""
+        """End the sessions of silent clients."""
         now_ms = self._now_ms()
         for session in self:
             if now_ms - session.last_seen_ms > HEARTBEAT_TIMEOUT_MS:
@@ -179,12 +185,12 @@ class Sessions:
                 self.end(session)
 
     def end_user(self, user: str) -> None:
-        """Let every client of *user* go."""
+        """End the sessions of *user*."""
         for session in self:
             if session.principal.user == user:
                 self.end(session)
 
     def close(self) -> None:
-        """Let everybody go."""
+        """End all sessions."""
         for session in self:
             self.end(session)

@@ -1,12 +1,12 @@
-"""Statuses: what clients are told of errors.
+"""Statuses: converts errors to the codes that clients receive.
 
-They say more than those of RocketMQ's proxy in local mode, which makes 50001 of nearly everything
-that its broker refuses.
+They are more specific than those of RocketMQ's proxy in local mode, which returns 50001 for nearly
+everything that its broker refuses.
 
     Refusal of broker/access        the code of its class, in REFUSAL_CODES
     StatusError                     its own
     StoreError                      41301 too large, 42900 too much waits, else 50001
-    anything else                   50001, and one line in the log, because it is our mistake
+    anything else                   50001, and one line in the log, because it is a bug of ours
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], Code] = {
 
 
 class StatusError(errors.Refusal):
-    """A refusal with the code that only this protocol knows."""
+    """A refusal with a code that only this protocol has."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -53,16 +53,16 @@ class StatusError(errors.Refusal):
 
 
 OK = Status(code=Code.OK, message="OK")
-"""Never to be changed: it is copied into replies."""
+"""Never modify it: it is copied into replies."""
 
 
 def status(code: Code, text: str) -> Status:
-    """A status of a reply."""
+    """Return a status for a reply."""
     return Status(code=code, message=errors.elided(text))
 
 
 def status_of(error: Exception) -> Status:
-    """What the client is told of *error*; one that is our mistake is logged."""
+    """Return the status for *error*, and log an unexpected error."""
     if isinstance(error, StatusError):
         return status(error.code, str(error))
     if isinstance(error, errors.Refusal):
@@ -80,7 +80,7 @@ def status_of(error: Exception) -> Status:
 
 
 def unconfirmed_status(error: StoreError) -> Status:
-    """What a producer is told of a message that is in the log, but not safe because of *error*."""
+    """Return the status of a message that is in the log but not safe because of *error*."""
     if isinstance(error, StoreFailedError):
         return status(Code.INTERNAL_SERVER_ERROR, str(error))
     if isinstance(error, NotReplicatedError):
@@ -89,7 +89,7 @@ def unconfirmed_status(error: StoreError) -> Status:
 
 
 def millis_of(time: Any, code: Code, what: str) -> int:
-    """A time or a duration of protobuf's in ms. Raises StatusError where it is none."""
+    """Convert a protobuf time or duration to ms. Raises StatusError if it is invalid."""
     try:
         return int(time.ToMilliseconds())
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""What serves the RPCs: each checks its request, asks one of the broker's rooms, and replies."""
+"""The functions of the RPCs: each checks its request, calls the kernel, and replies."""

@@ -1,7 +1,7 @@
-"""How long a message waits before it is tried again, as clients are told with their settings.
+"""The retry delays of messages, which clients receive with their settings.
 
-The group's own groupRetryPolicy decides, RocketMQ's default otherwise. Clients differ in what they
-read: Node takes an exponential policy alone, Python a customized one, and Java ends without any.
+The group's groupRetryPolicy decides, otherwise RocketMQ's default. Clients support different kinds:
+Node only an exponential policy, Python a customized one, and Java terminates if there is none.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ _EXPONENTIAL = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
 PRODUCER_ATTEMPTS = 3
 CONSUMER_ATTEMPTS_DEFAULT = 17
 READS_EXPONENTIAL_ALONE = "HTTP"
-"""The language that Node's client names."""
+"""The language that Node's client reports."""
 
 
 def producer_policy() -> Any:
-    """What producers do about failed sends."""
+    """Return the policy of producers for failed sends."""
     return _exponential(PRODUCER_ATTEMPTS, 10, 1000, 2)
 
 
 def consumer_policy(group: SubscriptionGroup | None, language: str) -> Any:
-    """What a client of *group* does about messages that it failed on."""
+    """Return the policy of a client of *group* for messages that it failed to consume."""
     attempts = CONSUMER_ATTEMPTS_DEFAULT if group is None else group.retry_max_times + 1
     found = group.others.get("groupRetryPolicy") if group is not None else None
     policy: dict[str, Any] = found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""What a client may say of itself beside the rest: names and texts, for operators to read."""
+"""Free-form properties that a client reports about itself, for operators."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _RESERVED = "rocketmq."
 
 
 def check_client_properties(pairs: Mapping[str, str]) -> None:
-    """Whether a client may say this. Raises StatusError."""
+    """Raise StatusError if a client's properties are invalid."""
     problem = None
     size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in pairs.items())
     if len(pairs) > PAIRS_MAX or size_bytes > SIZE_BYTES_MAX:

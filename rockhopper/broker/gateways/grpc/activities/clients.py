@@ -1,7 +1,7 @@
-"""Telemetry, Heartbeat and NotifyClientTermination: who is there, and what they are told.
+"""Telemetry, Heartbeat and NotifyClientTermination: the lifecycle of clients.
 
-A client says what it is by its Telemetry stream, its settings, and learns there how the broker
-wants it to be. Heartbeats, each 10 s, say that it is still there.
+A client sends its settings over its Telemetry stream, and receives the broker's settings there. Its
+heartbeats, each 10 s, keep it registered.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ _TerminationReply = METHODS["NotifyClientTermination"].reply
 
 
 class Clients:
-    """Serves what clients say of themselves."""
+    """Serves the lifecycle RPCs of clients."""
 
     def __init__(
         self,
@@ -60,15 +60,18 @@ class Clients:
         self._sessions = sessions
 
     def opened(self, call: Call) -> None:
-        """A Telemetry stream begins: some clients wait for its header fields before they speak."""
+        """Send the header fields of a Telemetry stream at once: some clients wait for them."""
         call.begin()
 
     def heard(self, call: Call) -> None:
-        """The client has said all by this stream: it is not told anything by it any more."""
+        """End a Telemetry stream after its client has ended its side.
+
+        It carries no more commands.
+        """
         call.end()
 
     def telemetry(self, call: Call, command: Any) -> None:
-        """Telemetry: take one command of the client. The stream fails with what it gets wrong."""
+        """Telemetry: handle one command of the client. The client's errors end the stream."""
         try:
             self._take(call, command)
         except Exception as error:
@@ -79,7 +82,7 @@ class Clients:
             is_clients = Code.BAD_REQUEST <= told.code < Code.INTERNAL_ERROR
             code = GrpcStatus.INVALID_ARGUMENT if is_clients else GrpcStatus.INTERNAL
             if told.code == Code.UNSUPPORTED:
-                # For clients that read statuses of gRPC's, and for those that read RocketMQ's.
+                # For clients that read gRPC's status, and for those that read RocketMQ's.
                 call.write(TelemetryCommand(status=told))
                 code = GrpcStatus.UNIMPLEMENTED
             call.connection.fail(call, code, told.message)
@@ -112,7 +115,7 @@ class Clients:
         call.write(TelemetryCommand(status=OK, settings=self.merged(session)))
 
     def merged(self, session: Session) -> Any:
-        """The client's settings as the broker wants them."""
+        """Return the client's settings with the broker's values."""
         merged = Settings()
         merged.CopyFrom(session.settings)
         merged.metric.Clear()
@@ -146,7 +149,7 @@ class Clients:
 
     @staticmethod
     def no_lite_topics(_call: Call, _request: Any) -> None:
-        """SyncLiteSubscription, and whatever else a consumer of lite topics begins with."""
+        """Refuse SyncLiteSubscription, and any other first request of a lite-topic consumer."""
         raise StatusError(
             Code.UNSUPPORTED,
             "lite topics are not served here, so no LitePushConsumer or LiteSimpleConsumer: use a "
@@ -157,7 +160,7 @@ class Clients:
         settings = session.settings
         client = session.client()
         for topic in settings.publishing.topics:
-            # Producers of this protocol have no group; transactions are asked about by topic.
+            # Producers of this protocol have no group; transaction checks use the topic.
             self._producers.register(full_name(topic), client)
         if not settings.HasField("subscription") or settings.client_type not in _CONSUMERS:
             return
@@ -171,7 +174,7 @@ class Clients:
         self._consumers.register(group.name, client, ConsumeSettings(), subscriptions)
 
     def terminated(self, call: Call, request: Any) -> Any:
-        """NotifyClientTermination: the client goes. What it holds is visible again soon."""
+        """NotifyClientTermination: remove the client. Its messages become visible again soon."""
         del request
         self._sessions.end(self._sessions.known(call))
         return _TerminationReply(status=OK)

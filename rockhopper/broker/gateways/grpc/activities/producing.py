@@ -1,6 +1,6 @@
 """SendMessage, EndTransaction and RecallMessage.
 
-What the calls of one read send is written together, before anything else is served.
+All messages from one socket read are written together, before anything else is served.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ from rockhopper.protocol.sys_flags import (
 )
 
 DELAY_MS_MAX = 86_400_000
-"""RocketMQ's proxy lets nobody look further ahead, whatever its brokers allow."""
+"""The limit of RocketMQ's proxy, whatever its brokers allow."""
 _SendReply = METHODS["SendMessage"].reply
 _EndReply = METHODS["EndTransaction"].reply
 _RecallReply = METHODS["RecallMessage"].reply
@@ -65,7 +65,7 @@ class Producing:
         now_ms: Callable[[], int],
         on_refused: Callable[[int], None],
     ) -> None:
-        """*on_refused* is told how many staged messages could not be written."""
+        """*on_refused* receives the number of staged messages that could not be written."""
         self._on_refused = on_refused
         self._owed: list[_Owed] = []
         self._live_store = config.store.live
@@ -78,7 +78,10 @@ class Producing:
         self._now_ms = now_ms
 
     def send(self, call: Call, request: Any) -> Any:
-        """SendMessage: stage each message; ``settle`` stores it and says so when it is safe."""
+        """SendMessage: stage the messages.
+
+        ``settle`` stores them, and replies once they are safe.
+        """
         _ = call.client_id
         messages = request.messages
         if not messages:
@@ -103,7 +106,7 @@ class Producing:
         return None
 
     def settle(self) -> None:
-        """Store what is staged, and answer those who sent it once that is safe."""
+        """Store the staged messages, and reply to their senders once they are safe."""
         if not self._owed:
             return
         owed, self._owed = self._owed, []
@@ -123,7 +126,7 @@ class Producing:
             store.when_safe(end_offset, lambda error: _answer(owed, error))
 
     def _refuse(self, owed: "list[_Owed]", end_offset: int, error: StoreError) -> None:
-        """Say of what stands behind *end_offset* that it is not stored."""
+        """Mark the entries behind *end_offset* as not stored."""
         told = status_of(error)
         lost = [
             staged for each in owed for staged in each.staged if staged.log_offset >= end_offset
@@ -149,7 +152,7 @@ class Producing:
         return send, message.system_properties.message_id
 
     def _stage(self, send: Send, message_id: str, reply: Any) -> "_Staged | None":
-        """Stage one message; None if it is refused, which its entry says."""
+        """Stage one message; return None if it is refused, with the reason in its entry."""
         entry, log_offset = reply.entries.add(), self._store.staged_offset
         try:
             placed = self._sender.stage(send)
@@ -180,12 +183,12 @@ class Producing:
             raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
         half = self._transactions.ledger.half_at(transaction.log_offset)
         if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
-            # Whoever may publish to one topic does not end what was begun in another.
+            # Permission to publish to one topic must not end a transaction of another.
             raise StatusError(
                 Code.INVALID_TRANSACTION_ID, f"the transaction is none of the topic {topic}"
             )
         if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
-            # Who does not know yet is asked again.
+            # An undecided producer is asked again later.
             return _EndReply(status=OK)
         is_commit = request.resolution == RESOLUTION_COMMIT
         ended = EndTransactionRequest(
@@ -228,7 +231,7 @@ class Producing:
 
 
 class _Staged(NamedTuple):
-    """A message that is staged, and the entry of the reply that says so."""
+    """A staged message, and its entry in the reply."""
 
     entry: Any
     log_offset: int
@@ -236,7 +239,7 @@ class _Staged(NamedTuple):
 
 
 class _Owed(NamedTuple):
-    """A call that is answered when what it sent is stored."""
+    """A call that receives its reply once its messages are stored."""
 
     call: Call
     reply: Any
@@ -244,7 +247,7 @@ class _Owed(NamedTuple):
 
 
 def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:
-    """Answer calls whose messages are in the log, and safe unless there is an *error*."""
+    """Reply to calls whose messages are in the log, and replicated unless there is an *error*."""
     told = None if error is None else unconfirmed_status(error)
     for call, reply, _ in owed:
         if told is not None:
@@ -256,7 +259,7 @@ def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:
 
 
 def _sum_up(reply: Any) -> None:
-    """The status of a reply: that of all its entries, or that they differ."""
+    """Set the status of a reply: the common one of all entries, or that they differ."""
     entries = reply.entries
     if len(entries) == 1:
         if entries[0].status.code != Code.OK:

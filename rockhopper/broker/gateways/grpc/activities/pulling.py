@@ -1,6 +1,6 @@
 """PullMessage, and the offsets of pull consumers: UpdateOffset, GetOffset and QueryOffset.
 
-RocketMQ's proxy serves none of them.
+RocketMQ's proxy supports none of them.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ _QueryReply = METHODS["QueryOffset"].reply
 
 
 class Pulling:
-    """Serves consumers that keep their own positions."""
+    """Serves consumers that manage their own offsets."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Pulling:
         self._puller = puller
 
     def pull(self, call: Call, request: Any) -> None:
-        """PullMessage: the status, the messages, and the offset to go on at."""
+        """PullMessage: send the status, the messages, and the next offset."""
         _ = call.client_id
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         if request.offset < 0:
@@ -68,7 +68,7 @@ class Pulling:
         kind = TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG
 
         def answer(outcome: Outcome, result: GetResult) -> None:
-            # The store compares hashes of tags, and these clients compare nothing.
+            # The store compares only hashes of tags, and these clients do not filter.
             wanted = Subscription(topic, expression.expression, kind)
             messages = decode_messages(result.body) if outcome is Outcome.FOUND else []
             found = [stored for stored in messages if wanted.matches_tag(stored.tags)]
@@ -98,7 +98,7 @@ class Pulling:
             answer(*pulled)
 
     def update_offset(self, call: Call, request: Any) -> Any:
-        """UpdateOffset: a group says where it goes on."""
+        """UpdateOffset: commit a group's offset."""
         _ = call.client_id
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         if request.offset < 0:
@@ -110,7 +110,7 @@ class Pulling:
         return _UpdateReply(status=OK)
 
     def get_offset(self, call: Call, request: Any) -> Any:
-        """GetOffset: where a group goes on."""
+        """GetOffset: return a group's offset."""
         _ = call.client_id
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         queue_id = request.message_queue.id
@@ -125,7 +125,10 @@ class Pulling:
         return _GetReply(status=OK, offset=offset)
 
     def query_offset(self, call: Call, request: Any) -> Any:
-        """QueryOffset: the oldest message, one past the newest, or the first from a time on."""
+        """QueryOffset.
+
+        Return the oldest offset, one past the newest, or the first from a time on.
+        """
         _ = call.client_id
         topic, queue_id = topic_of(request.message_queue.topic), request.message_queue.id
         self._check_queue(topic, queue_id)

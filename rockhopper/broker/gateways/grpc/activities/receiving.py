@@ -1,7 +1,7 @@
 """ReceiveMessage: pop messages, or wait for some.
 
-The stream says first how it went, then has the messages, then when they were handed out. What a
-client is too slow to take, or has gone away from, is visible again at once.
+The stream contains the status, then the messages, then their delivery time. Messages that a client
+reads too slowly, or that it leaves behind by disconnecting, become visible again at once.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Receiving:
         self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
 
     def receive(self, call: Call, request: Any) -> None:
-        """ReceiveMessage."""
+        """ReceiveMessage: pop now, or later if filters have used up their time budget."""
         budget = self._pop.turns.budget
         if request.filter_expression.expression not in EVERYTHING and not budget.has_room():
             call.later(self._receive_in_turn(call, request))
@@ -107,17 +107,18 @@ class Receiving:
         if is_over and work.result.count:
             receipt.write(work.result)
             return
-        # What waits looks on as one that is asked, so that no message comes in between.
+        # A waiting call searches the queues once it is notified, so no message is missed in
+        # between.
         call = receipt.call
         check = partial(self._check_again, call, wanted)
         if not pop.wait(call.waiting(), wanted, wait_s, receipt.write, call.refuse, check):
             raise TooManyWait("too many calls wait for this group and topic")
-        # The client waits for the first bytes with another clock than for the messages.
+        # Clients time the first bytes separately from the messages.
         if not is_over or work.result.is_unfinished:
             pop.polling.ring((wanted.group, wanted.topic))
 
     def _check_again(self, call: Call, wanted: Wanted) -> None:
-        """Raises when a call that has waited may not be served any more, or not in this way."""
+        """Raise an error if a call that has waited may no longer be served in this way."""
         call.check_access()
         self._checks.broker_is_readable("pop")
         self._checks.may_read(call.connection.peer, wanted.topic, wanted.group, ANY_QUEUE)
@@ -137,7 +138,7 @@ class Receiving:
             if len(asked.expression) > EXPRESSION_LENGTH_MAX:
                 raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
             parsed = ExactSubscription(topic, asked.expression, kind)
-            # An expression that does not compile is refused here.
+            # Refuse here an expression that does not compile.
             with self._pop.turns.budget.pays():
                 _ = parsed.sql
         except (ProtocolError, ValueError) as error:
@@ -149,7 +150,7 @@ class Receiving:
         return subscription
 
     def handed_out(self, receipt: "_Receipt", answer: PopAnswer) -> list[tuple[Any, InFlight]]:
-        """The messages of *answer* as the client gets them, and what is in flight by them."""
+        """Return the messages of *answer* in the client's format, with their in-flight records."""
         records = iter(answer.records)
         return [
             self._message(receipt, answer, found, offset, next(records))
@@ -183,18 +184,18 @@ class Receiving:
         return message, InFlight(wanted.group, topic, handle)
 
     def given_back(self, received: list[InFlight]) -> None:
-        """The client did not get these: they are visible again. Failures leave that to time."""
+        """Make messages visible again that the client did not receive; on failure they time out."""
         for each in received:
             self._handles.change(each, 0)
 
     def renew(self, session: Session, received: list[InFlight]) -> None:
-        """Keep what a push consumer has received from coming back."""
+        """Renew the messages that a push consumer has received, so that they do not return."""
         for each in received:
             self._handles.renew(session, each)
 
 
 class _Receipt:
-    """One ReceiveMessage, until its messages are written."""
+    """One ReceiveMessage call, until its messages are written."""
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class _Receipt:
         self.namespace = namespace
 
     def write(self, answer: PopAnswer) -> None:
-        """Send what was found, or that there was nothing in time."""
+        """Send the messages, or the status that none arrived in time."""
         call = self.call
         if not answer.count:
             call.write(_Reply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
@@ -226,7 +227,7 @@ class _Receipt:
             return
         if self._auto_renew and self._session is not None and not self._session.closed:
             self._receiving.renew(self._session, received)
-        # Behind the messages one more is sent, the time.
+        # One more message follows: the delivery time.
         call.on_lost = lambda unsent: self._receiving.given_back(received[-max(unsent - 1, 0) :])
         call.write(_Reply(status=OK))
         for message, _ in handed_out:
@@ -238,7 +239,7 @@ class _Receipt:
 
 
 def _polling_s(call: Call, request: Any, session: Session | None) -> float:
-    """How long the client waits for messages. Raises StatusError."""
+    """Return how long the client waits for messages. Raises StatusError."""
     remaining_s, wait_s = call.remaining_s(), POLLING_S_MAX
     if request.HasField("long_polling_timeout"):
         wait_s = (
@@ -265,7 +266,7 @@ def _polling_s(call: Call, request: Any, session: Session | None) -> float:
 
 
 def _invisible_ms(request: Any) -> int:
-    """How long the messages stay invisible. Raises StatusError."""
+    """Return how long the messages stay invisible. Raises StatusError."""
     if request.auto_renew:
         return RENEWED_INVISIBLE_MS
     invisible_ms = millis_of(

@@ -1,7 +1,7 @@
-"""QueryRoute and QueryAssignment: where a topic's queues are, and which of them a consumer asks.
+"""QueryRoute and QueryAssignment: the queues of a topic, and the ones that a consumer reads.
 
-A client comes by one address and learns here of the others: each broker's queues carry the
-endpoints of that broker's own port.
+A client connects to one address and learns the others here: each broker's queues have the endpoints
+of that broker's own gRPC port.
 """
 
 import ipaddress
@@ -37,11 +37,11 @@ class BrokerQueues(NamedTuple):
 
 
 RouteSource = Callable[[str, Call], Awaitable[list[BrokerQueues]]]
-"""The brokers that have a topic; none of them if nobody knows it."""
+"""Returns the brokers that have a topic; empty if it is unknown."""
 
 
 class Routes:
-    """Serves what clients ask before they send or receive."""
+    """Serves the queries that clients send before they produce or consume."""
 
     def __init__(
         self, topics: TopicTable, groups: SubscriptionGroupTable, source: RouteSource
@@ -51,7 +51,7 @@ class Routes:
         self._source = source
 
     def query_route(self, call: Call, request: Any) -> None:
-        """QueryRoute."""
+        """QueryRoute: return the queues of a topic."""
         _ = call.client_id
         topic = topic_of(request.topic)
         call.later(self._reply_route(call, request, topic))
@@ -86,7 +86,7 @@ class Routes:
         return found
 
     def query_assignment(self, call: Call, request: Any) -> None:
-        """QueryAssignment."""
+        """QueryAssignment: return the queues that a consumer reads."""
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
         call.later(self._reply_assignment(call, request, topic, group))
@@ -111,7 +111,7 @@ class Routes:
 
 
 def _permissions(broker: BrokerQueues) -> list[int]:
-    """Of each queue, in the order of their ids."""
+    """Return the permission of each queue, in order of queue id."""
     readable = broker.read_queue_nums if broker.perm & PERM_READ else 0
     writable = broker.write_queue_nums if broker.perm & PERM_WRITE else 0
     both = min(readable, writable)
@@ -123,10 +123,10 @@ def _permissions(broker: BrokerQueues) -> list[int]:
 
 
 def _put_broker(broker: Any, queues: BrokerQueues, asked: Any, call: Call) -> None:
-    """*asked* are the endpoints by which the client came, where there is only this broker.
+    """Set a broker's endpoints; *asked* are those that the client used, if it is the only broker.
 
-    They have been shown to work, through mapped ports too; but a client that came to the loopback
-    address of a tunnel's other end is not told it, unless the settings send him to the same host.
+    They are known to work, also through mapped ports. But a client that used a loopback address,
+    the end of a tunnel, does not receive that address, unless the settings name the same host.
     """
     broker.name, broker.id = queues.broker_name, MASTER_ID
     host, port = split_address(queues.address)

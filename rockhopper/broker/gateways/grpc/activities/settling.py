@@ -26,7 +26,7 @@ from rockhopper.protocol.grpc_v2.messages import METHODS
 INVISIBLE_MS_MAX = 12 * 3_600_000
 TO_THE_DEAD_LETTERS = -1
 
-# UNIQ_KEY of a client of RocketMQ 5 ("01", then 32 digits) and of 4.
+# The UNIQ_KEY of a RocketMQ 5 client ("01", then 32 digits) or of a RocketMQ 4 client.
 _MESSAGE_ID = re.compile(r"(01)?[0-9A-Fa-f]{32}")
 
 _AckReply = METHODS["AckMessage"].reply
@@ -35,7 +35,7 @@ _ForwardReply = METHODS["ForwardMessageToDeadLetterQueue"].reply
 
 
 class Settling:
-    """Serves what consumers say of messages that they have received."""
+    """Serves consumers that settle received messages."""
 
     def __init__(self, store: MessageStore, handles: Handles, send_back: SendBack) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class Settling:
         self._send_back = send_back
 
     def ack(self, call: Call, request: Any) -> Any:
-        """AckMessage: messages are consumed; each of them has its own status."""
+        """AckMessage: acknowledge messages; each has its own status."""
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
         reply = _AckReply(status=OK)
@@ -66,7 +66,7 @@ class Settling:
         return reply
 
     def change(self, call: Call, request: Any) -> Any:
-        """ChangeInvisibleDuration: a message is to come back at another time."""
+        """ChangeInvisibleDuration: change when a message becomes visible again."""
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
         invisible_ms = millis_of(
@@ -88,9 +88,10 @@ class Settling:
         return _ChangeReply(status=OK, receipt_handle=str(handle))
 
     def forward(self, call: Call, request: Any) -> Any:
-        """ForwardMessageToDeadLetterQueue: a message is given up; its consumer goes on.
+        """ForwardMessageToDeadLetterQueue: give up a message, so that its consumer can continue.
 
-        Also when its handle has expired, as in RocketMQ: consumers in order ask until they may.
+        Works even after its handle has expired, as in RocketMQ: consumers in order repeat this
+        until it succeeds.
         """
         _ = call.client_id
         topic, group = topic_of(request.topic), group_of(request.group)
@@ -111,7 +112,8 @@ class Settling:
             if error is not None:
                 call.reply(_ForwardReply(status=unconfirmed_status(error)))
                 return
-            # One that has come back by now is delivered once more, beside the dead letter.
+            # A message that has become visible meanwhile is delivered again, besides the dead
+            # letter.
             with contextlib.suppress(Refusal):
                 self._handles.ack(meant)
             call.reply(_ForwardReply(status=OK))
@@ -124,5 +126,8 @@ class Settling:
 
 
 def _meant_by(message_id: str) -> Identity:
-    """What an id tells of a message; RocketMQ's proxy lets any text pass that is no message's."""
+    """Return what an id says about a message.
+
+    RocketMQ's proxy accepts any text that is not an id.
+    """
     return Identity(message_id) if _MESSAGE_ID.fullmatch(message_id) else ANY_MESSAGE
