@@ -1,1 +1,1 @@
-"""The kernel: what is needed to append, read, notify and commit, and to administer that."""
+"""The kernel: what the broker needs to append, read, notify and commit, and its administration."""

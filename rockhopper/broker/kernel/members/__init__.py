@@ -1,1 +1,1 @@
-"""Who is connected: consumers and producers by group, what they are told, what they lock."""
+"""Connected clients: consumers and producers by group, their notifications and queue locks."""

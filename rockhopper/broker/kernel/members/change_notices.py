@@ -1,8 +1,8 @@
-"""When a consumer group is told that its members have changed (NOTIFY_CONSUMER_IDS_CHANGED, 40).
+"""Notifies consumer groups of changed members (NOTIFY_CONSUMER_IDS_CHANGED, 40).
 
-At once, but never twice for what one notice can say. All changes of one turn of the loop share a
-notice, and after one the group has a pause of 2 ms and 20 µs for each member: 1,000 members that
-join one after another cost some tens of rounds, not 500,000 frames.
+A notice leaves at once, but several changes share one where possible. All changes in one iteration
+of the loop share a notice. After a notice the group pauses for 2 ms plus 20 µs for each member. So
+1,000 members that join one after another cause some tens of rounds, not 500,000 frames.
 """
 
 import time
@@ -19,8 +19,8 @@ CallLater = Callable[[float, Callable[[], None]], object]
 class ChangeNotices:
     """Paces the notices of all groups.
 
-    *send* tells a group and returns how many members it told. Without *call_later*, which is the
-    event loop's, notices leave in the call that brought the change.
+    *send* notifies a group and returns the number of notified members. *call_later* is the event
+    loop's; without it, notices leave in the call that reports the change.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ChangeNotices:
         self._pause_ends_s: dict[str, float] = {}
 
     def changed(self, group: str) -> None:
-        """Tell *group* soon, unless that is about to happen."""
+        """Notify *group* soon, unless a notice is already pending."""
         if self._call_later is None:
             self._send(group)
             return

@@ -1,18 +1,17 @@
-"""Who consumes: the clients that send heartbeats, by group and by connection.
+"""Consumers: the clients that send heartbeats, by group and by connection.
 
-A consumer group has members, one for each connection. Members share the queues of a topic among
-themselves, so all of them must learn of every change at once: NOTIFY_CONSUMER_IDS_CHANGED (40) goes
-to the whole group whenever a member comes, goes, or changes the set of its topics. A closed socket
-counts as going; so do 120 s without a heartbeat.
+A consumer group has one member for each connection. Members divide a topic's queues among
+themselves, so all of them must learn of every change at once. NOTIFY_CONSUMER_IDS_CHANGED (40) goes
+to the whole group whenever a member joins, leaves, or changes its set of topics. A closed
+connection and 120 s without a heartbeat count as leaving.
 
-RocketMQ (ConsumerManager) keeps one subscription table per group, where the last heartbeat wins, so
-that members with different expressions filter each other's messages. Here each member has its own,
-and what the group subscribes to is what its members subscribe to together. Who reads a topic then:
-readers.py.
+RocketMQ (ConsumerManager) has one subscription table for each group, in which the last heartbeat
+wins. So members with different expressions filter each other's messages. Here each member has its
+own table, and the group's subscriptions are those of all its members together. readers.py decides
+which members then read a topic.
 
-All of it lives in memory: after a restart the next heartbeats bring it back. What groups
-subscribed to is remembered on disk, so that pulls need not wait for them
-(remembered_subscriptions.py).
+All of this is in memory only: after a restart, heartbeats restore it. The groups' subscriptions are
+also on disk, so that pulls need not wait for heartbeats (remembered_subscriptions.py).
 """
 
 from collections import Counter, OrderedDict
@@ -38,7 +37,7 @@ SHARED_ID_AFTER_MS = 60_000
 DEPARTED_MEMORY_MS = 600_000
 DEPARTED_MAX = 20_000
 GROUPS_PER_CONNECTION_MAX = 2000
-# A member whose connection ended without a goodbye may be starting again.
+# A member that lost its connection without unregistering may be restarting.
 LOST_MEMORY_MS = 30_000
 
 _NAMED_MAX = 5
@@ -49,7 +48,7 @@ PULLING = "CONSUME_ACTIVELY"
 
 
 class Client:
-    """One side of a registration: a connection, and what its heartbeats say about it."""
+    """A registered connection, and its data from heartbeats."""
 
     __slots__ = ("client_id", "connection", "language", "last_seen_ms", "user", "version")
 
@@ -61,12 +60,12 @@ class Client:
         self.language = language
         self.version = version
         self.user = user
-        """Who said so; empty where there are no users."""
+        """The user that sent the heartbeat; empty if there are no users."""
         self.last_seen_ms = 0
 
 
 Shape = frozenset[tuple[str, str, str]]
-"""Topics, expression types and expressions, whatever their versions."""
+"""Topics, expression types and expressions, without their versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,11 @@ class ConsumeSettings:
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     heeds_readers: bool = False
-    """Whether it leaves a topic to the topic's readers: Rockhopper's Consumer does."""
+    """Whether it leaves a topic to the topic's readers, as Rockhopper's Consumer does."""
 
 
 class Member(Client):
-    """A consumer in a group, with the subscriptions that are its own."""
+    """A consumer in a group, with its own subscriptions."""
 
     __slots__ = ("fingerprint", "joined_ms", "settings", "shape", "subscriptions")
 
@@ -95,7 +94,7 @@ class Member(Client):
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether it reads every queue for itself."""
+        """Whether it reads every queue by itself."""
         return self.settings.message_model == BROADCASTING
 
     @property
@@ -105,33 +104,32 @@ class Member(Client):
 
     @property
     def kind(self) -> "tuple[str, Shape]":
-        """What all members of a group should have in common."""
+        """What all members of a group should have in common: message model and subscriptions."""
         return self.settings.message_model, self.shape
 
 
 class ConsumerGroup:
-    """The members of one group that are online now."""
+    """The online members of one group."""
 
     __slots__ = ("_kinds", "_lost", "_readers", "members", "name", "settings", "shared_ids")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = ConsumeSettings()
-        """Of the last heartbeat."""
+        """The settings of the last heartbeat."""
         self.members: dict[Peer, Member] = {}
         self.shared_ids: frozenset[str] = frozenset()
-        """Client ids that more than one live member has: each of these gets all messages."""
-        # How many members are of which kind; looking at all of them at every join would be too
-        # slow.
+        """Client ids that several live members share: each of these receives all messages."""
+        # The number of members of each kind; scanning all members at every join would be too slow.
         self._kinds: Counter[tuple[str, Shape]] = Counter()
-        # What members wanted whose connections have ended, and until when that counts.
+        # The subscriptions of members that lost their connections, and until when they count.
         self._lost: dict[Shape, tuple[int, Mapping[str, Subscription]]] = {}
         self._readers: Readers | None = None
 
     def subscribe(
         self, member: Member, subscriptions: Mapping[str, Subscription], settings: ConsumeSettings
     ) -> None:
-        """Take what a member subscribes to from now on."""
+        """Replace a member's subscriptions and settings."""
         member.subscriptions = dict(subscriptions)
         shape = frozenset(
             (s.topic, s.expression_type, s.expression) for s in subscriptions.values()
@@ -145,12 +143,12 @@ class ConsumerGroup:
             self._lost.pop(shape, None)
 
     def add(self, member: Member) -> None:
-        """Take a member in; what it subscribes to comes next."""
+        """Add a member; its subscriptions follow."""
         self.members[member.connection] = member
         self._readers = None
 
     def remove(self, connection: Peer) -> Member | None:
-        """Take a member out; None if there is none."""
+        """Remove a member; return None if there is none."""
         member = self.members.pop(connection, None)
         if member is not None:
             self._forget(member)
@@ -164,9 +162,9 @@ class ConsumerGroup:
                 del self._kinds[member.kind]
 
     def lose(self, member: Member, until_ms: int) -> bool:
-        """Let what a removed member wanted count a little longer: it may come back.
+        """Keep a removed member's subscriptions for a while: it may reconnect.
 
-        False if others want the same, or if that changes nothing.
+        Return False if others have the same ones, or if they change nothing.
         """
         if not member.heeds_readers or member.is_broadcasting or member.kind in self._kinds:
             return False
@@ -180,7 +178,10 @@ class ConsumerGroup:
         return True
 
     def forget_lost(self, now_ms: int) -> bool:
-        """Forget what members wanted that have not come back; whether there were any."""
+        """Drop the subscriptions of members that did not reconnect.
+
+        Return whether there were any.
+        """
         gone = [shape for shape, (until_ms, _) in self._lost.items() if now_ms >= until_ms]
         for shape in gone:
             del self._lost[shape]
@@ -189,7 +190,7 @@ class ConsumerGroup:
 
     @property
     def readers(self) -> Readers:
-        """Who reads which topic, where members differ."""
+        """The readers of each topic, if members differ."""
         if len(self._kinds) <= 1 and not self._lost:
             return ALL
         if self._readers is None:
@@ -206,7 +207,7 @@ class ConsumerGroup:
         return self._readers
 
     def must_leave(self, connection: Peer, topic: str) -> bool:
-        """Whether the member on *connection* would skip messages of *topic* that others want."""
+        """Return whether the member on *connection* would skip messages that others want."""
         readers = self.readers.by_topic.get(topic)
         member = self.members.get(connection)
         return (
@@ -219,24 +220,28 @@ class ConsumerGroup:
         )
 
     def settings_of(self, connection: Peer) -> ConsumeSettings:
-        """How the member on *connection* consumes; of a stranger, what the last heartbeat said."""
+        """Return the settings of the member on *connection*.
+
+        Of an unknown one, the last heartbeat's.
+        """
         member = self.members.get(connection)
         return self.settings if member is None else member.settings
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether every member reads every queue for itself."""
+        """Whether every member reads every queue by itself."""
         return all(member.is_broadcasting for member in self.members.values())
 
     def client_ids(self) -> list[str]:
-        """Each member once: a client that reconnected may still have its old connection.
+        """Return each member once: a client that reconnected may still have its old connection.
 
-        RocketMQ lists it twice, and the queues of the second one are nobody's until it expires.
+        RocketMQ lists such a client twice, and no client reads the queues of the second entry until
+        it expires.
         """
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     def find_shared_ids(self, now_ms: int) -> frozenset[str]:
-        """Find client ids that members on several connections have kept for a minute.
+        """Return client ids that members on several connections have shared for one minute.
 
         A client that has reconnected sends no more heartbeats on its old connection.
         """
@@ -251,7 +256,7 @@ class ConsumerGroup:
         return frozenset(client_id for client_id, count in kept.items() if count > 1)
 
     def subscriptions(self) -> dict[str, Subscription]:
-        """What the group subscribes to, by topic; the newest expression of each."""
+        """Return the group's subscriptions by topic, with the newest expression of each."""
         merged: dict[str, Subscription] = {}
         for member in self.members.values():
             for topic, subscription in member.subscriptions.items():
@@ -261,7 +266,7 @@ class ConsumerGroup:
         return merged
 
     def subscription(self, topic: str) -> Subscription | None:
-        """The newest subscription that any member has to *topic*."""
+        """Return the newest subscription of any member to *topic*."""
         newest: Subscription | None = None
         for member in self.members.values():
             subscription = member.subscriptions.get(topic)
@@ -272,24 +277,24 @@ class ConsumerGroup:
         return newest
 
     def is_consistent(self) -> bool:
-        """Whether all members that told us subscribe to the same, and in the same model."""
+        """Return whether all members have the same known subscriptions and message model."""
         return len(self._kinds) <= 1
 
     @property
     def kind_count(self) -> int:
-        """How many kinds of members there are that get in each other's way; 0 if none."""
+        """The number of conflicting kinds of members; 0 if none conflict."""
         return 0 if self.is_consistent() or self.is_broadcasting else len(self._kinds)
 
     def is_alone(self, member: Member) -> bool:
-        """Whether no other member is of its kind."""
+        """Return whether no other member is of the same kind."""
         return self._kinds[member.kind] == 1
 
     def models(self) -> list[str]:
-        """The message models of its members."""
+        """Return the message models of the members."""
         return sorted({model for model, _ in self._kinds})
 
     def differences(self, member: Member) -> tuple[list[str], list[str]]:
-        """What only *member* wants, and what only others do: topics with their expressions."""
+        """Return what only *member* wants and what only others want: topics with expressions."""
         others = Shape().union(*(shape for _, shape in self._kinds if shape != member.shape))
         return _named(member.shape - others), _named(others - member.shape)
 
@@ -301,9 +306,9 @@ def _named(shape: Shape) -> list[str]:
 class ConsumerGroups(Part):
     """All consumer groups that are online.
 
-    *may_notify* says for a group whether its members want to hear of changes (the settings
-    notifyConsumerIdsChangedEnable of broker and group); *call_later* is the event loop's, see
-    ChangeNotices; *remembered* knows what groups subscribed to before a restart.
+    *may_notify* returns whether a group's members are notified of changes (the settings
+    notifyConsumerIdsChangedEnable of broker and group). *call_later* is the event loop's, see
+    ChangeNotices. *remembered* contains the groups' subscriptions from before a restart.
     """
 
     def __init__(
@@ -320,22 +325,23 @@ class ConsumerGroups(Part):
         self._remembered = remembered
         self._groups: dict[str, ConsumerGroup] = {}
         self._groups_of: dict[Peer, set[str]] = {}
-        # Who pulls or commits for a group from before the restart, and has sent no heartbeat since.
+        # Connections that pull or commit for a group from before the restart, without a heartbeat
+        # since.
         self._early_members: dict[str, set[Peer]] = {}
-        # What V2 clients told us before they lost their connection: they do not repeat it.
+        # Subscriptions of V2 clients that lost their connection: they do not send them again.
         self._departed: OrderedDict[tuple[str, str], tuple[int, Member]] = OrderedDict()
         self.listeners: list[Callable[[], None]] = []
-        """Called when somebody comes, goes, or subscribes to something else."""
+        """Called when a member joins, leaves, or changes its subscriptions."""
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(list(self._groups.values()))
 
     def get(self, group: str) -> ConsumerGroup | None:
-        """The group, if any member is online."""
+        """Return the group if any member is online."""
         return self._groups.get(group)
 
     def find(self, group: str, client_id: str) -> Member | None:
-        """The member with this client id; of several connections the newest."""
+        """Return the member with this client id; of several connections the newest."""
         found: Member | None = None
         online = self._groups.get(group)
         if online is not None:
@@ -345,7 +351,7 @@ class ConsumerGroups(Part):
         return found
 
     def connection_of(self, group: str, client_id: str) -> Peer | None:
-        """The newest open connection of a member."""
+        """Return the newest open connection of a member."""
         online = self._groups.get(group)
         for member in reversed(online.members.values()) if online is not None else ():
             if member.client_id == client_id and not member.connection.closed:
@@ -353,7 +359,10 @@ class ConsumerGroups(Part):
         return None
 
     def subscription(self, group: str, topic: str, connection: Peer) -> Subscription | None:
-        """What filters *topic* for the member on *connection*: its own, else the group's newest."""
+        """Return the filter of *topic* for the member on *connection*.
+
+        Its own, else the group's newest.
+        """
         online = self._groups.get(group)
         if online is not None:
             member = online.members.get(connection)
@@ -364,17 +373,17 @@ class ConsumerGroups(Part):
         return self._remembered.find(group, topic) if self._remembered is not None else None
 
     def is_remembered(self, group: str) -> bool:
-        """Whether *group* was online before a restart so short ago that it may come back."""
+        """Return whether *group* was online so shortly before a restart that it may come back."""
         return self._remembered is not None and group in self._remembered
 
     def seen_early(self, group: str, connection: Peer) -> bool:
-        """Hear of a pull or commit for a group that *connection* has sent no heartbeat for.
+        """Record a pull or commit from *connection* for a group without a heartbeat on it.
 
-        False if the group was not online before a restart so short ago.
+        Return False if the group was not online shortly before a restart.
 
-        After a restart that is a member whose next heartbeat may be 30 s away, while those that are
-        back already share out its queues. So it is told of changes as they are: a Java, Go or Rust
-        client then finds that it is not counted, lets its queues go and sends a heartbeat at once.
+        After a restart, this is a member whose next heartbeat may be 30 s away, while members that
+        are already back divide its queues. So it is notified of the current members. A Java, Go or
+        Rust client then finds itself missing, releases its queues, and sends a heartbeat at once.
         """
         if connection.closed or not self.is_remembered(group):
             return False
@@ -387,7 +396,7 @@ class ConsumerGroups(Part):
         return True
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """The groups that are online and subscribe to *topic*."""
+        """Return the online groups that subscribe to *topic*."""
         return [
             group.name
             for group in self._groups.values()
@@ -402,7 +411,7 @@ class ConsumerGroups(Part):
         subscriptions: Mapping[str, Subscription],
         fingerprint: int = 0,
     ) -> None:
-        """Take a heartbeat that names its subscriptions."""
+        """Record a heartbeat with subscriptions."""
         if client.connection.closed:
             return
         online, member, is_new = self._seen(group, client)
@@ -466,13 +475,13 @@ class ConsumerGroups(Part):
         if online.is_consistent():
             self._remembered.put(online.name, subscriptions, fingerprint)
         else:
-            # Whose expression a pull needs, nobody could tell.
+            # A pull could not tell whose expression applies.
             self._remembered.forget(online.name)
 
     def register_again(self, group: str, client: Client, fingerprint: int) -> bool:
-        """Take a heartbeat that only says "as before" (V2, withoutSub).
+        """Record a heartbeat that confirms the previous subscriptions (V2, withoutSub).
 
-        False when nothing is known under this fingerprint: the client should then say it in full.
+        Return False if the fingerprint is unknown: the client should then send everything.
         """
         if client.connection.closed:
             return True
@@ -518,12 +527,15 @@ class ConsumerGroups(Part):
         return online, member, is_new
 
     def unregister(self, group: str, connection: Peer) -> None:
-        """Take a member out, because it says goodbye."""
+        """Remove a member that unregisters."""
         self._groups_of.get(connection, set()).discard(group)
         self._remove(group, connection, remember=False)
 
     def expire(self) -> None:
-        """Take out who has sent no heartbeat for 120 s. RocketMQ does, but tells nobody."""
+        """Remove members after 120 s without a heartbeat.
+
+        RocketMQ does too, but notifies no member.
+        """
         now_ms = self._now_ms()
         silent = [
             (group.name, member.connection)
@@ -553,10 +565,10 @@ class ConsumerGroups(Part):
             log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
             self.unregister(name, connection)
         if self._early_members:
-            # Who has sent no heartbeat by then is not a member that comes back.
+            # A member without a heartbeat by now does not come back.
             for group in [name for name in self._early_members if not self.is_remembered(name)]:
                 del self._early_members[group]
-        # Who left first comes first.
+        # Ordered by the time of leaving.
         while self._departed:
             key, (left_ms, _) = next(iter(self._departed.items()))
             if now_ms - left_ms <= DEPARTED_MEMORY_MS:
@@ -592,7 +604,7 @@ class ConsumerGroups(Part):
         self._notices.changed(group)
 
     def _depart(self, group: str, member: Member) -> None:
-        """Remember what a member subscribed to, for it may come back and not say it again."""
+        """Remember a member's subscriptions, which it does not send again if it comes back."""
         departed = self._departed
         departed.pop((group, member.client_id), None)
         departed[group, member.client_id] = (self._now_ms(), member)
@@ -608,7 +620,7 @@ class ConsumerGroups(Part):
         return group is not None and not group.is_broadcasting and self._may_notify(name)
 
     def _tell(self, name: str) -> int:
-        """Tell every member to share out the queues again; return how many there are."""
+        """Notify every member to divide the queues again; return the number of members."""
         if not self._may_tell(name):
             return 0
         told = [*self._groups[name].members, *self._early_members.get(name, ())]

@@ -1,4 +1,4 @@
-"""Which topics a group's lag counts: one answer for /metrics, FIGURES and every view of it."""
+"""The topics that a group's lag counts: the same for /metrics, FIGURES and all its views."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -14,11 +14,11 @@ def followed_topics(
     has_messages: Callable[[str], bool],
     retry_groups: Callable[[str], Iterable[str]],
 ) -> Iterator[tuple[str, str, Mapping[int, int]]]:
-    """Yield each topic that a group reads, its members online or not, with group and offsets.
+    """Yield each topic that a group reads, online or not, with the group and its offsets.
 
-    These are the topics in which it has committed, those that its members subscribe to, and of
-    *topics* the retry topics with messages, whose groups *retry_groups* finds. A broadcast group
-    has no offsets, and so no lag: its members keep them themselves.
+    These are the topics with committed offsets and those of its members' subscriptions. Of
+    *topics*, they include retry topics with messages, whose groups *retry_groups* finds. A
+    broadcast group has no offsets and so no lag: its members store their own.
     """
     yield from offsets.entries()
     begun: dict[tuple[str, str], None] = {}

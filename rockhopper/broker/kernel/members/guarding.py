@@ -1,4 +1,4 @@
-"""What stands between the settings of users and the Guard: a broker's, and a name service's."""
+"""Creates the Guard of a broker or a name server from its user settings."""
 
 import os
 import secrets
@@ -24,11 +24,11 @@ log = structlog.get_logger("broker.access")
 FIRST_USER = "admin"
 GENERATED_SECRET_BYTES = 24
 SEAL_VARIABLE = "_ROCKHOPPER_CONSOLE_SEAL"
-"""Of the environment: the secret by which the console of a parent says for whom it asks."""
+"""An environment variable: the secret with which a parent's console names the user it acts for."""
 
 
 def guard_of(config: BrokerConfig) -> Guard:
-    """The guard that *config* asks for; it knows no users yet."""
+    """Return the guard for *config*; it has no users yet."""
     auth = config.auth
     return Guard(
         remote_admin=config.remote_admin,
@@ -42,10 +42,10 @@ def guard_of(config: BrokerConfig) -> Guard:
 
 
 def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerConfig) -> None:
-    """Have *guard* decide by the tables, which were read just now, and follow their changes.
+    """Connect *guard* to the loaded tables, so that it follows their changes.
 
     Raises:
-        SettingError: a user is asked for that cannot be, or nobody could give rights.
+        SettingError: a configured user is invalid, or no user could grant permissions.
     """
     first = config.auth.first_user
     for credentials in filter(None, (first, config.auth.inner)):
@@ -79,10 +79,10 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
 
 
 def _generate_user(users: UserTable, config: BrokerConfig) -> None:
-    """Make the first Super user, save it, and log its secret.
+    """Create the first Super user, save it, and log its secret.
 
     Raises:
-        SettingError: there are other brokers that would each make a user of their own.
+        SettingError: other brokers would each create their own user.
     """
     if config.replication.is_replica or config.brokers != 1:
         reason = (
@@ -102,13 +102,13 @@ def _generate_user(users: UserTable, config: BrokerConfig) -> None:
 
 
 def may_publish(access: Access, client: Client, topic: str) -> bool:
-    """Whether who speaks for a client may send to a topic, and so see what was sent there."""
+    """Return whether a client's user may send to a topic, and so see what was sent to it."""
     principal = Principal(client.connection.principal.host, client.user)
     return access.is_open or access.may(principal, Action.PUB, Resource(Kind.TOPIC, topic))
 
 
 def accounts_of(users: UserTable, acls: AclTable) -> bytes:
-    """What a broker tells the name services of its users (name_server/shared_accounts.py)."""
+    """Return the accounts that a broker sends to name servers (name_server/shared_accounts.py)."""
     return fastjson.dumps(accounts_to_json(users, acls)).encode()
 
 
@@ -118,7 +118,7 @@ def _user_changed(guard: Guard, name: str) -> None:
 
 
 def access_text(config: BrokerConfig) -> str:
-    """Who may use a broker, in words for its operators."""
+    """Describe for operators who may use a broker."""
     auth = config.auth
     if auth.authorization_enabled:
         return "users, by their rules"
@@ -130,7 +130,7 @@ def access_text(config: BrokerConfig) -> str:
 
 
 def tell_about_guard(config: BrokerConfig) -> None:
-    """Warn of what others could do, at every start."""
+    """Log a warning, at every start, about what others could do."""
     if is_loopback(config.bind_address) or is_loopback(config.published_on):
         return
     if not config.auth.authentication_enabled:
