@@ -1,1 +1,1 @@
-"""Files on the disk, whatever is in them: mapped, locked, flushed, appended to, replaced."""
+"""Files on disk, whatever their content: mapped, locked, flushed, appended to, replaced."""

@@ -1,11 +1,12 @@
-/* Compiled: mappings of files that hold no descriptor. mapping.py says why. */
+/* Compiled: file mappings that hold no descriptor. mapping.py explains why. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <errno.h>
 #include <sys/mman.h>
 
-/* map_over(mapping, descriptor): puts the file in the place of an anonymous mapping of its size. */
+/* map_over(mapping, descriptor): replaces an anonymous mapping by a mapping of the file, at the
+   same address and of the same size. */
 static PyObject *map_over(PyObject *module, PyObject *args)
 {
     (void)module;

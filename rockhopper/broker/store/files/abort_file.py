@@ -1,8 +1,8 @@
-"""The ``abort`` file: it exists while a broker runs, so finding one means the last run was cut off.
+"""The ``abort`` file exists while a broker runs: found at a start, it means an unclean stop.
 
-It holds the process id as text. It is written right after the lock is taken and is durable before
-anything else is changed; RocketMQ writes it last, which leaves a window in which a crash passes
-for a clean stop.
+The file holds the process id as text. The broker writes it right after it takes the lock, and makes
+it durable before it changes anything else. RocketMQ writes it last, which leaves a window in which
+a crash looks like a clean stop.
 """
 
 import os
@@ -12,7 +12,7 @@ from rockhopper.broker.store.files.disk import remove_files, write_atomically
 
 
 def was_left_behind(path: Path) -> bool:
-    """Whether the last run did not stop cleanly; ask before ``create``."""
+    """Return whether the last run did not stop cleanly. Call it before ``create``."""
     return path.exists()
 
 
@@ -22,5 +22,5 @@ def create(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Mark the store as stopped cleanly, durably; the last step of closing it."""
+    """Mark the store as stopped cleanly, durably. This is the last step of closing a store."""
     remove_files([path])

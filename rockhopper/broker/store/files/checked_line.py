@@ -1,4 +1,4 @@
-"""Loading a document of one checked line (protocol.store.checked_line) from its file."""
+"""Load a document of one checked line (protocol.store.checked_line) from its file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +15,10 @@ Value = TypeVar("Value")
 
 
 def load(path: Path, value_of: Callable[[Any], Value], if_damaged: str) -> Value | None:
-    """What the document in a file stands for; None when there is none.
+    """Return the decoded document of a file, or None if the file does not exist.
 
-    One that is damaged, or that *value_of* refuses with ValueError or KeyError, is logged with
-    *if_damaged*, and as good as none.
+    A damaged document, or one for which *value_of* raises ValueError or KeyError, counts as
+    missing; a warning with the text *if_damaged* is logged.
     """
     try:
         return value_of(decode(path.read_bytes()))

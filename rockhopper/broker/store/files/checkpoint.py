@@ -1,15 +1,16 @@
-"""How far each part of the store is known to be on disk.
+"""The checkpoint: how much of each part of the store is known to be on disk.
 
-Saved by the flush service after its fsyncs, loaded once by recovery, which starts to replay the
-commit log where the oldest of the times points. A checkpoint that says too little makes recovery
-slower; one that says too much loses messages. Hence the order: fsync the files, then save.
+The flush service saves it after its fsyncs. Recovery loads it once and starts to replay the commit
+log at the oldest of its times. A checkpoint that is too old makes recovery slower; one that is too
+new loses messages. Hence the order: fsync the files, then save.
 
-There are two of them. What counts for us is ``<root>/rockhopper/checkpoint``. RocketMQ's own,
-``<root>/checkpoint``, holds the same after a clean stop. While we run it proves nothing of queues
-and index: after a crash of ours RocketMQ then dispatches the whole log again, which it has to,
-because an index file that we were cut off in has entries that its header does not count yet.
+There are two checkpoints. We rely on ``<root>/rockhopper/checkpoint``. After a clean stop,
+RocketMQ's own ``<root>/checkpoint`` has the same content. While we run, RocketMQ's file proves
+nothing about queues and index, so after a crash of ours RocketMQ dispatches the whole log again. It
+has to, because an index file that was being written may have entries that its header does not count
+yet.
 
-The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes the same:
+The file is one big-endian page. RocketMQ (StoreCheckpoint) reads and writes the same layout:
 
     offset  size  field                  RocketMQ's name
          0     8  commit_log_ms          physicMsgTimestamp
@@ -17,9 +18,9 @@ The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes th
         16     8  index_ms               indexMsgTimestamp
         24     8  master_flushed_offset  masterFlushedOffset
         32     8  confirm_offset         confirmPhyOffset
-        40     8  flushed_offset         zeros: only our own file says up to where the log is on
-                                         disk, for readers of the files of a running broker
-        48     4  CRC-32 of all these   zeros: in our own file alone
+        40     8  flushed_offset         zeros: only our own file records up to where the log is
+                                         on disk, for readers of the files of a running broker
+        48     4  CRC-32 of all these    zeros: only our own file has it
         52  4044  zeros
 """
 
@@ -43,7 +44,7 @@ CLOCK_STEP_MARGIN_MS = 3_000
 
 
 class StoreCheckpoint(NamedTuple):
-    """Store times of the newest messages on disk, and commit log offsets; 0 when there is none."""
+    """Store times of the newest messages on disk, and commit log offsets; 0 if unknown."""
 
     commit_log_ms: int = 0
     consume_queue_ms: int = 0
@@ -53,18 +54,19 @@ class StoreCheckpoint(NamedTuple):
     flushed_offset: int = 0
 
     def replay_from_ms(self) -> int:
-        """The store time from which on messages may be missing from the consume queues.
+        """Return the store time from which on messages may be missing from the consume queues.
 
         Store times are wall-clock times, which a time server may set back a little while messages
-        arrive. Replaying a message twice changes nothing and skipping one does: hence the margin.
+        arrive. Replaying a message twice is harmless, and skipping one is not: hence the margin.
         """
         return max(0, min(self.commit_log_ms, self.consume_queue_ms) - CLOCK_STEP_MARGIN_MS)
 
 
 def load(path: Path) -> StoreCheckpoint:
-    """Read what was saved; nothing known (zeros) when there is no file or it makes no sense.
+    """Read a saved checkpoint. Return zeros if the file is missing or damaged.
 
-    RocketMQ may leave an empty or a short file; missing bytes count as zeros, as it reads them.
+    RocketMQ may leave an empty or a short file. Missing bytes count as zeros, as they do for
+    RocketMQ.
     """
     try:
         data = path.read_bytes()
@@ -88,13 +90,13 @@ def save(path: Path, checkpoint: StoreCheckpoint) -> None:
 
 
 def load_newest(layout: StoreLayout) -> StoreCheckpoint:
-    """What is known for sure: RocketMQ's checkpoint if it proves anything, else our own."""
+    """Return RocketMQ's checkpoint if it covers the queues, else our own."""
     theirs = load(layout.checkpoint)
     return theirs if theirs.consume_queue_ms else load(layout.own_checkpoint)
 
 
 def save_at_start(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
-    """Note what recovery has made sure of, where a crash of ours must be recovered from.
+    """Save what recovery has verified, so that a crash of ours is recovered from there.
 
     Raises:
         OSError: the old ones are still in place.
@@ -106,7 +108,7 @@ def save_at_start(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
 
 
 def save_at_stop(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
-    """Tell RocketMQ as well, after a clean stop, that everything is on disk.
+    """Record in RocketMQ's checkpoint, after a clean stop, that everything is on disk.
 
     Raises:
         OSError: the old one is still in place.

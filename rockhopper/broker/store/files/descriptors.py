@@ -1,8 +1,7 @@
-"""File descriptors: how many this process may have, and what to say when none is free.
+"""File descriptors: the limit of this process, and the error if none is free.
 
-A shortage is no fault of a disk and changes nothing on it. It is told apart from faults where a
-descriptor is asked for, not by the error number later: an fsync may fail with any number, and must
-never be tried again.
+A shortage is not a disk fault and changes nothing on disk. It is detected where a descriptor is
+opened, not by its error number later: an fsync may fail with any number, and must never be retried.
 """
 
 import errno
@@ -18,7 +17,7 @@ _NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def open_files_max() -> int | None:
-    """How many descriptors this process may have, None without a limit."""
+    """Return the number of descriptors this process may open, or None without a limit."""
     if sys.platform == "win32":
         return None
     import resource
@@ -28,7 +27,7 @@ def open_files_max() -> int | None:
 
 
 class _DescriptorNeeded:
-    # No generator: that costs half of what opening a file does.
+    # Not a generator: that would cost half as much as opening a file.
 
     __slots__ = ()
 
@@ -43,12 +42,12 @@ class _DescriptorNeeded:
 
 
 def descriptor_needed() -> _DescriptorNeeded:
-    """Turn the OSError of having no descriptor free into a TooManyOpenFilesError."""
+    """Turn an OSError raised because no descriptor is free into a TooManyOpenFilesError."""
     return _DescriptorNeeded()
 
 
 def shortage_of(error: OSError) -> TooManyOpenFilesError | None:
-    """What *error*, raised where a file was opened, says of a shortage; None if it is another."""
+    """Return the TooManyOpenFilesError for an *error* of opening a file; None for other errors."""
     if isinstance(error, TooManyOpenFilesError):
         return error
     if error.errno not in _NO_DESCRIPTOR_ERRNOS:

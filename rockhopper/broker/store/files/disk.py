@@ -1,8 +1,8 @@
 """The few disk operations whose order decides what survives a crash.
 
-Nothing else in the store calls fsync, fdatasync, rename or posix_fallocate, so that the crash
-tests have one place to cut the power: they replace the calls of ``os`` that are made here with
-ones that forget unsynced bytes.
+Nothing else in the store calls fsync, fdatasync, rename or posix_fallocate. So the crash tests have
+one place to cut the power: they replace the ``os`` calls made here with ones that forget unsynced
+bytes.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from rockhopper.broker.store.files.descriptors import descriptor_needed
 
 log = structlog.get_logger("broker.store")
 
-# There is no room: not a fault of the disk, and over as soon as somebody frees space.
+# The disk is full: not a fault of the disk, and over as soon as space is freed.
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
 _NOT_EMPTY_OR_GONE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
@@ -35,9 +35,9 @@ def write_atomically(
 ) -> None:
     """Make *path* hold exactly *data*, durably, before returning.
 
-    A crash leaves the old content or the new, never a mix. *backup* goes to ``<name>.bak``, where
-    RocketMQ looks when the file itself does not parse, a moment before. *mode* is whom the files
-    let in, but for the umask.
+    A crash leaves the old content or the new, never a mix. *backup* is written to ``<name>.bak`` a
+    moment before; RocketMQ looks there if the file itself does not parse. *mode* is the permission
+    bits of the files, reduced by the umask.
 
     Raises:
         TooManyOpenFilesError: *path* keeps its old content.
@@ -45,7 +45,7 @@ def write_atomically(
     """
     contents = {path: data} if backup is None else {backup_path(path): backup, path: data}
     temporaries = {path: path.with_name(path.name + ".tmp") for path in contents}
-    # Without it the new name could not be made durable: had before anything changes.
+    # Opened before anything changes: without it the new name could not be made durable.
     directory = _open_directory(path.parent)
     try:
         for target, content in contents.items():
@@ -69,7 +69,7 @@ def _open_directory(path: Path) -> int:
 
 def _write_durably(path: Path, data: bytes, mode: int) -> None:
     if mode != DEFAULT_FILE_MODE:
-        # What an earlier attempt left may be open to others.
+        # A file left by an earlier attempt may have wider permissions.
         path.unlink(missing_ok=True)
     with descriptor_needed():
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb")
@@ -80,7 +80,7 @@ def _write_durably(path: Path, data: bytes, mode: int) -> None:
 
 
 def backup_path(path: Path) -> Path:
-    """Where ``write_atomically`` keeps a copy of *path*, and RocketMQ its previous content."""
+    """Return the path of ``write_atomically``'s backup; RocketMQ uses the same name."""
     return path.with_name(path.name + ".bak")
 
 
@@ -92,9 +92,10 @@ def _read_if_present(path: Path) -> bytes | None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Make the bytes of an open file durable, those written through mappings of it included.
+    """Make the bytes of an open file durable, including those written through mappings of it.
 
-    Blocks, without the interpreter lock. Raises OSError, after which what is on disk is unknown.
+    Blocks, without the interpreter lock. Raises OSError, after which the content on disk is
+    unknown.
     """
     if sys.platform == "linux":
         os.fdatasync(descriptor)
@@ -112,9 +113,9 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directories(path: Path) -> list[Path]:
-    """Make *path* and what is missing above it; return the directories that got a new entry.
+    """Make *path* and its missing parents; return the directories that got a new entry.
 
-    They are durable once each of the returned directories is synced.
+    The new directories are durable once each of the returned directories is synced.
     """
     missing: list[Path] = []
     while not path.is_dir():
@@ -126,20 +127,20 @@ def make_directories(path: Path) -> list[Path]:
 
 
 def unmake_directories(path: Path, count: int) -> None:
-    """Take back what ``make_directories`` made: *path* and so many in all, if they are empty."""
+    """Undo ``make_directories``: remove *path* and parents, *count* in all, if they are empty."""
     for directory in (path, *path.parents)[:count]:
         with contextlib.suppress(OSError):
             directory.rmdir()
 
 
 def make_directories_durably(path: Path) -> None:
-    """Make *path* and what is missing above it, names included, durable."""
+    """Make *path* and its missing parents, and their names, durable."""
     for changed in make_directories(path):
         sync_directory(changed)
 
 
 def remove_files(paths: Iterable[Path]) -> int:
-    """Delete files, durably; return how many there were. A file that is gone already is fine."""
+    """Delete files, durably; return how many existed. A missing file is no error."""
     directories: set[Path] = set()
     count = 0
     for path in paths:
@@ -153,10 +154,10 @@ def remove_files(paths: Iterable[Path]) -> int:
 
 
 def move_directory(source: Path, target: Path) -> None:
-    """Give a directory another name, durably.
+    """Rename a directory, durably.
 
     Raises:
-        FileNotFoundError: there is no *source*.
+        FileNotFoundError: *source* does not exist.
         OSError: it has its old name, or the new one is not durable.
     """
     source.rename(target)
@@ -165,7 +166,7 @@ def move_directory(source: Path, target: Path) -> None:
 
 
 def remove_directory_if_empty(path: Path) -> bool:
-    """Delete a directory, durably, unless it holds something or is not there; return whether so."""
+    """Delete a directory, durably, if it exists and is empty; return whether it was deleted."""
     try:
         path.rmdir()
     except OSError as error:
@@ -179,11 +180,11 @@ def remove_directory_if_empty(path: Path) -> bool:
 def preallocate(descriptor: int, size_bytes: int, offset: int = 0) -> None:
     """Reserve disk blocks for *size_bytes* from *offset* on; new bytes read as zeros.
 
-    Afterwards neither writing there nor touching a mapping of it can run out of space (on file
-    systems that copy on write there is no such promise to be had).
+    Afterwards neither a write there nor an access through a mapping can run out of space.
+    Copy-on-write file systems cannot guarantee this.
 
     Raises:
-        OSError: there is no room (ENOSPC); the file may have grown by a part.
+        OSError: the disk is full (ENOSPC); the file may have grown by a part.
     """
     if hasattr(os, "posix_fallocate"):
         try:
@@ -198,10 +199,10 @@ def preallocate(descriptor: int, size_bytes: int, offset: int = 0) -> None:
 
 
 def reserve(descriptor: int, start: int, end: int) -> None:
-    """Reserve disk blocks for [start, end) of a file that is as long; what is there stays.
+    """Reserve disk blocks for [start, end) of a file of at least this length; keep its content.
 
     Raises:
-        OSError: there is no room (ENOSPC).
+        OSError: the disk is full (ENOSPC).
     """
     if hasattr(os, "posix_fallocate"):
         try:
@@ -215,7 +216,7 @@ def reserve(descriptor: int, start: int, end: int) -> None:
 
 
 def write_fully(descriptor: int, position: int, data: bytes | memoryview | int) -> None:
-    """Write *data*, or that many zeros, at *position*, however many calls that takes.
+    """Write *data*, or that many zeros, at *position*, with as many calls as needed.
 
     Raises:
         OSError: a part may have been written.
@@ -235,8 +236,8 @@ def append_whole(descriptor: int, position: int, data: bytes) -> None:
     """Write *data* at *position*, the end of the file, all of it or nothing.
 
     Raises:
-        OSError: nothing was written. Should even that fail to be undone, the next append at the
-            same position writes over what there is.
+        OSError: nothing was written. If even undoing a partial write fails, the next append at the
+            same position overwrites it.
     """
     try:
         write_fully(descriptor, position, data)
@@ -247,7 +248,7 @@ def append_whole(descriptor: int, position: int, data: bytes) -> None:
 
 
 def sync_paths(paths: Iterable[Path]) -> None:
-    """Make files and their names durable, but for those that are gone. Blocks: for a thread."""
+    """Make files and their names durable; skip missing files. Blocks: call it in a thread."""
     directories: set[Path] = set()
     for path in paths:
         try:
@@ -265,9 +266,9 @@ def sync_paths(paths: Iterable[Path]) -> None:
 
 
 def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None) -> Path:
-    """Copy [start, end) of a file, durably, and return where to; holes of it take no room.
+    """Copy [start, end) of a file, durably, and return the copy's path. Holes take no space.
 
-    That is *target*, or another name beside it if that holds something else.
+    The copy is *target*, or another name beside it if that file has different content.
 
     Raises:
         TooManyOpenFilesError, OSError: there is no copy.
@@ -280,7 +281,7 @@ def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None)
         first, number = target, 0
         while target.exists():
             if _holds(target, source.fileno(), start, end):
-                return target  # A repair that was cut off has made it.
+                return target  # An interrupted repair made it.
             number += 1
             target = first.with_name(f"{first.name}-{number}")
         make_directories_durably(target.parent)
@@ -288,7 +289,7 @@ def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None)
         with descriptor_needed():
             copy = temporary.open("wb")
         with copy:
-            # What holds secrets is its owner's, here, too.
+            # The copy of a secret must not be readable by more users than the original.
             os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode))
             _copy_range(source.fileno(), copy.fileno(), start, end)
             os.fsync(copy.fileno())
@@ -298,7 +299,7 @@ def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None)
 
 
 def _holds(path: Path, source: int, start: int, end: int) -> bool:
-    """Whether *path* is a copy of [start, end) of an open file."""
+    """Return whether *path* is a copy of [start, end) of an open file."""
     with descriptor_needed():
         file = path.open("rb")
     with file:
@@ -318,7 +319,7 @@ def _copy_range(source: int, copy: int, start: int, end: int) -> None:
 
 
 def set_size(path: Path, size_bytes: int) -> None:
-    """Cut a file to *size_bytes*, or fill it up with zeros, durably.
+    """Cut a file to *size_bytes*, or extend it with zeros, durably.
 
     Raises:
         OSError: it may have grown by a part.
@@ -336,10 +337,10 @@ def set_size(path: Path, size_bytes: int) -> None:
 
 
 def zero_tail(descriptor: int, start: int, end: int) -> bool:
-    """Turn the bytes of [start, end) into zeros where they are not; return whether any was not.
+    """Zero the bytes of [start, end) that are not zero; return whether there were any.
 
-    Blocks that were never written are skipped where the file system tells which they are, so that
-    the tail of a preallocated file costs nothing.
+    Blocks that were never written are skipped if the file system reports them, so the tail of a
+    preallocated file costs nothing.
     """
     changed = False
     for piece_start, piece_end in data_ranges(descriptor, start, end):
@@ -353,11 +354,11 @@ def zero_tail(descriptor: int, start: int, end: int) -> bool:
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
-    """The ranges within [start, end) that may hold anything but zeros, as the file system tells.
+    """Return the ranges within [start, end) that may hold nonzero bytes.
 
-    Pages that were only read ahead count as data while they are cached, and reading a range brings
-    in more of them. So where there is much to read they are dropped first, which takes a word with
-    every core, and all ranges are found before any is read.
+    The file system reports them. Pages that were only read ahead count as data while they are
+    cached, and reading a range caches more of them. So if there is much to read, the cache is
+    dropped first (which interrupts every core), and all ranges are found before any is read.
     """
     ranges = _told_ranges(descriptor, start, end)
     size_bytes = sum(range_end - range_start for range_start, range_end in ranges)

@@ -1,20 +1,20 @@
-"""What can go wrong in the store.
+"""The errors of the store.
 
 StoreError
 ├── StoreLockedError      another process holds the store directory
-├── UnfitFileSystemError  the file system lacks what a store rests on
-├── OtherStoresError      there are stores that nobody would serve
-├── CorruptFileError      a file is not what its name, size or content claims
+├── UnfitFileSystemError  the file system lacks something that a store needs
+├── OtherStoresError      no broker would serve the stores found
+├── CorruptFileError      a file does not match its name, size or content
 ├── GeometryError         files were written with other sizes than the ones configured
-├── DiskFullError         no room for another file; nothing was stored
-├── StoreFailedError      an fsync failed: what is on disk is unknown until a restart reads it
-│   └── DeposedError      no failure: its broker leads no more
+├── DiskFullError         no space for another file; nothing was stored
+├── StoreFailedError      an fsync failed: the content on disk is unknown until a restart reads it
+│   └── DeposedError      no failure: its broker is no longer the leader
 ├── RecordTooLargeError   no commit log file could ever hold the record
-├── StoreBusyError        too much is waiting to become safe; try again
-├── NotReplicatedError    it is written, and not confirmed by all that must hold it
+├── StoreBusyError        too many messages wait for fsync or replication; try again
+├── NotReplicatedError    the message is written, but not confirmed by all required replicas
 ├── TooManyOpenFilesError no file descriptor is free; an OSError as well
-├── LogMismatchError     a follower was given bytes that do not go on with its log
-├── QueueGapError         a consume queue was given an offset beyond its end
+├── LogMismatchError      a follower received bytes that do not continue its log
+├── QueueGapError         a consume queue received an offset beyond its end
 └── QueueConflictError    a consume queue already holds another message at the offset
 
 The message of each is a sentence for the operator: what, where, and what to do about it.
@@ -28,7 +28,7 @@ class StoreError(Exception):
 
 
 class OtherStoresError(StoreError):
-    """There are stores that nobody would serve; str() says what to do."""
+    """No broker would serve the stores found; the message says what to do."""
 
 
 class StoreLockedError(StoreError):
@@ -49,7 +49,7 @@ class StoreLockedError(StoreError):
 
 
 class UnfitFileSystemError(StoreError):
-    """The file system lacks what a store rests on."""
+    """The file system lacks something that a store needs."""
 
     def __init__(self, directory: Path, lack: str, error: OSError) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class GeometryError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """There is no room for another file; what needed it was not stored."""
+    """The disk has no space for another file; the message that needed it was not stored."""
 
 
 class StoreFailedError(StoreError):
@@ -85,18 +85,18 @@ class RecordTooLargeError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Too much is waiting to become safe, or something waited too long; try again."""
+    """Too many messages wait for fsync or replication, or one waited too long; try again."""
 
 
 class DeposedError(StoreFailedError):
-    """Its broker is no master any more; what waited is written, and perhaps nowhere else.
+    """The broker is no longer the master; waiting messages are written here, perhaps only here.
 
-    Not a failure of the disk: the store is closed, and opened as a follower's.
+    Not a failure of the disk: the store is closed, and reopened as a follower's.
     """
 
 
 class NotReplicatedError(StoreError):
-    """The message is in the log of its master; not all that must hold it have said so in time."""
+    """The message is in the master's log, but not all required replicas confirmed it in time."""
 
 
 class TooManyOpenFilesError(StoreError, OSError):
@@ -110,11 +110,11 @@ class TooManyOpenFilesError(StoreError, OSError):
 
 
 class LogMismatchError(StoreError):
-    """Bytes of a master's log do not go on with what a follower has of it; nothing was stored."""
+    """Bytes of the master's log do not continue the follower's log; nothing was stored."""
 
 
 class QueueGapError(StoreError):
-    """Units in front of the given one are missing; the queue is to be rebuilt from the log."""
+    """Units before the given one are missing; the queue must be rebuilt from the log."""
 
     def __init__(self, topic: str, queue_id: int, expected_offset: int, given_offset: int) -> None:
         super().__init__(

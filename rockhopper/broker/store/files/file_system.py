@@ -1,7 +1,7 @@
-"""What a store needs of its file system: tried in its directory before anything is in it.
+"""Check that the file system can hold a store, in its directory and before any file is made.
 
-Some network and user-space file systems take files and fail at one of these, at the first message
-or, worse, at the first crash.
+Some network and user-space file systems accept files, but lack file locks, shared mappings or fsync
+of directories. They would fail at the first message or, worse, at the first crash.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ _NOT_THERE = {
 
 
 def check_file_system(directory: Path) -> None:
-    """See that files in *directory* can be locked and mapped, and that it can be synced itself.
+    """Check that files in *directory* can be locked and mapped, and that it can be synced itself.
 
     Raises:
-        UnfitFileSystemError: one of that is not there.
+        UnfitFileSystemError: the file system does not support one of these.
         OSError: something else is wrong.
     """
     with tempfile.TemporaryFile(dir=directory, prefix=".tried-") as file:
@@ -50,7 +50,7 @@ def check_file_system(directory: Path) -> None:
 
 
 def _has_room(descriptor: int) -> bool:
-    """Reserve the page that is written: on a full disk the process would die of a signal."""
+    """Reserve the page to write: on a full disk a signal would kill the process."""
     try:
         disk.reserve(descriptor, 0, mmap.PAGESIZE)
     except OSError as error:

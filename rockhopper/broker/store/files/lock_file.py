@@ -1,12 +1,14 @@
-"""The ``lock`` file: one process at a time uses a store directory, be it Rockhopper or RocketMQ.
+"""The ``lock`` file: only one process, Rockhopper or RocketMQ, uses a store directory at a time.
 
-It holds the text ``lock``; what counts is an exclusive record lock on its first byte, as Java's
-``FileChannel.tryLock(0, 1, false)`` takes it. The kernel drops it when the process ends, however
-it ends. The lock comes first, before anything of the store is read: recovery changes files.
+The file holds the text ``lock``. The lock itself is an exclusive record lock on its first byte, as
+Java's ``FileChannel.tryLock(0, 1, false)`` takes it. The kernel drops it when the process ends, in
+whatever way. The broker takes it before it reads anything of the store, because recovery changes
+files.
 
-Who deletes the file takes nothing from the holder, and lets others in: they make a new one. So the
-directories of the store and of its log are locked as well, by ``flock``, which RocketMQ does not
-ask for; and the holder looks now and then whether the file is still the one that it has locked.
+Deleting the file does not release the holder's lock, but lets other processes in: they make a new
+file. So the directories of the store and of its log are locked as well, by ``flock``, which
+RocketMQ does not check. The holder also checks now and then whether the file is still the one that
+it has locked.
 """
 
 import contextlib
@@ -20,7 +22,8 @@ from rockhopper.broker.store.files.errors import StoreLockedError
 _CONTENT = b"lock"
 
 # Closing any descriptor of a file drops all record locks that the process has on it, and record
-# locks do not exclude their own process: so a second attempt here must not even open the file.
+# locks do not exclude their own process. So a second attempt in this process must not even open the
+# file.
 _held: set[tuple[int, int]] = set()
 
 
@@ -28,12 +31,12 @@ class StoreLock:
     """The lock on the store in *directory*; taken by the constructor, released by ``release``."""
 
     def __init__(self, directory: Path, path: Path, holder_path: Path) -> None:
-        """Take the lock in the file *path*, which is made if need be.
+        """Take the lock on the file *path*, and make the file if it is missing.
 
         *holder_path* is the abort file; it names the process that holds the lock.
 
         Raises:
-            StoreLockedError: somebody has it.
+            StoreLockedError: another process, or this one, holds the lock.
         """
         self._directory = directory
         self._path = path
@@ -63,10 +66,10 @@ class StoreLock:
             raise
 
     def lock_commit_log(self, path: Path) -> None:
-        """Keep other stores out of the directory of the log, which need not be below the store's.
+        """Lock the directory of the log as well, which may be outside the store's directory.
 
         Raises:
-            StoreLockedError: another store has it.
+            StoreLockedError: another store holds it.
         """
         try:
             self._lock_directory(path)
@@ -76,7 +79,7 @@ class StoreLock:
             ) from None
 
     def _lock_directory(self, path: Path) -> None:
-        # Some network file systems lock no directories: the lock file has to do there.
+        # Some network file systems cannot lock directories: there only the lock file protects.
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,14 +92,14 @@ class StoreLock:
             self._locked_directories.append(descriptor)
 
     def is_in_place(self) -> bool:
-        """Whether the lock file is still the one that is locked."""
+        """Return whether the lock file is still the one that is locked."""
         try:
             return _identity(self._path.stat()) == self._identity
         except OSError:
             return False
 
     def release(self) -> None:
-        """Let others have the store; the file stays."""
+        """Release the lock; the file stays."""
         for directory in self._locked_directories:
             # A process that was forked meanwhile has the descriptor, too.
             fcntl.flock(directory, fcntl.LOCK_UN)

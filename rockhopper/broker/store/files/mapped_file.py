@@ -1,16 +1,16 @@
 """MappedFile: one preallocated file of a store directory, read and written through a mapping.
 
-Writing through a mapping of a sparse file on a full disk would end the process with SIGBUS. So the
-file is allocated whole before it is mapped, or step by step where there may be tens of thousands
-with little in each (queues): ``reserve`` is called before anything is written behind what it was
-called for. No mapping covers a byte beyond the end of the file.
+On a full disk, a write through the mapping of a sparse file would kill the process with SIGBUS. So
+the file is allocated whole before it is mapped. Queues may have tens of thousands of files with
+little data in each, so theirs are allocated step by step: ``reserve`` is called before anything is
+written behind the allocated part. No mapping covers a byte beyond the end of the file.
 
-Opening is lazy: an object costs neither descriptor nor mapping until its bytes are needed, because
-a store may hold tens of thousands of files. A mapping holds one descriptor of its own (Python
+Opening is lazy, because a store may hold tens of thousands of files: an object costs neither
+descriptor nor mapping until its bytes are needed. A mapping holds one descriptor of its own (Python
 duplicates it); ``pwrite`` keeps a second one until the file is full and flushed.
 
 Threads: everything belongs to the thread that appends, except ``sync``, which the flush thread
-calls. It neither touches the mapping nor moves what the other thread moves.
+calls. ``sync`` neither touches the mapping nor changes a field that the other thread changes.
 """
 
 import errno
@@ -32,8 +32,8 @@ _GLANCE_BYTES = 4096
 class MappedFile:
     """The bytes [base_offset, base_offset + size_bytes) of an address space.
 
-    ``write_position`` is where appending goes on, ``flushed_position`` up to where the bytes are
-    durable; both count from the start of the file.
+    Appends continue at ``write_position``; the bytes up to ``flushed_position`` are durable. Both
+    count from the start of the file.
     """
 
     __slots__ = (
@@ -62,11 +62,11 @@ class MappedFile:
         writable: bool = False,
         map_file: "MapFile | None" = None,
     ) -> None:
-        """Stand for the existing file *path*; *writable* makes the mapping one to write through.
+        """Wrap the existing file *path*; with *writable* its mapping can be written through.
 
-        *map_file* is called in place of ``map``, and calls that.
+        *map_file* is called in place of ``map``, and calls ``map`` itself.
         """
-        # No Path: of these there may be tens of thousands.
+        # A string, not a Path, to save memory: there may be tens of thousands.
         self._path = os.fspath(path)
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -94,14 +94,14 @@ class MappedFile:
         unsynced_directories: Sequence[Path] = (),
         reserved_bytes: int | None = None,
     ) -> Self:
-        """Make the file with all its blocks, or those of *reserved_bytes*, filled with zeros.
+        """Make the file, filled with zeros, and allocate all its blocks or only *reserved_bytes*.
 
         The name becomes durable with the first ``sync``, which also syncs *unsynced_directories*,
         the directories that were made for it.
 
         Raises:
-            FileExistsError: there is such a file; it is left as it is.
-            OSError: no room (ENOSPC) or another failure; nothing is left behind.
+            FileExistsError: the file exists; it is left as it is.
+            OSError: the disk is full (ENOSPC) or another failure; nothing is left behind.
         """
         with descriptor_needed():
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -119,7 +119,7 @@ class MappedFile:
 
     @classmethod
     def open(cls, path: Path, size_bytes: int | None = None, *, writable: bool = False) -> Self:
-        """Stand for the existing file *path*, whose name is its base offset.
+        """Wrap the existing file *path*, whose name is its base offset.
 
         Raises:
             CorruptFileError: the name is no offset, or the size is not *size_bytes*.
@@ -133,7 +133,7 @@ class MappedFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return Path(self._path)
 
     @property
@@ -143,12 +143,12 @@ class MappedFile:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the mapping, and a descriptor with it, is held."""
+        """Whether the file is mapped (and the mapping holds a descriptor)."""
         return self._mapping is not None
 
     @property
     def mapping(self) -> mmap.mmap:
-        """The mapping of the whole file, made when it is first asked for.
+        """The mapping of the whole file, made at the first access.
 
         Raises:
             CorruptFileError: the file has been cut short since; touching its pages would be fatal.
@@ -160,7 +160,7 @@ class MappedFile:
         return self._mapping
 
     def map(self) -> mmap.mmap:
-        """Make another mapping, for who shares out descriptors. Raises as ``mapping``."""
+        """Make another mapping; called by the owner of *map_file*. Raises as ``mapping``."""
         self._glance = b""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
         with descriptor_needed():
@@ -177,9 +177,9 @@ class MappedFile:
             os.close(descriptor)
 
     def glance(self) -> None:
-        """Have ``read`` need no mapping for the first page, until it changes here or ``close``.
+        """Cache the first page, so that ``read`` needs no mapping, until a write or ``close``.
 
-        For files with little in them, of which there are many: a mapping costs several times that.
+        For stores with many files that hold little: a mapping costs several times as much.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free.
@@ -194,11 +194,11 @@ class MappedFile:
                 os.close(descriptor)
 
     def reserve(self, start: int, end: int) -> None:
-        """See to it that [start, end), counted from the start of the file, has its blocks.
+        """Allocate the blocks of [start, end), counted from the start of the file.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free.
-            OSError: no room (ENOSPC), or another failure.
+            OSError: the disk is full (ENOSPC), or another failure.
         """
         with descriptor_needed():
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -208,7 +208,7 @@ class MappedFile:
             os.close(descriptor)
 
     def read(self, start: int, end: int) -> bytes:
-        """Copy the bytes of [start, end), counted from the start of the file."""
+        """Return the bytes of [start, end), counted from the start of the file."""
         mapping = self._mapping
         if mapping is None:
             if end <= len(self._glance):
@@ -217,7 +217,7 @@ class MappedFile:
         return mapping[start:end]
 
     def pwrite(self, position: int, data: bytes | memoryview) -> None:
-        """Write all of *data* at *position*; ``write_position`` stays, see ``append``.
+        """Write all of *data* at *position*; unlike ``append``, do not move ``write_position``.
 
         Raises:
             OSError: a part of it may have been written.
@@ -238,15 +238,14 @@ class MappedFile:
         self.write_position += len(data)
 
     def sync(self, position: int | None = None) -> None:
-        """Make everything up to *position*, or ``write_position``, durable, and the file's name.
+        """Make everything up to *position*, or ``write_position``, and the file's name durable.
 
         Blocks, and may run in another thread than the appends. After a failure each further call
         fails in the same way: a repeated fsync can succeed although the kernel dropped the bytes.
 
         Raises:
-            TooManyOpenFilesError: no descriptor is free; nothing has failed, and to try again is
-                safe.
-            OSError: what is on disk is unknown.
+            TooManyOpenFilesError: no descriptor is free; nothing has failed, and a retry is safe.
+            OSError: the content on disk is unknown.
         """
         if self._failure is not None:
             raise self._failure
@@ -277,13 +276,13 @@ class MappedFile:
             self._release_descriptor()
 
     def _check_name(self, descriptor: int) -> None:
-        """Raise FileNotFoundError if nobody will find what was synced. ``sync`` handles it."""
+        """Raise FileNotFoundError if the synced file has no name any more. ``sync`` handles it."""
         if not os.fstat(descriptor).st_nlink:
             raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path))
 
     def _descriptor_to_sync(self) -> int:
         # A duplicate shares the open file that was written through, so the kernel reports to it
-        # every failure to write that file back; and nobody can close it meanwhile.
+        # every failure to write that file back. No other thread can close it meanwhile.
         with descriptor_needed():
             with self._lock:
                 if self._descriptor >= 0:
@@ -291,10 +290,10 @@ class MappedFile:
             return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
     def zero_from(self, position: int) -> bool:
-        """Zero and sync what stands from *position* on; return whether there was anything.
+        """Zero and sync all bytes from *position* on; return whether any was not zero.
 
         Raises:
-            OSError: the tail may still hold what it held.
+            OSError: the tail may still have its old content.
         """
         with descriptor_needed():
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -308,7 +307,7 @@ class MappedFile:
         return changed
 
     def unmap(self) -> None:
-        """Let go of the mapping; it is made anew when needed.
+        """Drop the mapping; the next access makes a new one.
 
         Readers that still hold a piece of it keep it alive: nothing is ever unmapped under them.
         """
@@ -321,19 +320,19 @@ class MappedFile:
                 self._descriptor = -1
 
     def close(self) -> None:
-        """Let go of mapping and descriptor; the file stays. Flushes nothing."""
+        """Release mapping and descriptor; the file stays. Flushes nothing."""
         self._glance = b""
         self.unmap()
         self._release_descriptor()
 
     def mark_deleted(self) -> None:
-        """Note that somebody else deletes the file; ``close`` is still to be called."""
+        """Record that the caller deletes the file; ``close`` must still be called."""
         self._is_deleted = True
 
     def delete(self) -> None:
         """Close and delete the file; the caller syncs the directory once for all files it deletes.
 
-        A file that is gone already is fine.
+        A missing file is no error.
         """
         self.mark_deleted()
         self.close()

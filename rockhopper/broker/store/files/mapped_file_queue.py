@@ -1,11 +1,11 @@
 """MappedFileQueue: the files of one directory as one address space.
 
-Each file is named by the offset of its first byte and all have the same size, so the file of an
-offset is found by a division. Older files may have been deleted, and a file in the middle may be
-missing after an accident (``gaps``); offsets never change.
+Each file is named by the offset of its first byte and all have the same size, so a division finds
+the file of an offset. Older files may have been deleted, and a file in the middle may be missing
+after an accident (``gaps``); offsets never change.
 
-RocketMQ refuses a directory that holds a file of another name or size. So do we for sizes; a file
-of another name is reported, left alone and not read.
+RocketMQ refuses a directory with a file of another name or size. We refuse other sizes too; a file
+with another name is logged, left alone and not read.
 """
 
 import os
@@ -49,10 +49,10 @@ class MappedFileQueue:
         unit_size_bytes: int = 1,
         map_file: MapFile | None = None,
     ) -> None:
-        """*file_size_bytes* counts for an empty directory only: files that exist keep their size.
+        """*file_size_bytes* applies to an empty directory only: existing files keep their size.
 
-        *writable* makes the mappings ones to write through; a size must be whole units.
-        *map_file* is as for MappedFile.
+        With *writable* the mappings can be written through. File sizes must be whole units.
+        *map_file* works as for MappedFile.
         """
         self._directory = os.fspath(directory)
         self.file_size_bytes = file_size_bytes
@@ -62,17 +62,17 @@ class MappedFileQueue:
         self._unit_size_bytes = unit_size_bytes
         self._map_file = map_file
         self.reserve_step_bytes: int | None = None
-        """How much of a file gets its blocks at a time; None: all of it."""
+        """How many bytes of a file are allocated at a time; None allocates the whole file."""
 
     @property
     def directory(self) -> Path:
-        """Where they are."""
+        """The path of the directory."""
         return Path(self._directory)
 
     def load(self) -> None:
         """Find the files. Positions are set as if all were full; recovery corrects them.
 
-        An empty last file, which RocketMQ leaves when it dies while making one, is deleted.
+        An empty last file, which RocketMQ leaves if it dies while making one, is deleted.
 
         Raises:
             CorruptFileError: sizes differ, or a name does not fit the size; the message says which.
@@ -151,12 +151,12 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """The offset of the first byte there is; 0 without files."""
+        """The offset of the first byte of the oldest file; 0 without files."""
         return self.files[0].base_offset if self.files else 0
 
     @property
     def write_offset(self) -> int:
-        """Where appending goes on."""
+        """The offset of the next append."""
         return self.files[-1].base_offset + self.files[-1].write_position if self.files else 0
 
     @property
@@ -165,7 +165,7 @@ class MappedFileQueue:
         return self.files[-1].end_offset if self.files else 0
 
     def file_at(self, offset: int) -> MappedFile | None:
-        """The file that holds the byte at *offset*, or None."""
+        """Return the file that holds the byte at *offset*, or None."""
         files = self.files
         if not files:
             return None
@@ -180,10 +180,10 @@ class MappedFileQueue:
         return None
 
     def create_next(self) -> MappedFile:
-        """Make the file behind the last one without adding it; for another thread, ahead of need.
+        """Make the file behind the last one, without adding it; another thread calls it in advance.
 
         Raises:
-            OSError: there is no room, or another failure; nothing is left behind.
+            OSError: the disk is full, or another failure; nothing is left behind.
         """
         return self._create(self.next_base_offset)
 
@@ -198,7 +198,7 @@ class MappedFileQueue:
         """Make and add the next file; in an empty queue it may start at *base_offset*.
 
         Raises:
-            OSError: there is no room, or another failure; nothing has changed.
+            OSError: the disk is full, or another failure; nothing has changed.
         """
         file = self._create(self.next_base_offset if base_offset is None else base_offset)
         self.attach(file)
@@ -217,7 +217,7 @@ class MappedFileQueue:
                 reserved_bytes=self.reserve_step_bytes,
             )
         except OSError:
-            # The next attempt would find them there and have no reason to sync them.
+            # Otherwise the next attempt would find them and see no reason to sync them.
             disk.unmake_directories(self.directory, len(changed))
             raise
 
@@ -225,19 +225,19 @@ class MappedFileQueue:
         """Make everything written durable; return whether there was anything to do.
 
         Raises:
-            OSError: what is on disk is unknown; ``flushed_offset`` stays.
+            OSError: the content on disk is unknown; ``flushed_offset`` stays.
         """
         before = self.flushed_offset
         self.flush_range(before, self.write_offset)
         return self.flushed_offset != before
 
     def flush_range(self, start: int, end: int) -> None:
-        """Make the bytes of [start, end) durable, whatever the files' write positions say.
+        """Make the bytes of [start, end) durable, regardless of the files' write positions.
 
         Blocks; for the flush thread.
 
         Raises:
-            OSError: what is on disk is unknown.
+            OSError: the content on disk is unknown.
         """
         for file in tuple(self.files):
             if file.base_offset >= end:
@@ -248,14 +248,14 @@ class MappedFileQueue:
             self.flushed_offset = end
 
     def truncate_to(self, offset: int) -> None:
-        """End the address space at *offset*: later files are deleted, the rest of its file zeroed.
+        """End the address space at *offset*: delete later files, zero the rest of its file.
 
-        Stale bytes behind the end would be taken for records or units by a later recovery, hence
-        the zeros, which are durable on return. The first file stays even when nothing of it is
-        left, and so does the first behind a gap: their names say where to go on.
+        A later recovery would read stale bytes behind the end as records or units; hence the zeros,
+        which are durable on return. The first file stays even if nothing of it is left, and so does
+        the first file behind a gap: their names show where appends continue.
 
         Raises:
-            OSError: the disk is failing; the files may still hold what they held.
+            OSError: the disk is failing; the files may still have their old content.
         """
         kept = [file for file in self.files if file.base_offset < offset]
         if not kept or kept[-1].end_offset < offset:
@@ -279,7 +279,7 @@ class MappedFileQueue:
         return self._delete_first(len(expired))
 
     def detach_first(self, count: int) -> list[MappedFile]:
-        """Take the oldest *count* files out of the queue; to delete them is left to the caller.
+        """Remove the oldest *count* files from the queue; the caller deletes them.
 
         The caller syncs the directory afterwards.
         """
@@ -297,24 +297,24 @@ class MappedFileQueue:
         return len(expired)
 
     def destroy(self) -> None:
-        """Delete all files, and the directory unless it holds something that is not ours."""
+        """Delete all files, and the directory unless it holds other files."""
         self._delete_first(len(self.files))
         disk.remove_directory_if_empty(self.directory)
 
     def has_grown(self, file: MappedFile) -> bool:
-        """Whether *file* is the newest, which is in use."""
+        """Return whether *file* is the newest, which is in use."""
         return file in self.files[-1:]
 
     def let_go(self, file: MappedFile) -> None:
-        """Unmap *file*; it is mapped anew when needed."""
+        """Unmap *file*; the next access maps it again."""
         file.unmap()
 
     def unmap(self) -> None:
-        """Let go of every mapping; they are made anew when needed."""
+        """Drop every mapping; the next access makes a new one."""
         for file in self.files:
             file.unmap()
 
     def close(self) -> None:
-        """Let go of mappings and descriptors. Flushes nothing."""
+        """Release mappings and descriptors. Flushes nothing."""
         for file in self.files:
             file.close()

@@ -1,9 +1,9 @@
-"""Mapping a whole file: without a descriptor, where there was a compiler.
+"""Mapping of whole files, without holding a descriptor if the C module was compiled.
 
-Python's mmap keeps a duplicate of the descriptor for as long as the mapping lives, and a process
-may have 20,000 descriptors where it may have 65,000 mappings: a store with more queues in use than
-that would close and open a file for every message. So an anonymous mapping of the size is made,
-and the file put in its place.
+Python's mmap keeps a duplicate of the descriptor as long as the mapping lives. A process may have
+20,000 descriptors where it may have 65,000 mappings, so a store that uses more queues than that
+would open and close a file for every message. The C module avoids it: Python makes an anonymous
+mapping of the size, and the module maps the file over it.
 """
 
 import mmap
@@ -15,10 +15,10 @@ HOLDS_DESCRIPTOR = _mapping is None
 
 
 def map_whole(descriptor: int, size_bytes: int, *, writable: bool) -> mmap.mmap:
-    """The mapping of a file of at least *size_bytes*; *descriptor* may be closed then.
+    """Return the mapping of a file of at least *size_bytes*; *descriptor* may be closed afterwards.
 
     Raises:
-        OSError: there is no room for it among the mappings or descriptors of this process.
+        OSError: the process has reached its limit of mappings or descriptors.
     """
     if _mapping is None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ

@@ -1,12 +1,12 @@
-"""Mappings: which files of log and queues are mapped, and which are let go of for others.
+"""Mappings: which files of log and queues are mapped, and which are unmapped for others.
 
-A mapping holds a file descriptor, and a store may have more queues in use than a process may have
-descriptors. Room is made only where a mapping is added: nothing here is called for an append to a
-queue that is mapped, or for a read of one. Instead the oldest mapping is asked then whether its
-file has grown since it was last asked, and if so goes to the end of the row (the clock algorithm).
+A mapping holds a file descriptor, and a store may use more queues than a process may have
+descriptors. Files are unmapped only when a mapping is added; appends to and reads of a mapped queue
+never call this module. When room is needed, the oldest mapping is checked: if its file has grown
+since the last check, it moves to the end of the list, else it is unmapped (the clock algorithm).
 
-Letting go of a mapping that was written through loses nothing: its pages stay in the page cache,
-and the queue stays in the list of those to be flushed.
+Unmapping a file that was written through loses nothing: its pages stay in the page cache, and the
+queue stays in the list of queues to flush.
 
 Everything here belongs to the thread that appends.
 """
@@ -20,22 +20,22 @@ from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 
 MAPPED_FILES_MAX = 32_768
-# Bounds the time that making room for one mapping takes.
+# Bounds the time to make room for one mapping.
 _SPARED_MAX = 64
-# The shortage may be somebody else's, who needs room as well.
+# Other parts of the process may have run out of descriptors, so free more than one.
 _LET_GO_IN_SHORTAGE = 64
 
 T = TypeVar("T")
 
 
 class Holder(Protocol):
-    """Who uses the mappings of some files."""
+    """The owner of some mapped files."""
 
     def has_grown(self, file: MappedFile) -> bool:
-        """Whether anything may have been appended to *file* since the last call."""
+        """Return whether anything may have been appended to *file* since the last call."""
 
     def let_go(self, file: MappedFile) -> None:
-        """Unmap *file*; it is mapped anew when needed."""
+        """Unmap *file*; the next access maps it again."""
 
 
 class Mappings:
@@ -43,14 +43,14 @@ class Mappings:
 
     def __init__(self, count_max: int = MAPPED_FILES_MAX) -> None:
         self.count_max = count_max
-        # Files that were unmapped for other reasons stay in it until their turn comes.
+        # Files that were unmapped for other reasons stay in it until they become the oldest.
         self._mapped: OrderedDict[MappedFile, Holder] = OrderedDict()
 
     def map(self, file: MappedFile, holder: Holder) -> mmap.mmap:
-        """Map *file*, which is not mapped.
+        """Map *file*, which must not be mapped yet.
 
         Raises:
-            TooManyOpenFilesError: no descriptor is free, though mappings were let go of.
+            TooManyOpenFilesError: no descriptor is free, even after files were unmapped.
             OSError: it cannot be opened.
         """
         while len(self._mapped) >= self.count_max:
@@ -61,7 +61,7 @@ class Mappings:
         return mapping
 
     def with_room(self, action: Callable[[], T]) -> T:
-        """Do what needs a descriptor, a second time after letting go of mappings if none is free.
+        """Run *action*; if no descriptor is free, unmap some files and run it once more.
 
         Raises:
             TooManyOpenFilesError: none is free then either.
@@ -74,7 +74,7 @@ class Mappings:
         return action()
 
     def make_room(self) -> int:
-        """Let go of some mappings, the idle ones first; return of how many."""
+        """Unmap some files, the idle ones first; return how many."""
         spared_max = len(self._mapped)
         count = 0
         while self._mapped and count < _LET_GO_IN_SHORTAGE:
@@ -84,7 +84,7 @@ class Mappings:
         return count
 
     def _let_go_of_one(self, spared_max: int) -> tuple[bool, int]:
-        """Take one file out; return whether it was mapped, and how many were spared before it."""
+        """Remove one file; return whether it was mapped, and how many growing files it skipped."""
         for spared in range(spared_max + 1):
             file, holder = self._mapped.popitem(last=False)
             if not file.is_mapped:
@@ -96,12 +96,12 @@ class Mappings:
         raise AssertionError("the last of them is let go of")
 
     def release_all(self) -> None:
-        """Let go of every mapping."""
+        """Unmap every file."""
         while self._mapped:
             file, holder = self._mapped.popitem()
             holder.let_go(file)
 
     def forget_unmapped(self) -> None:
-        """Forget the files that were unmapped for other reasons."""
+        """Remove the files that were unmapped for other reasons."""
         for file in [file for file in self._mapped if not file.is_mapped]:
             del self._mapped[file]

@@ -1,8 +1,8 @@
-"""Files of records (protocol/store/note_records.py): what the broker notes by appending.
+"""Files of journal entries (protocol/store/note_records.py), which the broker appends to.
 
-An append is whole or not at all, however the disk fails. What a power cut tore off and what is
-damaged is named in the log and kept in the quarantine before the file is written anew.
-(Pop journals of builds before 0.2.0 hold each record once, and are read alike.)
+An append is whole or not at all, however the disk fails. Records that a power cut tore off, or that
+are damaged, are logged and copied to the quarantine before the file is rewritten. (Pop journals of
+builds before 0.2.0 hold each record once, and are read in the same way.)
 """
 
 import os
@@ -20,7 +20,7 @@ RECORDS_MODE = 0o644
 
 
 def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
-    """The records of a file; with *strict* none behind one that is lost.
+    """Return the records of a file; with *strict* none behind a lost one.
 
     Changes nothing; ``mend`` does. Raises OSError.
     """
@@ -36,12 +36,12 @@ def mend(
     what: str,
     mode: int = disk.DEFAULT_FILE_MODE,
 ) -> int:
-    """Write a damaged file anew with the records *read* of it; its size then.
+    """Rewrite a damaged file with the records *read* from it; return its new size.
 
-    What it held is kept in *quarantine* first. *what* says for people what the file is about.
+    Its old content is copied to *quarantine* first. *what* describes the file in the log.
 
     Raises:
-        OSError: the file is as it was.
+        OSError: the file is unchanged.
     """
     if not read.damages and not read.is_lossy:
         return read.size_bytes
@@ -67,7 +67,7 @@ class RecordFile:
     """A file of records, open for appending behind *size_bytes*."""
 
     def __init__(self, path: Path, size_bytes: int = 0, mode: int = disk.DEFAULT_FILE_MODE) -> None:
-        """Open *path* or make it. Raises OSError."""
+        """Open *path*, or create it. Raises OSError."""
         self.path = path
         self.size_bytes = size_bytes
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -79,11 +79,10 @@ class RecordFile:
         self.size_bytes += len(data)
 
     def cut(self, size_bytes: int) -> None:
-        """Take back what was appended since the file had *size_bytes*. Raises OSError."""
+        """Remove what was appended since the file had *size_bytes*. Raises OSError."""
         if size_bytes < self.size_bytes:
             os.ftruncate(self._descriptor, size_bytes)
             self.size_bytes = size_bytes
 
     def close(self) -> None:
-        """Close it."""
         os.close(self._descriptor)

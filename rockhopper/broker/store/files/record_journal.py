@@ -1,11 +1,12 @@
-"""RecordJournal: a directory of numbered files of records, of which the newest is written.
+"""RecordJournal: a directory of numbered record files, of which the newest is appended to.
 
-Files ``<20-digit number><suffix>`` are read in the order of their numbers. To get rid of what has
-become obsolete, the owner begins another file (``rotate``), and has the older ones deleted
-(``forget_before``) once what counts of them is safe elsewhere.
+Files ``<20-digit number><suffix>`` are read in the order of their numbers. To drop obsolete
+entries, the owner starts a new file (``rotate``), and deletes the older ones (``forget_before``)
+once their live entries are safe elsewhere.
 
-No file exists until the first record is written. Nothing is synced on the way: a crash of the
-process loses nothing, a power cut the newest records, unless ``take_unsynced`` is used.
+No file exists until the first record is written. Appends are not synced: a crash of the process
+loses nothing, a power cut loses the newest records, unless the owner syncs the files that
+``take_unsynced`` returns.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from rockhopper.protocol.store.note_records import Record, RecordsRead
 
 
 class RecordJournal:
-    """The files of one directory."""
+    """The record files of one directory."""
 
     def __init__(
         self,
@@ -30,9 +31,9 @@ class RecordJournal:
         strict: bool = False,
         mode: int = disk.DEFAULT_FILE_MODE,
     ) -> None:
-        """*what* says for people what is noted; *strict*: nothing counts behind a lost record.
+        """*what* describes the journal in the log; with *strict* a lost record ends the journal.
 
-        *mode* is whom the files let in, but for the umask.
+        *mode* is the permission bits of the files, reduced by the umask.
         """
         self._mode = mode
         self.directory = directory
@@ -49,7 +50,7 @@ class RecordJournal:
         """The bytes in the newest file."""
 
     def read(self) -> Iterator[Record]:
-        """Kind and payload of every record; changes nothing. Raises OSError."""
+        """Yield kind and payload of every record; change nothing. Raises OSError."""
         self._damaged.clear()
         is_cut = False
         for path in self.files():
@@ -64,10 +65,10 @@ class RecordJournal:
             is_cut |= self._strict and read.is_lossy
 
     def mend(self) -> None:
-        """Write anew what ``read`` found damaged; afterwards records can be appended.
+        """Rewrite the files that ``read`` found damaged; afterwards records can be appended.
 
         Raises:
-            OSError: a file is as it was.
+            OSError: a file is unchanged.
         """
         while self._damaged:
             path, read = self._damaged[0]
@@ -78,7 +79,7 @@ class RecordJournal:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether ``read`` found a record that is lost, be it the last one."""
+        """Whether ``read`` found a lost record, even if it was the last one."""
         return any(read.is_lossy for _, read in self._damaged)
 
     @property
@@ -87,7 +88,7 @@ class RecordJournal:
         return any(read.is_lossy and not read.is_torn for _, read in self._damaged)
 
     def files(self) -> list[Path]:
-        """The files, oldest first."""
+        """Return the files, oldest first."""
         if not self.directory.is_dir():
             return []
         paths = [path for path in self.directory.iterdir() if self._is_ours(path.name)]
@@ -113,7 +114,7 @@ class RecordJournal:
         return RecordFile(path, size_bytes, self._mode)
 
     def rotate(self) -> None:
-        """Let further records go to another file. Raises OSError: they go where they went."""
+        """Append further records to a new file. Raises OSError: the current file stays in use."""
         file = self._open(self.number + 1, 0)
         file.cut(0)
         self.close()
@@ -121,20 +122,20 @@ class RecordJournal:
         self.number, self.size_bytes = self.number + 1, 0
 
     def take_unsynced(self) -> list[Path]:
-        """The files to sync for what was noted since the last call."""
+        """Return, and forget, the files appended to since the last call, for the caller to sync."""
         paths, self._unsynced = list(self._unsynced), {}
         return paths
 
     def unsynced_again(self, paths: list[Path]) -> None:
-        """They could not be synced."""
+        """Put back files from ``take_unsynced`` that could not be synced."""
         self._unsynced |= dict.fromkeys(paths)
 
     def forget_before(self, number: int) -> None:
-        """Delete the files in front of *number*. Any thread; blocks. Raises OSError."""
+        """Delete the files with numbers below *number*. Any thread; blocks. Raises OSError."""
         disk.remove_files(path for path in self.files() if self._number_of(path) < number)
 
     def forget_older(self) -> None:
-        """Delete all files but the newest, once that is on disk. Any thread; blocks. OSError."""
+        """Sync the newest file, then delete all others. Any thread; blocks. Raises OSError."""
         number = self.number
         if self._file is not None:
             disk.sync_paths([self._file.path])

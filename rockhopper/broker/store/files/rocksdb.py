@@ -1,4 +1,4 @@
-"""What RocketMQ keeps in RocksDB, which is not read here: refused before anything is changed.
+"""RocketMQ's data in RocksDB: not supported, so a store with it is refused before any change.
 
     consumequeue/CURRENT, consumequeue_rocksdb/   queues (storeType=defaultRocksDB, double writes)
     config/topics, subscriptionGroups,
@@ -7,7 +7,7 @@
                                                   family; every broker of 5.5 has the directory
     kvStore/                                      popped messages (popConsumerKVServiceEnable)
 
-A directory with a file CURRENT is a database. An empty one has no other file but its manifest.
+A directory with a file CURRENT is a database. An empty database has no other file but its manifest.
 """
 
 import mmap
@@ -29,10 +29,10 @@ _FOLLOW = (
 
 
 def check_not_in_use(layout: StoreLayout) -> None:
-    """See that RocketMQ kept nothing in RocksDB that would be missing here.
+    """Check that RocketMQ stored nothing in RocksDB that would be missing here.
 
     Raises:
-        StoreError: it did; the sentence names the way out.
+        StoreError: it did; the message says what to do.
         OSError: a file cannot be read.
     """
     for directory, what, way_out in kept_there(layout):
@@ -43,7 +43,7 @@ def check_not_in_use(layout: StoreLayout) -> None:
 
 
 def kept_there(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
-    """Each database that has something: where, what, and the way out. Raises OSError."""
+    """Yield the path, content and remedy of each database that has data. Raises OSError."""
     for directory in layout.consume_queues, layout.root / "consumequeue_rocksdb":
         if (directory / "CURRENT").is_file():
             yield directory, "the queues", _FOLLOW
@@ -80,7 +80,7 @@ def _data_files(directory: Path) -> list[Path]:
 
 
 def _families(directory: Path) -> set[bytes]:
-    """The column families that have records."""
+    """Return the column families that have records."""
     found = set()
     for path in _data_files(directory):
         size = path.stat().st_size

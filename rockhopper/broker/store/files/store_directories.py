@@ -1,10 +1,10 @@
-"""Whose directories there are below storePathRootDir: those of one broker, or of several.
+"""The directories below storePathRootDir: those of one broker, or of several.
 
-    <root>/commitlog …                  the store of the only broker
+    <root>/commitlog …                  the store of a single broker
     <root>/<brokerName>-<number>/…      the stores of several under one parent (--brokers)
 
-A change from one to the other, or to fewer, is refused: messages in what is left would be served
-by nobody, and look lost.
+A start that changes from one layout to the other, or to fewer brokers, is refused: no broker would
+serve the messages in the remaining directories, and they would look lost.
 """
 
 import re
@@ -18,17 +18,17 @@ _NAME = re.compile(r"(.+)-(0|[1-9][0-9]*)")
 
 
 def name_of(broker_name: str, number: int) -> str:
-    """The name of one of several brokers."""
+    """Return the name of one of several brokers."""
     return f"{broker_name}-{number}"
 
 
 def directory_of(root: Path, broker_name: str, number: int) -> Path:
-    """Where one of several brokers keeps its store."""
+    """Return the store directory of one of several brokers."""
     return root / name_of(broker_name, number)
 
 
 def check_single(config: StoreConfig) -> None:
-    """See that there are no stores of several brokers. Raises OtherStoresError, OSError."""
+    """Check that there are no stores of several brokers. Raises OtherStoresError, OSError."""
     found = _stores_below(config.root)
     if found:
         raise OtherStoresError(
@@ -38,7 +38,7 @@ def check_single(config: StoreConfig) -> None:
 
 
 def check_many(config: StoreConfig, broker_name: str, count: int) -> None:
-    """See that the stores that there are belong to these. Raises OtherStoresError, OSError."""
+    """Check that all stores found belong to these brokers. Raises OtherStoresError, OSError."""
     root = config.root
     if config.commit_log_directory is not None:
         raise OtherStoresError(

@@ -1,10 +1,9 @@
-"""StoreWatch: whether the files that a store is made of are still where they were.
+"""StoreWatch: checks that the files of the store are still where they were.
 
-Whoever deletes the lock file lets a second broker into the store; whoever deletes or moves the
-directory of the commit log leaves the broker writing to files that nobody will find. Neither makes
-a write or an fsync fail. So names are compared, now and then, with what they stood for before.
-
-A look costs three calls of ``stat``.
+If the lock file is deleted, a second broker can open the store. If the directory of the commit log
+is deleted or moved, the broker keeps writing to files that nobody will find. Neither makes a write
+or an fsync fail. So now and then the inodes behind the names are compared with the first ones seen.
+A check costs three calls of ``stat``.
 """
 
 import os
@@ -18,12 +17,12 @@ Identity = tuple[int, int]
 
 
 class StoreWatch:
-    """Looks at the lock file and at the commit log of an open store; for one thread."""
+    """Checks the lock file and the commit log of an open store; for one thread."""
 
     def __init__(
         self, layout: StoreLayout, files: MappedFileQueue, is_locked: Callable[[], bool]
     ) -> None:
-        """*files* are those of the commit log, whose directory is there."""
+        """*files* are those of the commit log, whose directory exists."""
         self._layout = layout
         self._files = files
         self._is_locked = is_locked
@@ -31,7 +30,7 @@ class StoreWatch:
         self._newest: tuple[Path | None, Identity | None] = (None, None)
 
     def what_is_lost(self) -> str | None:
-        """A sentence that says what is not where it was, and what to do; None if all is well."""
+        """Return a sentence that says what is missing and what to do; None if all is well."""
         if not self._is_locked():
             return (
                 f"{self._layout.lock} was deleted or replaced, and with it the lock that keeps "
