@@ -1,1 +1,1 @@
-"""The commit log: its records, how they are written, and how they are read one after another."""
+"""The commit log: its records, how they are written, and how they are read in sequence."""

@@ -1,6 +1,5 @@
-/* Bytes of records, units and index entries: numbers, stretches of text, their hashes and their CRC.
-
-   Big-endian throughout, as Java writes them. */
+/* Bytes of records, units and index entries: numbers, spans of text, hashes and CRCs. Big-endian
+   throughout, as Java writes them. */
 
 #ifndef ROCKHOPPER_BYTES_H
 #define ROCKHOPPER_BYTES_H
@@ -21,7 +20,7 @@
 #define BLANK_SIZE 8
 #define UNIT_SIZE 20
 
-/* Once, before crc32_of. */
+/* Call it once, before crc32_of. */
 void prepare_crc(void);
 uint32_t crc32_of(const unsigned char *p, Py_ssize_t size);
 
@@ -62,13 +61,13 @@ static inline int64_t get64(const unsigned char *p)
     return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4));
 }
 
-/* A stretch of bytes; size < 0 means that it is not there. */
+/* A span of bytes; size < 0 means that it is missing. */
 typedef struct {
     const char *data;
     Py_ssize_t size;
 } Span;
 
-/* Numbers that do not fit are for the general way to refuse: 0 then, and no exception. */
+/* Returns 0, without an exception, for a number that does not fit; the general path refuses it. */
 static inline int fits_int64(PyObject *object, int64_t *value)
 {
     int overflow = 0;
@@ -109,7 +108,7 @@ static inline int is_ascii(Span span)
     return (seen & 0x8080808080808080u) == 0;
 }
 
-/* Java's String.hashCode going on from *value*; by fours, since each step waits for the last one. */
+/* Continues Java's String.hashCode from *value*, by fours, because each step depends on the last. */
 static inline uint32_t hash_on(uint32_t value, Span span)
 {
     const unsigned char *p = (const unsigned char *)span.data;
@@ -155,7 +154,7 @@ static inline int contains(Span span, const char *text)
     return 0;
 }
 
-/* At least *size* bytes at *data*, twice as many as before; 0 with an exception without memory. */
+/* Grows *data* to at least *size* bytes, by doubling; returns 0 with an exception without memory. */
 static inline int make_room(void **data, Py_ssize_t *room, Py_ssize_t size)
 {
     if (size <= *room)
@@ -180,7 +179,7 @@ static inline unsigned char *put_span(unsigned char *p, Span span)
     return put_bytes(p, span.data, span.size);
 }
 
-/* At most NUMBER_SIZE_MAX bytes. */
+/* Writes at most NUMBER_SIZE_MAX bytes. */
 static inline unsigned char *put_number(unsigned char *p, int64_t value)
 {
     char digits[NUMBER_SIZE_MAX];

@@ -1,4 +1,4 @@
-/* CRC-32 as zlib and java.util.zip have it: by carry-less multiplication where there is one. */
+/* CRC-32 as in zlib and java.util.zip, by carry-less multiplication if the processor has it. */
 
 #include "_bytes.h"
 
@@ -17,7 +17,7 @@ static void make_table(void)
             crc_table[t][n] = crc_table[0][crc_table[t - 1][n] & 0xFF] ^ (crc_table[t - 1][n] >> 8);
 }
 
-/* The register after *p went through it byte by byte. */
+/* Returns the register after the bytes at *p*, processed by table. */
 static uint32_t crc_on(uint32_t c, const unsigned char *p, Py_ssize_t size)
 {
     while (size >= 8) {
@@ -38,7 +38,8 @@ static uint32_t crc_on(uint32_t c, const unsigned char *p, Py_ssize_t size)
 #include <immintrin.h>
 #define CAN_FOLD 1
 
-/* Two polynomials of 64 bits, each times what moves it over the bits that follow, and those bits. */
+/* Multiplies each of two 64-bit polynomials by the factor that shifts it over the following bits,
+   and adds those bits. */
 __attribute__((target("pclmul,sse4.1")))
 static inline __m128i fold(__m128i value, __m128i movers, __m128i following)
 {
@@ -47,8 +48,8 @@ static inline __m128i fold(__m128i value, __m128i movers, __m128i following)
     return _mm_xor_si128(_mm_xor_si128(low, high), following);
 }
 
-/* The register that a block of 16 bytes leaves: folded to 96 and to 64 bits, and what is left of
-   those by Barrett's reduction, whose quotient is that by x^64, bits reflected. */
+/* Returns the register for a block of 16 bytes: folded to 96 and to 64 bits, then reduced by
+   Barrett's method, whose quotient is that by x^64, bits reflected. */
 __attribute__((target("pclmul,sse4.1")))
 static uint32_t reduce(__m128i block)
 {
@@ -64,8 +65,8 @@ static uint32_t reduce(__m128i block)
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(a, b), 1);
 }
 
-/* Folds all whole blocks of 16 bytes, at least 64 bytes, into the last one, which then takes the
-   place of them all: x^n mod P, bits reflected, moves a block on by n bits. */
+/* Folds all whole blocks of 16 bytes, at least 64 bytes, into the last one, which then stands for
+   all of them: multiplication by x^n mod P, bits reflected, shifts a block by n bits. */
 __attribute__((target("pclmul,sse4.1")))
 static uint32_t crc_folded(uint32_t c, const unsigned char *p, Py_ssize_t size)
 {

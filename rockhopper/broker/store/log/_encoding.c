@@ -1,15 +1,15 @@
-/* Compiled twins of encode_plain, encode_batch, encode_run, count_run, message_ids and put_entries of encoding.py; the table
-   at the end names those of the other files, too.
-
-   The Python functions say what these have to do, and the tests compare them; here is only how.
-   Whatever takes more than ASCII to decide is handed over to them. */
+/* Compiled twins of encode_plain, encode_batch, encode_run, count_run, message_ids and put_entries
+   of encoding.py; the table at the end also names those in other files. The Python functions define
+   the behaviour, and the tests compare them. Input that needs more than ASCII is passed to the
+   Python functions. */
 
 #include "_encoding.h"
 #include "_records.h"
 
 static PyObject *plain_in_python, *batch_in_python, *run_in_python, *count_in_python;
 
-/* constants, position, queue_offset, store_time_ms, store_host: what both functions start with. */
+/* constants, position, queue_offset, store_time_ms, store_host: the first arguments of the
+   encoders. */
 static int take_shared(PyObject *const *args, Shared *shared)
 {
     return take_constants(args[0], shared) && fits_int64(args[1], &shared->position)
@@ -213,7 +213,8 @@ static PyObject *count_run(PyObject *module, PyObject *const *args, Py_ssize_t n
     return PyLong_FromSsize_t(plainness == PLAIN ? count : 0);
 }
 
-/* message_ids(host, units) -> sixteen hex digits of each unit's offset behind the host, with , between */
+/* message_ids(host, units) -> host and sixteen hex digits of each unit's offset, separated by
+   commas */
 static PyObject *message_ids(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
@@ -257,8 +258,8 @@ static uint32_t seconds_of(int64_t time_ms, int64_t begin_ms)
 }
 
 /* (mapping, slot_count, entries_at, number, time, keys) -> new slots in use. Each of *keys* has
-   *stride* bytes; it ends with its time, in ms since *time*, if it is longer than an index key, and
-   *time* is in seconds otherwise. */
+   *stride* bytes. A key longer than an index key ends with its time in ms, and *time* is then the
+   start of the file in ms; otherwise *time* is in seconds. */
 static PyObject *put_keys(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t stride)
 {
     int64_t slot_count, entries_at, number, time;

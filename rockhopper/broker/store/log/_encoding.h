@@ -1,4 +1,4 @@
-/* The functions of the module that have files of their own. */
+/* The functions of the module that are in files of their own. */
 
 #ifndef ROCKHOPPER_ENCODING_H
 #define ROCKHOPPER_ENCODING_H

@@ -1,6 +1,5 @@
-/* Compiled: the end of a transaction, from the record of its half message.
-
-   What has to be made of it say Ends and Ledger (broker/transactions), and the tests compare them. */
+/* Compiled: the end of a transaction, from the record of its half message. Ends and Ledger
+   (broker/features/transactions) define the behaviour, and the tests compare them. */
 
 #include "_encoding.h"
 #include "_records.h"
@@ -10,7 +9,7 @@
 #define PREPARED_OFFSET_AT 76
 #define OP_SIZE_MAX 256
 
-/* The record of a half message, and what is left of its properties in the final one. */
+/* The record of a half message; properties are those that the final one keeps. */
 typedef struct {
     Span body, properties, topic;
     int32_t queue_id, flag, sys_flag, reconsume_times;
@@ -50,7 +49,7 @@ static int is_body_right(Span record, Span body)
     return body.size == 0 || crc == get32((const unsigned char *)record.data + 8);
 }
 
-/* Takes the last one off *properties*; 0 if it is not *name*. */
+/* Removes the last property; returns 0 if it is not *name*. */
 static int take_last(Span *properties, const char *name, Span *value)
 {
     const char *data = properties->data, *end = data + properties->size;
@@ -79,7 +78,7 @@ static int read_queue_id(Span text, int32_t *queue_id)
     return text.size > 0;
 }
 
-/* 0 if it is no half message, or takes a closer look. */
+/* Returns 0 if it is no half message, or needs a closer check. */
 static int read_half(Span record, Half *half)
 {
     Span topic, queue_id;

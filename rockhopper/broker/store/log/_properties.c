@@ -85,7 +85,7 @@ static int is_own(Span name)
            || is_text(name, "__CRC32#");
 }
 
-/* What a half message gets from the broker, or is looked at more closely for. */
+/* The broker adds these to a half message, or checks half messages with them more closely. */
 static int is_of_transactions(Span name)
 {
     return is_text(name, "CHECK_IMMUNITY_TIME_IN_SECONDS") || is_text(name, "__transactionId__")
@@ -101,14 +101,14 @@ static int is_among(Span name, const Span *names, int count)
     return 0;
 }
 
-/* What is left of properties, and the names that were read before. */
+/* The rest of the properties, and the names read before. */
 typedef struct {
     const char *p, *end;
     Span names[PAIRS_MAX];
     int count;
 } Pairs;
 
-/* The next pair; 0 if it would not look the same once it was read and written anew. */
+/* Reads the next pair; returns 0 if decoding and encoding would change it. */
 static int take_pair(Pairs *pairs, Span *name, Span *value)
 {
     const char *p = pairs->p, *stop = memchr(p, 2, (size_t)(pairs->end - p));

@@ -1,4 +1,4 @@
-/* What a properties string says to the broker, and the index keys that follow from it. */
+/* The properties that matter to the broker, and the index keys that follow from them. */
 
 #ifndef ROCKHOPPER_PROPERTIES_H
 #define ROCKHOPPER_PROPERTIES_H
@@ -6,10 +6,10 @@
 #include "_bytes.h"
 
 #define INDEX_KEY_SIZE 12
-/* With the store time behind it. */
+/* An index key followed by the store time. */
 #define TIMED_KEY_SIZE 20
 
-/* Packed index keys under construction; few enough, they need no memory of their own. */
+/* Packed index keys under construction; a small number needs no memory of its own. */
 typedef struct {
     unsigned char *data;
     Py_ssize_t size, room;
@@ -18,12 +18,12 @@ typedef struct {
 
 void start_keys(Keys *keys);
 void free_keys(Keys *keys);
-/* Memory for each is taken as it is needed: -1 with an exception without any. */
+/* Allocates memory for each as needed: returns -1 with an exception without memory. */
 int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t position);
 PyObject *packed_keys(const Keys *keys);
 
-/* What a properties string says to the broker; of two with one name the last one counts, and a pair
-   without a name or a value is none. */
+/* The properties that matter to the broker. The last of two with one name counts, and a pair
+   without a name or a value is ignored. */
 typedef struct {
     Span unique_key, tags, keys, wait;
     int special, barred;
@@ -31,20 +31,19 @@ typedef struct {
 
 Properties read_properties(const char *data, Py_ssize_t size);
 
-/* Whether properties look the same once they were read and written anew. */
+/* Returns whether decoding and encoding leaves the properties unchanged. */
 int are_regular(Span properties);
 
-/* What a message says that waits elsewhere before it comes to its topic: with a delay level, or as a
-   half one. */
+/* The properties of a message that waits elsewhere before it gets to its topic: one with a delay
+   level, or a half message. */
 typedef struct {
     Span delay, prepared, group;
 } Waiting;
 
-/* 0 if it says anything else that means more than itself, or if its properties are not regular. */
+/* Returns 0 for any other property with an effect, or if the properties are not regular. */
 int read_waiting(Span properties, Waiting *found);
 
-/* Whether the properties of a half message, without the place that it is for, mean no more than that
-   it goes there. */
+/* Returns whether a half message's properties, without its target, have no further effect. */
 int is_plain_half(Span properties);
 
 #endif

@@ -76,7 +76,7 @@ static int is_alnum(Span span)
     return span.size > 0;
 }
 
-/* Where WAIT=true stands as a property of its own, or NULL. */
+/* Returns where WAIT=true is a property of its own, or NULL. */
 static const char *find_wait(const char *data, Py_ssize_t size)
 {
     static const char text[] = "WAIT\1true\2";
@@ -157,13 +157,13 @@ int write_copy(unsigned char *p, const Shared *shared, Span body, Span propertie
     return append_keys(keys, shared->seed, found->unique_key, found->keys, shared->position) == 0;
 }
 
-/* One message of a batch body: where its parts are. */
+/* The parts of one message of a batch body. */
 typedef struct {
     int32_t flag;
     Span body, properties;
 } Inner;
 
-/* The message at *p*, or 0 if the lengths do not add up; *p* then stays. */
+/* Reads the message at *p*; returns 0, and leaves *p*, if the lengths do not add up. */
 static int next_inner(const unsigned char **p, const unsigned char *end, Inner *inner)
 {
     const unsigned char *start = *p;
@@ -221,7 +221,7 @@ int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, u
     return PLAIN;
 }
 
-/* Whether *text* is UTF-8. What is in a batch has been decoded by nobody yet. */
+/* Whether *text* is UTF-8; the messages of a batch have not been decoded before. */
 static int is_utf8(Span text)
 {
     const unsigned char *p = (const unsigned char *)text.data, *end = p + text.size;

@@ -5,7 +5,7 @@
 
 #include "_properties.h"
 
-/* What the next record gets from its queue and its pass; position and queue_offset are its own. */
+/* The fields of the next record from its queue and its pass; position and queue_offset are its own. */
 typedef struct {
     uint32_t magic, seed;
     int32_t queue_id, sys_flag;
@@ -14,20 +14,20 @@ typedef struct {
     Py_ssize_t topic_field_size, born_host_size, store_host_size;
 } Shared;
 
-/* From the constants of a queue (encoding.py). 0 with an exception, or without one for a number
-   that does not fit. */
+/* Reads the constants of a queue (encoding.py). Returns 0 with an exception, or without one for a
+   number that does not fit. */
 int take_constants(PyObject *constants, Shared *shared);
 
-/* The widths of hosts are for us to say, whatever *sys_flag* says. */
+/* Sets the flags for the widths of hosts, whatever *sys_flag* has. */
 void set_host_flags(Shared *shared);
 
-/* Who has to see to a message: nobody but the general way; these functions; their Python twins. */
+/* Which code must handle a message: only the general path; these functions; their Python twins. */
 typedef enum { NOT_PLAIN, PLAIN, PLAIN_IN_PYTHON } Plainness;
 
-/* How the record of a producer's message will look. */
+/* The plan of the record of a producer's message. */
 typedef struct {
     Properties found;
-    Span front, back; /* what is kept of its properties, without WAIT=true */
+    Span front, back; /* the remaining properties, without WAIT=true */
     int waits, is_closed;
     Py_ssize_t size, properties_size;
     int64_t tags_code;
@@ -35,28 +35,30 @@ typedef struct {
 
 Plainness plan_plain(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
                      PlainRecord *record);
-/* The same for a message whose special properties somebody has looked at: they are *record*->found. */
+/* The same for a message whose special properties the caller has handled: they are in
+   *record*->found. */
 Plainness plan_record(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
                       PlainRecord *record);
-/* *record*.size bytes; *unit* gets UNIT_SIZE, *keys* what the index gets. 0 without memory. */
+/* Writes *record*.size bytes, UNIT_SIZE bytes to *unit*, and the index keys to *keys*. Returns 0
+   without memory. */
 int write_plain(unsigned char *p, const Shared *shared, Span body, Span suffix, int32_t flag,
                 int32_t reconsume_times, const PlainRecord *record, unsigned char *unit, Keys *keys);
 
-/* The same for a message whose properties stand as they are to be. */
+/* The same for a message whose properties are written unchanged. */
 Py_ssize_t copy_size(const Shared *shared, Py_ssize_t body_size, Py_ssize_t properties_size);
 int write_copy(unsigned char *p, const Shared *shared, Span body, Span properties,
                const Properties *found, int32_t flag, int32_t reconsume_times, unsigned char *unit,
                Keys *keys);
 
-/* How many messages a batch body has, and the size of their records; 0 if it is not sound. */
+/* Returns how many messages a batch body has, and the size of their records; 0 if it is not sound. */
 Py_ssize_t count_batch(const Shared *shared, Span body, Py_ssize_t *size);
-/* Writes *count* records and units from *shared*'s offsets on, which go on behind them. Returns a
-   Plainness (what was written counts only if it is PLAIN), or -1 with an exception, without memory. */
+/* Writes *count* records and units from *shared*'s offsets on, and advances these. Returns a
+   Plainness (only PLAIN makes the output valid), or -1 with an exception, without memory. */
 int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, unsigned char *units,
                 Keys *keys);
 
-/* The same for a batch body whose messages are as producers send single ones, with *suffix* behind the
-   properties of each: *size* is that of all records, and *count* how many there are. */
+/* The same for a batch body whose messages are plain single ones, with *suffix* behind the
+   properties of each: *size* is that of all records, and *count* is their number. */
 Plainness plan_run(const Shared *shared, Span body, Span suffix, Py_ssize_t *count, Py_ssize_t *size);
 int write_run(unsigned char *p, Shared *shared, Span body, Span suffix, Py_ssize_t count,
               unsigned char *units, Keys *keys);

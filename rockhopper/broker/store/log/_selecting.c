@@ -48,7 +48,7 @@ static void note_value(const Test *test, Span name, Span value, Span *values)
             values[i] = value;
 }
 
-/* Sets the last value of each name; a pair without a name or a value is none. */
+/* Sets the last value of each name; a pair without a name or a value is ignored. */
 static void find_values(const Test *test, Span properties, Span *values)
 {
     const char *p = properties.data, *end = p + properties.size;
@@ -66,7 +66,7 @@ static void find_values(const Test *test, Span properties, Span *values)
     }
 }
 
-/* What is known of a record with these properties, or is asked for now. */
+/* Returns the known verdict on these properties, or calls the judge. */
 static Verdict verdict_on(const Test *test, Span properties)
 {
     Span values[TEST_NAMES_MAX];

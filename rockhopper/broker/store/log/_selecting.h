@@ -1,4 +1,4 @@
-/* Which records of a queue a test of their properties wants, as selecting.py has it. */
+/* Selects the records of a queue whose properties match a test, as selecting.py does. */
 
 #ifndef ROCKHOPPER_SELECTING_H
 #define ROCKHOPPER_SELECTING_H
@@ -7,23 +7,23 @@
 
 #define TEST_NAMES_MAX 64
 
-/* The properties that a test looks at, and what is known of their values. */
+/* The properties that a test uses, and the known verdicts on their values. */
 typedef struct {
     Span names[TEST_NAMES_MAX];
     Py_ssize_t count;
     PyObject *verdicts, *judge;
 } Test;
 
-/* The units of what is chosen, and how many were looked at. */
+/* The units of the selected records, and how many units were scanned. */
 typedef struct {
     unsigned char *units;
     int64_t scanned;
 } Chosen;
 
-/* 0 with an exception if it is none. It lives for as long as *object*. */
+/* Returns 0 with an exception if *object* is no test. *test* is valid as long as *object* exists. */
 int take_test(PyObject *object, Test *test);
-/* Looks at units until there is enough, with room for all of them in *chosen*; 0 if one of them takes
-   more, or with an exception. What is chosen is counted in *wanted*. */
+/* Scans units until there are enough; *chosen* must have room for all. Returns 0 if one of them
+   needs a closer check, or with an exception. Selected records are counted in *wanted*. */
 int choose(Wanted *wanted, const Owner *owner, const Test *test, Chosen *chosen);
 
 #endif

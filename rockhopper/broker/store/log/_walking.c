@@ -1,4 +1,4 @@
-/* Compiled twin of walk_plain of walking.py: the plain records of a stretch of the log, as runs. */
+/* Compiled twin of walk_plain of walking.py: the plain records of a part of the log, as runs. */
 
 #include "_encoding.h"
 #include "_properties.h"
@@ -20,13 +20,13 @@ typedef struct {
 typedef struct {
     Run *runs;
     Py_ssize_t count, room;
-    /* By topic and queue: the number of the queue's newest run and 1; 0 is nothing. */
+    /* By topic and queue: the number of the queue's newest run plus 1; 0 for none. */
     Py_ssize_t *slots, slot_count;
     unsigned char *keys;
     Py_ssize_t keys_size, keys_room;
 } Walk;
 
-/* One record, where its parts are. */
+/* The parts of one record. */
 typedef struct {
     int64_t size, queue_offset, store_time_ms;
     int32_t queue_id;
@@ -48,7 +48,7 @@ static int starts_with(Span span, const char *text)
     return span.size >= (Py_ssize_t)size && memcmp(span.data, text, size) == 0;
 }
 
-/* Whether queues are named after *topic*, and what is in them follows from the record alone. */
+/* Whether *topic* can name queues whose units follow from the record alone. */
 static int is_plain_topic(Span topic)
 {
     for (Py_ssize_t i = 0; i < topic.size; i++) {
@@ -60,7 +60,7 @@ static int is_plain_topic(Span topic)
            && !is_text(topic, "SCHEDULE_TOPIC_XXXX") && !starts_with(topic, "%LMQ%");
 }
 
-/* Whether the CRC that the properties end with, if they do, is that of what stands before it. */
+/* Whether the CRC at the end of the properties, if any, is that of the bytes before it. */
 static int is_own_crc_right(const unsigned char *record, int64_t size, Span properties)
 {
     if (properties.size < CRC_PROPERTY_SIZE)
@@ -75,7 +75,7 @@ static int is_own_crc_right(const unsigned char *record, int64_t size, Span prop
     return 1;
 }
 
-/* The plain record at *p*, which says that it stands at *offset*; 0 if it is none. */
+/* Reads the plain record at *p*, which must state *offset*; returns 0 if there is none. */
 static int read_plain(const unsigned char *p, int64_t room, int64_t offset, int check_crc,
                       Plain *plain)
 {
@@ -104,7 +104,7 @@ static int read_plain(const unsigned char *p, int64_t room, int64_t offset, int 
         || !is_plain_topic(plain->topic))
         return 0;
     if (plain->properties.size > 0 && plain->properties.data[plain->properties.size - 1] == 0)
-        return 0; /* Its last bytes may be missing: that takes a look at what follows. */
+        return 0; /* Its last bytes may be missing: the bytes behind it must be checked. */
     if (!check_crc)
         return 1;
     if (body_size > 0 && (crc32_of(p + HEAD_SIZE, body_size) & 0x7FFFFFFFu) != get32(p + 8))
@@ -132,7 +132,7 @@ static Py_ssize_t *slot_of(const Walk *walk, Span topic, int32_t queue_id, const
     return &walk->slots[at];
 }
 
-/* Twice as many slots; of several runs of a queue the newest one keeps its slot. */
+/* Doubles the slots; of several runs of a queue the newest one keeps its slot. */
 static int grow_slots(Walk *walk)
 {
     Py_ssize_t old_count = walk->slot_count, *old = walk->slots;
@@ -153,7 +153,7 @@ static int grow_slots(Walk *walk)
     return 1;
 }
 
-/* The run that *plain* goes on with, or a new one; NULL with an exception without memory. */
+/* Returns the run that *plain* continues, or a new one; NULL with an exception without memory. */
 static Run *run_of(Walk *walk, const Plain *plain, int64_t offset)
 {
     if (walk->count * 2 >= walk->slot_count && !grow_slots(walk))
@@ -194,7 +194,7 @@ static int append_timed_keys(Walk *walk, const Keys *keys, int64_t store_time_ms
     return 1;
 }
 
-/* 1: taken in; 0: it is for Python; -1: an exception. */
+/* Returns 1 if the record was added, 0 if Python must handle it, -1 with an exception. */
 static int take(Walk *walk, const Plain *plain, int64_t offset)
 {
     Properties found = read_properties(plain->properties.data, plain->properties.size);

@@ -1,12 +1,12 @@
-"""Whether records are what the entries of a consume queue say: what every read asks.
+"""Checks that records match their consume queue entries; every read makes them.
 
 ``count_sound`` and ``gather_sound`` have compiled twins (_checking.c), which fast_encoding.py
-prefers; what follows is what both have to do. A record is sound when
+prefers. Both implementations do the following. A record is sound if
 
-- it begins with the size of its unit and a magic, and says that it stands where the unit points;
+- it begins with the size of its unit and a magic, and states the log offset of the unit;
 - queue id, queue offset and topic are those of the queue and of the unit's number;
-- its sizes add up to its own;
-- its body has the CRC that it names, unless it stands in the log's newest part.
+- its field sizes add up to its own size;
+- its body has the stated CRC, unless the record is in the log's newest part.
 """
 
 import struct
@@ -31,7 +31,7 @@ ANY_MESSAGE = -1
 
 
 def topic_field(topic: str) -> bytes:
-    """The name of *topic* as it stands in records, behind its size."""
+    """Return the topic field of a record: the size of the name, then the name."""
     name = topic.encode("utf-8", "surrogateescape")
     return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name
 
@@ -45,10 +45,11 @@ def count_sound(
     records: bytes,
     unchecked_from: int,
 ) -> int:
-    """How many of *count* records, back to back in the order of *units*, are sound up to the first.
+    """Return how many of *count* records are sound, up to the first that is not.
 
-    *queue_offset* is that of the first one; ANY_MESSAGE does not look whose they are. The bodies
-    of records from commit log offset *unchecked_from* on are not looked at.
+    *records* are back to back in the order of *units*. *queue_offset* is that of the first one;
+    with ANY_MESSAGE the owner is not checked. The bodies of records from commit log offset
+    *unchecked_from* on are not checked.
     """
     sound = at = 0
     units = units[: count * CONSUME_QUEUE_UNIT.size]
@@ -73,10 +74,10 @@ def gather_sound(
     log: tuple[mmap | bytes, int, int],
     unchecked_from: int,
 ) -> tuple[int, bytes] | None:
-    """The records of *units* that an answer has room for, back to back, and how many they are.
+    """Return how many records of *units* fit a response, and these records, back to back.
 
-    The first one always has room. *log* is what stands between two commit log offsets, and those.
-    None if one of the records is elsewhere, or not sound.
+    The first one always fits. *log* is a part of the log with its start and end offsets. Returns
+    None if one of the records is outside it, or not sound.
     """
     stretch, base_offset, end_offset = log
     records: list[bytes] = []
@@ -99,9 +100,9 @@ def gather_sound(
 def is_sound(
     record: bytes, log_offset: int, owner: tuple[bytes, int, int], check_body: bool
 ) -> bool:
-    """Whether a record of at least RECORD_SIZE_BYTES_MIN is that of *owner* and stands there.
+    """Return whether a record of at least RECORD_SIZE_BYTES_MIN is *owner*'s and at *log_offset*.
 
-    *owner* is topic field, queue id and queue offset; ANY_MESSAGE does not look whose it is.
+    *owner* is topic field, queue id and queue offset; with ANY_MESSAGE it is not checked.
     """
     size, magic, crc, queue_id, queue_offset, stated, sys_flag = _HEAD.unpack_from(record)
     if size != len(record) or stated != log_offset or magic not in (MAGIC_V1, MAGIC_V2):

@@ -1,21 +1,21 @@
-"""The commit log: every message of every topic, one after the other, in files of one size.
+"""The commit log: the messages of all topics in one sequence, in files of one size.
 
 Records are staged while the requests of one read of a socket are handled, and written by one
-``pwrite`` at the end of the pass. Writing with pwrite rather than through the mapping turns a full
-or failing disk into an exception, where a mapping would kill the process; reading goes through the
-mapping. The record layout is in protocol/message_codec.py.
+``pwrite`` at the end of the pass. With pwrite a full or failing disk raises an exception; writing
+through a mapping would kill the process instead. Reads go through the mapping.
+protocol/message_codec.py has the record layout.
 
-A file ends with a blank record of at least 8 bytes, so no record crosses from one file to the next:
+A file ends with a blank record of at least 8 bytes, so no record spans two files:
 
     offset  size  field
          0     4  bytes from here to the end of the file
          4     4  0xCBD43194
-         8     …  whatever was there
+         8     …  undefined
 
-A follower copies its master's log as it comes, cut anywhere. ``written_offset`` then is where the
-last whole record ends, so that nobody else ever sees a part of one; ``received_offset`` is the end
-of what came. What is between the two when the process is killed is a torn end to recovery, and is
-cut off; the follower asks for it again.
+A follower copies its master's log in pieces that may be cut anywhere. Then ``written_offset`` is
+the end of the last whole record, so that no reader sees part of one, and ``received_offset`` is the
+end of the received bytes. If the process is killed, recovery treats the bytes between the two as a
+torn end and cuts them off; the follower requests them again.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ from rockhopper.protocol.store.record_head import (
 
 
 class CommitLog:
-    """Collects, writes and reads records. Belongs to the event loop's thread but for ``flush``."""
+    """Stages, writes and reads records. Belongs to the event loop's thread, except ``flush``."""
 
     def __init__(
         self,
@@ -63,13 +63,14 @@ class CommitLog:
         self._executor = executor
         self.next_file: Future[MappedFile] | None = None
         self.on_no_room: Callable[[str], None] = _ignore_no_room
-        """Is told why there is no next file when one is needed and the disk is full."""
+        """Called with the reason if the next file is needed and the disk is full."""
         self._parts: list[bytes] = []
-        # Why staged records were lost before the end of their pass, until ``write`` has said so.
+        # The error that lost the staged records before the end of their pass, until ``write``
+        # raises it.
         self._lost: StoreError | None = None
-        # What a follower has behind ``written_offset`` of a record whose rest is to come.
+        # On a follower: the size of the incomplete record behind ``written_offset``.
         self._torn_size_bytes = 0
-        # Why nothing may be written any more.
+        # The error that all writes raise once the log is sealed.
         self._sealed: StoreError | None = None
         self.store_host = store_host
         self.store_time_ms = 0
@@ -80,7 +81,7 @@ class CommitLog:
         self._file: MappedFile | None = files.files[-1] if files.files else None
         self._file_end = 0
         self._preallocate_at = 0
-        # Writing beyond it is the time for what is to be done now and then.
+        # A write beyond this offset triggers read-ahead advice and the making of the next file.
         self._mark_offset = 0
         if self._file is not None:
             self._enter(self._file)
@@ -98,7 +99,7 @@ class CommitLog:
 
     @property
     def room_end(self) -> int:
-        """The offset that records may reach in the current file; a blank one goes behind them."""
+        """The offset that records may reach in the current file; a blank record follows them."""
         return self._file_end - BLANK_RECORD.size
 
     @property
@@ -107,15 +108,17 @@ class CommitLog:
         return self._files.min_offset
 
     def add(self, records: bytes) -> bool:
-        """Add records that were made for ``staged_offset`` to the pass; they stay in one file.
+        """Stage records that were encoded for ``staged_offset``; they stay in one file.
 
-        False when the current file has no room for them: everything staged is then written, the
-        log stands at the start of the next file, and the records are to be made again for there.
+        Returns False if the current file has no room for them. Then all staged records are written,
+        the log continues at the start of the next file, and the caller must encode the records
+        again for that offset.
 
         Raises:
             RecordTooLargeError: no file can hold them.
-            StoreError: there is no next file, or what was staged could not be written; the end of
-                the pass, ``write``, says which.
+            StoreError: there is no next file, or the staged records could not be written;
+            ``write``,
+                at the end of the pass, raises the cause.
         """
         end = self.staged_offset + len(records)
         if end > self.room_end:
@@ -126,7 +129,7 @@ class CommitLog:
         return True
 
     def check_fits(self, size_bytes: int) -> None:
-        """Refuse what no file can hold. Raises RecordTooLargeError."""
+        """Raise RecordTooLargeError if no file can hold records of this size."""
         if size_bytes + 8 > self.file_size_bytes:
             raise RecordTooLargeError(
                 f"{size_bytes} bytes of records do not fit a commit log file of "
@@ -134,7 +137,7 @@ class CommitLog:
             )
 
     def _roll(self, size_bytes: int) -> None:
-        """Write what is staged, close the file with a blank record, and go to the next one."""
+        """Write the staged records, close the file with a blank record, and start the next one."""
         self.check_fits(size_bytes)
         try:
             self.write()
@@ -165,7 +168,7 @@ class CommitLog:
                 try:
                     return ahead.result()
                 except OSError:
-                    pass  # There may be room again: try once more, here.
+                    pass  # There may be room again: try once more.
             return self._files.create_next()
         except OSError as error:
             told = _store_error(error, "make the next commit log file")
@@ -174,10 +177,10 @@ class CommitLog:
             raise told from error
 
     def write(self) -> None:
-        """Write everything staged, with one call.
+        """Write all staged records, with one call.
 
         Raises:
-            StoreError: what was staged beyond ``written_offset`` is not in the log.
+            StoreError: the records staged beyond ``written_offset`` are not in the log.
         """
         if self._lost is not None:
             lost, self._lost = self._lost, None
@@ -207,7 +210,7 @@ class CommitLog:
         self._mark_offset = min(offset + STEP_BYTES, self._preallocate_at)
 
     def make_next_file(self) -> Future[MappedFile]:
-        """Have the next file made ahead of need, unless it is there or under way."""
+        """Start making the next file ahead of need, unless it exists or is being made."""
         made = self.next_file
         if made is None or (made.done() and made.exception() is not None):
             made = self.next_file = self._executor.submit(self._files.create_next)
@@ -215,17 +218,18 @@ class CommitLog:
 
     @property
     def received_offset(self) -> int:
-        """Where what a follower has of its master's log ends, be it in the middle of a record."""
+        """Where a follower's copy of the master's log ends, possibly in the middle of a record."""
         return self.written_offset + self._torn_size_bytes
 
     def append_raw(self, offset: int, data: bytes) -> None:
-        """Append bytes of a master's log as they come: a follower's way to write.
+        """Append bytes of a master's log as they arrive: a follower's way to write.
 
         They may begin and end in the middle of a record, and may reach into the next files.
 
         Raises:
-            LogMismatchError: *offset* is not ``received_offset``, or no record can stand there.
-            StoreError: ``received_offset`` says how much of them is in the log.
+            LogMismatchError: *offset* is not ``received_offset``, or no record can be at that
+            offset.
+            StoreError: only the bytes before ``received_offset`` are in the log.
         """
         if offset != self.received_offset or self._parts:
             raise LogMismatchError(
@@ -260,7 +264,7 @@ class CommitLog:
             self._passed_mark(end)
 
     def _check_torn(self, file: MappedFile) -> None:
-        """Raise LogMismatchError if what stands behind the whole records never becomes one."""
+        """Raise LogMismatchError if the bytes behind the whole records cannot begin a record."""
         position, torn = self.written_offset - file.base_offset, self._torn_size_bytes
         left = file.size_bytes - position
         size, magic = torn and left, MAGIC_BLANK
@@ -273,26 +277,26 @@ class CommitLog:
             )
 
     def drop_torn(self) -> None:
-        """Forget a record whose rest has not come; zeros stand in its place. Raises StoreError."""
+        """Overwrite an incomplete last record with zeros. Raises StoreError."""
         if self._torn_size_bytes and self._file is not None:
             self._pwrite(self._file, self.written_offset, bytes(self._torn_size_bytes))
             self._torn_size_bytes = 0
 
     def discard(self) -> None:
-        """Forget what is staged and not written."""
+        """Drop the records that are staged but not written."""
         self._parts = []
         self.staged_offset = self.written_offset
 
     def _forget_staged(self, file: MappedFile) -> None:
         size = self.staged_offset - self.written_offset
         self.discard()
-        # Any part of the group may be in the file, and recovery would find whole records in it.
-        # If the disk takes not even zeros, some messages that were refused may come back.
+        # Any part of the group may be in the file, and recovery would find whole records in it. If
+        # the disk cannot even write zeros, some rejected messages may reappear.
         with contextlib.suppress(OSError):
             file.pwrite(self.written_offset - file.base_offset, bytes(size))
 
     def seal(self, error: StoreError) -> None:
-        """Let nothing more into the log: whoever tries gets *error*."""
+        """Reject all further writes: they raise *error*."""
         self._sealed = error
 
     def _pwrite(self, file: MappedFile, offset: int, data: bytes | memoryview) -> None:
@@ -304,9 +308,9 @@ class CommitLog:
             raise _store_error(error, f"write the commit log at {offset}") from error
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes of [start, end), which must lie in one file; empty when they are gone.
+        """Return the bytes of [start, end), which must be in one file; empty if they were deleted.
 
-        A copy: it stays valid when the file is deleted.
+        Returns a copy, which stays valid when the file is deleted.
         """
         file = self._file
         if file is None:
@@ -321,9 +325,9 @@ class CommitLog:
         return file.read(start - base, end - base)
 
     def mapped(self, offset: int) -> tuple[mmap.mmap, int, int] | None:
-        """The mapping of the file that holds *offset*, and [start, end) of what it holds; or None.
+        """Return the mapping of the file that holds *offset*, and its [start, end); or None.
 
-        For many reads within one turn of the loop: it may be closed in the next.
+        For many reads within one iteration of the loop: it may be closed in the next.
         """
         file = self._file
         if file is None or not file.base_offset <= offset:
@@ -334,19 +338,22 @@ class CommitLog:
         return file.mapping, file.base_offset, end
 
     def newest(self) -> tuple[mmap.mmap, int, int] | None:
-        """As ``mapped``, for the file that is written to."""
+        """Return the same as ``mapped``, for the file that is written to."""
         file = self._file
         return None if file is None else (file.mapping, file.base_offset, self.written_offset)
 
     def place_of(self, offset: int, size_bytes: int) -> tuple[str, int, int] | None:
-        """File, position in it and size of so many bytes from *offset* on; None if it is gone."""
+        """Return path, position and size of the bytes from *offset* on; None if they were deleted.
+
+        The size is at most *size_bytes*, and ends with the file.
+        """
         file = self._files.file_at(offset)
         if file is None:
             return None
         return str(file.path), offset - file.base_offset, min(size_bytes, file.end_offset - offset)
 
     def record_at(self, offset: int) -> bytes:
-        """The bytes that a record at *offset* claims for itself; empty when they cannot be one."""
+        """Return the bytes of the record at *offset*, by its stated size; empty if invalid."""
         stretch = self.mapped(offset)
         if stretch is None:
             return b""
@@ -359,11 +366,12 @@ class CommitLog:
         return mapping[offset - base : offset - base + size]
 
     def flush(self) -> int:
-        """Make everything written durable and return up to where. Blocks: for the flush thread.
+        """Make everything written durable and return its end. Blocks: for the flush thread.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free; ``flushed_offset`` stays.
-            StoreFailedError: an fsync failed; what is on disk is unknown until a restart reads it.
+            StoreFailedError: an fsync failed; the content on disk is unknown until a restart reads
+            it.
         """
         target, store_time_ms = self.written_mark
         if target > self.flushed_offset:
@@ -381,7 +389,7 @@ class CommitLog:
         return target
 
     def next_file_offset(self, offset: int) -> int:
-        """Where the file behind the one that holds *offset* starts."""
+        """Return the start of the file behind the one that holds *offset*."""
         file = self._files.file_at(offset)
         return self.written_offset if file is None else file.base_offset + file.size_bytes
 
@@ -390,7 +398,7 @@ class CommitLog:
         self._files.delete_files_before(offset)
 
     def close(self) -> None:
-        """Close the files and delete the one made ahead that nothing was written to."""
+        """Close the files, and delete a file made in advance that is still unused."""
         if self.next_file is not None:
             with contextlib.suppress(OSError):  # Then it was never made.
                 self.next_file.result().delete()
@@ -399,7 +407,7 @@ class CommitLog:
 
 
 def _ignore_no_room(reason: str) -> None:
-    """Nobody asked to be told."""
+    """The default of ``on_no_room``: do nothing."""
 
 
 def _store_error(error: OSError, what: str) -> StoreError:

@@ -1,20 +1,18 @@
-"""One message, or one batch, as the store keeps it: record, consume queue unit, index hashes.
+"""Encode one message, or one batch, for the store: record, consume queue unit, index hashes.
 
-This is what the broker spends most of its time on, so it stands alone, with plain values at its
-border: bytes, text and numbers in, bytes and numbers out, no object of ours and no state.
-
-A queue's part of it is given as ``constants``, made once by ``queue_constants``:
+The broker spends most of its time here. So this module depends on nothing else of ours and has
+plain values at its interface: bytes, text and numbers in, bytes and numbers out, no objects and no
+state. The constant fields of a queue are passed as ``constants``, made once by ``queue_constants``:
 
     (magic, topic field, queue id, seed of index hashes)
 
-``encode_plain``, ``encode_batch``, ``encode_run``,
-``count_run``, ``message_ids`` and ``put_entries`` have compiled twins
-(_encoding.c), which fast_encoding.py prefers where they could be built; what follows is what both
-have to do.
+``encode_plain``, ``encode_batch``, ``encode_run``, ``count_run``, ``message_ids`` and
+``put_entries`` have compiled twins (_encoding.c), which fast_encoding.py prefers if they could be
+built. The functions below define what both must do.
 
-The first two return None for whatever is not plain: properties that mean more than themselves
-(delay, transaction …), a malformed batch. The caller then goes the general way, which knows
-what to say to the client.
+The first two return None for a message that is not plain: one with a property that the broker acts
+on (delay, transaction …), or a malformed batch. The caller then takes the general path, which knows
+the right error for the client.
 """
 
 import struct
@@ -74,14 +72,14 @@ QueueConstants = tuple[int, bytes, int, int]
 Plain = tuple[bytes, bytes, bytes, str, bool]
 # (records, units, packed index keys)
 Batch = tuple[bytes, bytes, bytes]
-# What an index entry will be made of: key hash and commit log offset. Packed, because an object
-# for each key of each message would cost more than the rest of its encoding.
+# The input of an index entry: key hash and commit log offset. Packed, because an object for each
+# key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
-# The same with the store time of its message, where several times come together.
+# The same with the store time of its message, for keys of several messages.
 TIMED_KEY = struct.Struct(">Iqq")
 _TIME = struct.Struct(">q")
 
-# What a message of a batch may not have.
+# Properties that no message of a batch may have.
 DELAYING_PROPERTIES = frozenset(
     {
         PROPERTY_DELAY_LEVEL,
@@ -91,7 +89,8 @@ DELAYING_PROPERTIES = frozenset(
         "__STARTDELIVERTIME",
     }
 )
-# What the broker, or its recovery, believes because it wrote it itself: taken from no client.
+# Properties that the broker or its recovery trusts, because only the broker writes them: never
+# accepted from a client.
 OWN_PROPERTIES = frozenset(
     {PROPERTY_INNER_MULTI_QUEUE_OFFSET, "RH_FINAL", "RH_SINK", "TIMER_ORIGIN", PROPERTY_CRC32}
 )
@@ -108,7 +107,7 @@ BROKER_PROPERTIES = OWN_PROPERTIES | {
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ROLL_TIMES,
 }
-# Any of these makes a message more than a plain one, or stands where only the broker may write.
+# Any of these makes a message more than a plain one, or is for the broker alone to write.
 SPECIAL_PROPERTIES = (
     BROKER_PROPERTIES
     | DELAYING_PROPERTIES
@@ -136,19 +135,19 @@ _heads = {key: head.pack for key, head in RECORD_HEADS.items()}
 
 
 def without_own_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """*properties* as they may come from a client, or go into a copy of a message."""
+    """Return *properties* without those that only the broker may write."""
     return {name: value for name, value in properties.items() if name not in OWN_PROPERTIES}
 
 
 def queue_constants(topic: str, queue_id: int) -> QueueConstants:
-    """What every record of a queue repeats."""
+    """Return the constant fields of all records of a queue."""
     magic, field, seed = _topic_constants(topic)
     return magic, field, queue_id, seed
 
 
 @lru_cache(64)
 def _topic_constants(topic: str) -> tuple[int, bytes, int]:
-    """Magic code, topic field and seed of index keys: the same objects for queues in a row."""
+    """Return magic code, topic field and seed; cached, so queues of one topic share the objects."""
     encoded = topic.encode()
     wide = len(encoded) > 127
     field = len(encoded).to_bytes(2 if wide else 1, "big") + encoded
@@ -170,14 +169,14 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_offset: int = 0,
 ) -> bytes:
-    """The record of any message.
+    """Return the record of any message.
 
     Raises:
         struct.error: a number does not fit its field, or the properties are too long.
     """
     magic, topic_field, queue_id, _ = constants
     born_size, store_size = len(born_host), len(store_host)
-    # A client's word for the widths of hosts would make the record unreadable.
+    # Clients may not set the flags for the widths of hosts: the record would be unreadable.
     sys_flag &= ~HOST_FLAGS
     if born_size == 20:
         sys_flag |= SYS_FLAG_BORN_HOST_V6
@@ -214,7 +213,7 @@ def encode_record(
 def index_keys(
     constants: QueueConstants, log_offset: int, unique_key: str | None, keys: str | None
 ) -> bytes:
-    """The packed index keys of a message: its unique key, then each of its KEYS."""
+    """Return the packed index keys of a message: its unique key, then each of its KEYS."""
     seed = constants[3]
     packed = b""
     if unique_key:
@@ -241,7 +240,7 @@ def encode_plain(
     born_host: bytes,
     reconsume_times: int,
 ) -> Plain | None:
-    """A message as a producer sent it; *suffix* is what the broker adds to its properties."""
+    """Encode a message as a producer sent it; the broker appends *suffix* to its properties."""
     found = decode_properties(properties)
     unique_key = found.get(PROPERTY_UNIQUE_KEY, "")
     if not unique_key.isalnum() or not unique_key.isascii():
@@ -292,7 +291,7 @@ def encode_batch(
     born_time_ms: int,
     born_host: bytes,
 ) -> Batch | None:
-    """The messages of a batch body, each as a record of its own, properties as they came."""
+    """Encode each message of a batch body as its own record, with unchanged properties."""
     try:
         messages = decode_batch(body)
     except MalformedBatchError:
@@ -344,9 +343,9 @@ def encode_run(
     suffix: bytes,
     born_time_ms: int,
 ) -> Batch | None:
-    """The messages of a batch body, each by ``encode_plain``; None unless all are plain.
+    """Encode each message of a batch body by ``encode_plain``; None unless all are plain.
 
-    They were born at the host that stores them.
+    Their born host is the host that stores them.
     """
     records: list[bytes] = []
     units: list[bytes] = []
@@ -381,13 +380,13 @@ def encode_run(
 
 
 def count_run(body: bytes, suffix: bytes) -> int:
-    """How many messages ``encode_run`` makes of a batch body; 0 if it makes none."""
+    """Return the number of messages that ``encode_run`` makes of a batch body; 0 if none."""
     encoded = encode_run(_ANY_QUEUE, 0, 0, 0, _ANY_HOST, body, suffix, 0)
     return 0 if encoded is None else len(encoded[1]) // CONSUME_QUEUE_UNIT.size
 
 
 def message_ids(host: str, units: bytes) -> str:
-    """The ids of the messages of *units* with , between; *host* is what they all start with."""
+    """Return the ids of the messages of *units*, separated by commas; each starts with *host*."""
     offsets = [offset for offset, _, _ in CONSUME_QUEUE_UNIT.iter_unpack(units)]
     digits = struct.pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
     return host + digits.replace(",", "," + host)
@@ -403,8 +402,8 @@ def put_entries(
 ) -> int:
     """Write an entry for each packed index key into the mapping of an index file.
 
-    They get the numbers from *number* on, each goes to the head of its slot's chain. Returns how
-    many slots were empty before.
+    The entries get the numbers from *number* on, and each becomes the head of its slot's chain.
+    Returns how many slots were empty before.
     """
     used = 0
     for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):

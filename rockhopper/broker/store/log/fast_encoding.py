@@ -1,6 +1,6 @@
-"""The fastest form there is of what a message costs most time in: compiled, or else in Python.
+"""Hot encoding functions: C when compiled, else pure Python.
 
-The compiled functions hand over to the Python ones where deciding takes more than ASCII.
+The compiled functions call the Python ones for input that they cannot handle in ASCII.
 """
 
 import zlib
@@ -29,16 +29,17 @@ select_sound: Callable[..., tuple[int, int, bytes] | None] = (_encoding or selec
 half_place: Callable[[bytes, int], tuple[str, int] | None] | None = getattr(
     _encoding, "half_place", None
 )
-"""Topic and queue that the half message is for whose record is to stand at a commit log offset;
-None if it takes a closer look, or is not sound.
+"""Return topic and queue of the half message whose record is to be at a commit log offset; None if
+it needs a closer check, or is not sound.
 
-Without a compiler there is none of this, and transactions end the general way alone."""
+Without a compiler this is None, and all transactions end by the general path.
+"""
 encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getattr(
     _encoding, "encode_end", None
 )
-"""The records of a final message and of the op message behind it, the size of the first, the units
-of both, and packed index keys."""
+"""Return the records of a final message and of the op message behind it, the size of the first, the
+units of both, and packed index keys."""
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain
 whole_end: Callable[..., int] = (_encoding or walking).whole_end
 crc32: Callable[[bytes], int] = zlib.crc32 if _encoding is None else _encoding.crc32
-"""That of zlib, which takes many times as long where the processor helps."""
+"""zlib's crc32, or a compiled one that is many times as fast if the processor supports it."""

@@ -1,13 +1,13 @@
-"""Reading the commit log record by record, and finding the next record after damage.
+"""Read the commit log record by record, and find the next record after damage.
 
-``read_record`` is the quick way: it accepts what ``check_record`` of protocol/message_codec accepts
-of the common kinds of records, at half the cost, and leaves everything else to it. Beyond that it
-demands a store time, and compares the record's own CRC where ``enabledAppendPropCRC`` of RocketMQ
-has put one: the last 20 bytes of the properties,
+``read_record`` is the quick way. For the common kinds of records it accepts the same as
+``check_record`` of protocol/message_codec at half the cost, and leaves everything else to it. In
+addition it requires a store time. If RocketMQ's ``enabledAppendPropCRC`` added a CRC to the record,
+it checks that too. It is in the last 20 bytes of the properties:
 
-    __CRC32#  0x01  ten digits of the CRC-32 of what is before them, the lowest first  0x02
+    __CRC32#  0x01  ten digits of the CRC-32 of all bytes before them, the lowest first  0x02
 
-A record without that property is not verified by it, whatever the setting forceVerifyPropCRC says.
+A record without that property is not checked in this way, whatever the setting forceVerifyPropCRC.
 """
 
 import mmap
@@ -53,7 +53,7 @@ _new = tuple.__new__
 
 
 class Record(NamedTuple):
-    """A record that stands where it says; offsets are commit log offsets."""
+    """A record at the log offset that it states; all offsets are commit log offsets."""
 
     offset: int
     size_bytes: int
@@ -73,7 +73,7 @@ class Record(NamedTuple):
 def read_record(
     data: mmap.mmap | bytes, position: int, base_offset: int, check_crc: bool = True
 ) -> Record | None:
-    """The record at *position* of a file that starts at *base_offset*; None when there is none."""
+    """Return the record at *position* of a file that starts at *base_offset*, or None."""
     end_max = len(data)
     if position + HEAD_SIZE_BYTES > end_max:
         return None
@@ -148,7 +148,7 @@ def _read_uncommon(
 
 
 def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Record | None:
-    """The record at *position* of which nothing but the body's CRC is wrong."""
+    """Return the record at *position* if only its body's CRC is wrong, else None."""
     available = len(data) - position
     check = check_record(data, position, available, base_offset + position)
     is_body_damaged = not check.is_ok and not check.is_blank and check.size_bytes > 0
@@ -156,7 +156,7 @@ def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Re
 
 
 def why_not(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
-    """Say why ``read_record`` found no record."""
+    """Return the reason why ``read_record`` found no record."""
     available = len(data) - position
     if data[position : position + 8] == _ZEROS[: min(available, 8)]:
         return "zeros where a record should start"
@@ -169,7 +169,7 @@ def why_not(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
 
 
 def is_blank(data: mmap.mmap | bytes, position: int) -> bool:
-    """Whether the file's records end at *position*: a blank record, or no room for one."""
+    """Return whether the file's records end at *position*: a blank record, or no room for one."""
     available = len(data) - position
     if available < BLANK_RECORD.size:
         return True
@@ -178,18 +178,18 @@ def is_blank(data: mmap.mmap | bytes, position: int) -> bool:
 
 
 def is_zero(data: mmap.mmap | bytes, position: int) -> bool:
-    """Whether nothing was ever written at *position*, or zeros were."""
+    """Return whether the bytes at *position* are zeros, written or not."""
     return data[position : position + 8] == _ZEROS
 
 
 def find_next(file: MappedFile, position: int) -> int | None:
-    """The first position from *position* on at which a whole record starts, or the closing blank.
+    """Return the first position, from *position* on, of a whole record or the closing blank.
 
-    A record counts when it says itself that it stands there and its sizes and its CRC fit: so stale
-    bytes from elsewhere do not pass for one, but what a body holds may (damage.py).
+    A record counts if it states this very offset and its sizes and CRC are right. So stale bytes
+    from elsewhere do not count, but an image of a record in a message's body may (damage.py).
     """
     data = file.mapping
-    # The first bytes of a size are zeros, so a record may begin in front of what was written.
+    # The first bytes of a size are zeros, so a record may begin just before the written range.
     ranges = [(max(start - 3, position), end) for start, end in _written_ranges(file, position)]
     for start, end in ranges:
         for at in _positions(data, MAGIC_START, start, end):
@@ -211,7 +211,7 @@ def _written_ranges(file: MappedFile, position: int) -> list[tuple[int, int]]:
 
 
 def _positions(data: mmap.mmap, pattern: bytes, start: int, end: int) -> Iterator[int]:
-    """Where *pattern* begins, the second word of a record that begins in [start, end)."""
+    """Yield the positions of *pattern*, the second word of records that begin in [start, end)."""
     at = data.find(pattern, start + 4, end + 4)
     while at >= 0:
         yield at
@@ -219,7 +219,7 @@ def _positions(data: mmap.mmap, pattern: bytes, start: int, end: int) -> Iterato
 
 
 def last_store_time_ms(file: MappedFile) -> int | None:
-    """The store time of the last record in a full file; None when no record is found."""
+    """Return the store time of the last record in a full file; None if no record is found."""
     data = file.mapping
     newest: Record | None = None
     tries = _LAST_RECORD_TRIES
@@ -227,7 +227,7 @@ def last_store_time_ms(file: MappedFile) -> int | None:
     while at >= 4 and (newest is None or tries):
         record = read_record(data, at - 4, file.base_offset, check_crc=False)
         if record is not None and is_blank(data, record.end_offset - file.base_offset):
-            return record.store_time_ms  # No image of one in the last record's body.
+            return record.store_time_ms  # Not an image of one in the last record's body.
         newest = newest or record
         tries -= 1
         at = data.rfind(MAGIC_START, 4, at + len(MAGIC_START) - 1)

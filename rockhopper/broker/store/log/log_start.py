@@ -1,4 +1,4 @@
-"""Where a log begins that is a copy: at the start of its master's, not at 0."""
+"""The first file of a copied log, which begins where the master's log does, not at 0."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from rockhopper.protocol.store.store_paths import is_numbered_file
 
 
 def has_log(directory: Path) -> bool:
-    """Whether there are files of a commit log in *directory*."""
+    """Return whether *directory* holds files of a commit log."""
     return directory.is_dir() and any(is_numbered_file(path.name) for path in directory.iterdir())
 
 
 def begin_at(directory: Path, file_size_bytes: int, offset: int) -> None:
     """Make the first file of a log that begins at *offset*; durable on return.
 
-    For a directory without a log, in a store that nobody has open.
+    For a directory without a log, in a store that no process has open.
 
     Raises:
         GeometryError: no file of that size begins there.
-        OSError: there is no room, or another failure; nothing is left behind.
+        OSError: the disk is full, or another failure; nothing is left behind.
     """
     if offset % file_size_bytes:
         raise GeometryError(

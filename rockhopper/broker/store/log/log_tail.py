@@ -1,4 +1,4 @@
-"""Cutting the commit log off where it ends, and keeping aside what was cut."""
+"""Cut the commit log off at its end, and save the bytes that were cut."""
 
 import os
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _SLICE_BYTES = 1 << 20
 
 
 class CutTail(NamedTuple):
-    """Bytes that stood behind the end of the log, up to the last that is not zero."""
+    """Bytes cut off behind the end of the log, up to the last nonzero one."""
 
     offset: int
     size_bytes: int
@@ -20,12 +20,12 @@ class CutTail(NamedTuple):
 
 
 def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
-    """End the log at *end*: what is behind goes to the quarantine, then to zeros, durably.
+    """End the log at *end*: copy the bytes behind it to the quarantine, then zero them, durably.
 
-    Returns None when there was nothing but zeros behind.
+    Returns None if there were only zeros behind it.
 
     Raises:
-        OSError: the log may still hold what it held.
+        OSError: the log may still have its old content.
     """
     tail = None
     for file in files.files:
@@ -50,12 +50,12 @@ def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
 
 
 def is_all_zeros(file: MappedFile) -> bool:
-    """Whether nothing was ever written to *file*."""
+    """Return whether all bytes of *file* are zero."""
     return _last_written(file, 0) < 0
 
 
 def _last_written(file: MappedFile, position: int) -> int:
-    """The position of the last byte that is not zero, from *position* on; −1 if all are."""
+    """Return the position of the last nonzero byte from *position* on; −1 if there is none."""
     descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         ranges = list(disk.data_ranges(descriptor, position, file.size_bytes))

@@ -1,4 +1,4 @@
-"""What dispatch needs of a record's properties, without decoding all of them."""
+"""The properties of a record that dispatch needs, without decoding all of them."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _NAMES = tuple(f"{name}\x01" for name in (PROPERTY_UNIQUE_KEY, PROPERTY_KEYS, PR
 
 
 class KeysAndTags(NamedTuple):
-    """Empty strings for what a message does not have."""
+    """Keys and tags of a message; empty strings for missing ones."""
 
     unique_key: str
     keys: str
@@ -22,7 +22,7 @@ class KeysAndTags(NamedTuple):
 
 
 def keys_and_tags(properties: bytes) -> KeysAndTags:
-    """What ``decode_properties`` finds under these three names, at a quarter of its cost."""
+    """Return what ``decode_properties`` finds under these three names, at a quarter of its cost."""
     text = properties.decode("utf-8", "replace")
     values = []
     for name in _NAMES:
@@ -49,14 +49,14 @@ def _decoded(text: str) -> KeysAndTags:
 
 
 class KeysAndTagsReader:
-    """``keys_and_tags`` for two who ask about the same record one after the other."""
+    """``keys_and_tags`` with a cache of one record: two callers need the same one in a row."""
 
     def __init__(self) -> None:
         self._record: Record | None = None
         self._found = KeysAndTags("", "", "")
 
     def of(self, record: Record) -> KeysAndTags:
-        """The keys and tags of *record*."""
+        """Return the keys and tags of *record*."""
         if record is not self._record:
             self._found = keys_and_tags(record.properties)
             self._record = record

@@ -1,7 +1,7 @@
-"""RecordSearch: what every search for messages checks of a record, and how long its steps are.
+"""RecordSearch: the check of each record in a message search, and the length of its steps.
 
-An index, or the hash of a tag, names candidates; the record itself decides. A look at one costs
-what its sender has chosen, up to 4 MB, so a step counts records and bytes.
+An index, or the hash of a tag, names candidates; the record itself decides. The cost of reading one
+depends on its size, up to 4 MB, so a step counts records and bytes.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ BYTES_PER_STEP = 1 << 20
 
 
 class RecordSearch:
-    """A search for the newest messages of a topic in a time, both ends included."""
+    """A search for the newest messages of a topic within a time range, both ends included."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class RecordSearch:
         record_at: Callable[[int], bytes],
         is_visible: Callable[[StoredMessage], bool],
     ) -> None:
-        """*wanted* is what ``is_carried`` looks for.
+        """*wanted* is the value that ``is_carried`` looks for.
 
-        *record_at* gives the verified record at a commit log offset, empty when there is none.
+        *record_at* returns the verified record at a commit log offset, or empty bytes.
         """
         self._topic, self._wanted, self._count_max = topic, wanted, count_max
         self._begin_ms, self._end_ms = begin_ms, end_ms
@@ -39,22 +39,22 @@ class RecordSearch:
         """Commit log offsets and records."""
         self._step_records = self._step_bytes = 0
         self.looked_bytes = 0
-        """The size of the record that was looked at last."""
+        """The size of the record that was read last."""
 
     def is_carried(self, message: StoredMessage) -> bool:
-        """Whether *message* has what is wanted."""
+        """Return whether *message* has the wanted value."""
         raise NotImplementedError
 
     def is_step_full(self) -> bool:
-        """Whether others should be served before the next record is looked at."""
+        """Return whether other work should run before the next record is read."""
         return self._step_records >= RECORDS_PER_STEP or self._step_bytes >= BYTES_PER_STEP
 
     def next_step(self) -> None:
-        """Others have been served."""
+        """Start a new step, after other work has run."""
         self._step_records = self._step_bytes = 0
 
     def look_at(self, log_offset: int) -> bytes:
-        """The record there; empty if it is not wanted, or there is none."""
+        """Return the record at *log_offset*; empty if it does not match or does not exist."""
         record = self._record_at(log_offset)
         self._step_records += 1
         self._step_bytes += len(record)

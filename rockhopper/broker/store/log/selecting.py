@@ -1,11 +1,11 @@
-"""Which records of a queue a test of their properties wants, many at once.
+"""Select the records of a queue whose properties match a test, many at once.
 
-``select_sound`` has a compiled twin (_selecting.c), which fast_encoding.py prefers. What a test
-says of a message follows from the values of the few properties that it looks at, so each
-combination of values is judged once, and then found in a dict under its key:
+``select_sound`` has a compiled twin (_selecting.c), which fast_encoding.py prefers. The verdict of
+a test depends only on the values of the few properties that it uses. So each combination of values
+is judged once; later it is looked up in a dict under its key:
 
-    for each property that the test looks at, in order:
-        2  the size of the value, 0xFFFF where there is none
+    for each property that the test uses, in order:
+        2  the size of the value, 0xFFFF if the property is missing
         …  the value
 """
 
@@ -23,7 +23,7 @@ from rockhopper.protocol.store.record_head import (
 )
 
 Test: TypeAlias = tuple[tuple[bytes, ...], dict[bytes, bool], Callable[[bytes], bool | None]]
-"""The names of properties, what is known by key, and who is asked for the rest: None for later."""
+"""Property names, verdicts by key, and the judge of unknown keys, which returns None to defer."""
 
 NAMES_MAX = 64
 KEY_SIZE_BYTES_MAX = 4096
@@ -40,13 +40,15 @@ def select_sound(
     unchecked_from: int,
     test: Test,
 ) -> tuple[int, int, bytes] | None:
-    """The records that *test* wants and an answer has room for, back to back.
+    """Return the records that match *test* and fit a response, back to back.
 
-    Returns how many units were looked at, how many of their records are wanted, and those.
-    *owner* is topic field, queue id, and the queue offset of the first unit. The first wanted one
-    always has room. It ends in front of a record that cannot be judged now. None if one of them is
-    not sound, or not in *log*, which is what stands between two commit log offsets, and those; or
-    has too long values.
+    Returns how many units were scanned, how many of their records match, and these records. *owner*
+    is topic field, queue id, and the queue offset of the first unit. The first match always fits.
+    The scan ends before a record that cannot be judged now. *log* is a part of the log with its
+    start and end offsets.
+
+    Returns None if one of the records is not sound, is outside *log*, or has values that are too
+    long.
     """
     field, queue_id, queue_offset = owner
     stretch, base_offset, end_offset = log
@@ -81,7 +83,7 @@ def select_sound(
 
 
 def key_of(properties: bytes, names: Sequence[bytes]) -> bytes:
-    """The values of *names*, of two with one name the last one, as the key of a verdict."""
+    """Return the key of a verdict: the values of *names*. The last of two equal names counts."""
     values = {}
     for pair in properties.split(b"\x02"):
         name, _, value = pair.partition(b"\x01")
@@ -94,7 +96,7 @@ def key_of(properties: bytes, names: Sequence[bytes]) -> bytes:
 
 
 def values_in(key: bytes, names: Sequence[str]) -> dict[str, str]:
-    """The properties that a key of *names* stands for."""
+    """Return the properties that a key of *names* stands for."""
     properties = {}
     at = 0
     for name in names:

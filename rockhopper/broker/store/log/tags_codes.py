@@ -1,7 +1,7 @@
-"""The third field of a consume queue entry: what a message is filtered, or delivered, by.
+"""The third field of a consume queue entry: the hash of tags, or a delivery time.
 
-Ordinarily Java's hash of the TAGS property, 0 without tags. In SCHEDULE_TOPIC_XXXX it is when the
-message is due, in ms: store time plus the delay of its level.
+Ordinarily it is Java's hash of the TAGS property, 0 without tags; filters compare it. In
+SCHEDULE_TOPIC_XXXX it is when the message is due, in ms: store time plus the delay of its level.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _hashes: dict[str, int] = {}
 
 
 def hash_of_tags(tags: str | None) -> int:
-    """What filters compare; few tags are used by many messages, so they are remembered."""
+    """Return the hash that filters compare. Cached, because many messages share few tags."""
     if not tags:
         return 0
     code = _hashes.get(tags)
@@ -27,13 +27,13 @@ def hash_of_tags(tags: str | None) -> int:
 
 
 class TagsCodes:
-    """Works out tags codes from properties; *delay_ms* tells the delay of a level from 1 on."""
+    """Computes tags codes from properties; *delay_ms* returns the delay of a level from 1 on."""
 
     def __init__(self, delay_ms: Callable[[int], int]) -> None:
         self._delay_ms = delay_ms
 
     def of(self, topic: str, properties: Mapping[str, str], store_time_ms: int) -> int:
-        """The tags code of a message as it stands in the log."""
+        """Return the tags code of a message in the log."""
         if topic == SCHEDULE_TOPIC:
             level = properties.get(PROPERTY_DELAY_LEVEL, "")
             if level.isdecimal() and int(level) > 0:

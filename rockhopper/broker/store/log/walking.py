@@ -1,11 +1,11 @@
-"""Plain records of the log by the thousand: what queues and index get of them, in runs.
+"""Walk plain records of the log by the thousand, and return their queue units and index keys.
 
-A record is plain when its unit and its keys follow from it alone, for its own queue alone, and none
-of its bytes asks for a closer look: of version 1 with IPv4 hosts, neither prepared nor rolled back,
-no record that holds a batch, of no delay level and no light queue, of a topic that can be a
-directory, with properties of ASCII that do not end with a zero. All others are left to who asks.
+A record is plain if its unit and its keys follow from it alone, belong to its own queue alone, and
+none of its bytes needs a closer check. So it is of version 1 with IPv4 hosts, neither prepared nor
+rolled back, holds no batch, has no delay level and no light queue; its topic can be a directory
+name, and its properties are ASCII and do not end with a zero. The caller handles all other records.
 
-``fast_encoding`` has the compiled form, which stands in ``_walking.c``.
+``fast_encoding`` has the compiled form, which is in ``_walking.c``.
 """
 
 from mmap import mmap
@@ -42,12 +42,12 @@ _SIZE_MIN = {
 PlainRun: TypeAlias = tuple[str, int, int, int, bytes, int, int, int]
 """Consecutive messages of one queue: topic, queue id, offset of the first one, how many, units, the
 commit log offsets of the first one and behind the last one, and the store time of the last one.
-What stands between their records is of other queues."""
+Records of other queues may be between theirs."""
 
 Found: TypeAlias = tuple[int, int, int, list[PlainRun], bytes]
-"""A stretch of plain records: where it ends, how many there are, the store time of the last one (0
-without any), their runs, by their first records, and TIMED_KEY of every key, in the order of the
-log. A queue has several runs where its offsets leave some out."""
+"""A stretch of plain records: its end, the number of records, the store time of the last one (0
+without any), their runs, ordered by first record, and a TIMED_KEY for every key, in the order of
+the log. A queue has several runs if its offsets have gaps."""
 
 
 def walk_plain(
@@ -77,9 +77,9 @@ def walk_plain(
 
 
 def whole_end(data: mmap | bytes, position: int, end: int) -> int:
-    """Where the last record that is whole in [*position*, *end*) ends, by the sizes they state.
+    """Return where the last whole record in [*position*, *end*) ends, by the stated sizes.
 
-    The blank one at a file's end counts. Stops in front of what is no record.
+    The blank record at a file's end counts. Stops before bytes that are not a record.
     """
     end = min(end, len(data))
     while position <= end - BLANK_RECORD.size:
@@ -92,7 +92,7 @@ def whole_end(data: mmap | bytes, position: int, end: int) -> int:
 
 
 def is_plain(record: Record, magic: bytes) -> bool:
-    """Whether queue and index get of *record* what ``walk_plain`` gives them."""
+    """Return whether ``walk_plain`` can handle *record*."""
     topic = record.topic.decode()
     return (
         magic == _V1
@@ -121,7 +121,7 @@ class _Growing:
         return self._first.queue_offset + len(self._units)
 
     def add(self, record: Record) -> list[bytes]:
-        """Returns the keys."""
+        """Add *record*; return its keys."""
         unique_key, keys, tags = keys_and_tags(record.properties)
         code = hash_of_tags(tags)
         self._units.append(CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code))
