@@ -1,1 +1,1 @@
-"""Consume queues: where each message of a queue stands in the log."""
+"""Consume queues: the log offsets of a queue's messages."""

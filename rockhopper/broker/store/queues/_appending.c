@@ -1,5 +1,4 @@
-/* Compiled: what the plain runs of a pass add to their queues. appending.py says which are plain.
-
+/* Compiled: append the plain runs of a pass to their queues. appending.py defines which are plain.
    Runs, tails and queues are read and written in place (_slots.h). */
 
 #include "_slots.h"
@@ -28,7 +27,7 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The queue of a run that goes into it as it is, or NULL; borrowed. */
+/* The queue to which a run can be appended unchanged, or NULL; borrowed. */
 static PyObject *queue_of(PyObject *run)
 {
     PyObject *tail = *slot(run, &run_slots, RUN_TAIL);
@@ -42,7 +41,7 @@ static PyObject *queue_of(PyObject *run)
                : NULL;
 }
 
-/* Whether the units of *run* are in the mapping of *queue* now. */
+/* Copies the units of *run* into the mapping of *queue*; returns whether it did. */
 static int copy_units(PyObject *run, PyObject *queue, int64_t *end)
 {
     int64_t first, count, next, limit, mapping_start;
@@ -71,7 +70,7 @@ static int copy_units(PyObject *run, PyObject *queue, int64_t *end)
     return fits;
 }
 
-/* Whether *run* is in its queue now; without, nothing has changed that counts. */
+/* Appends *run* to its queue; returns whether it did. If not, no field that counts has changed. */
 static int append_one(PyObject *run)
 {
     int64_t end = 0;
@@ -85,7 +84,7 @@ static int append_one(PyObject *run)
     set_slot(queue, &queue_slots, MAX_OFFSET, number);
     set_slot(queue, &queue_slots, LOG_END, *slot(run, &run_slots, RUN_END));
     Py_DECREF(number);
-    /* Last: the flush thread clears the flag before it looks at the end. */
+    /* Last: the flush thread clears the flag before it reads the end. */
     if (*slot(queue, &queue_slots, IS_DIRTY) != Py_True) {
         PyObject *noted = PyObject_CallMethodNoArgs(queue, note_change_name);
         Py_XDECREF(noted);
@@ -94,7 +93,7 @@ static int append_one(PyObject *run)
     return 1;
 }
 
-/* append_plain(runs, first) -> number of the first one from *first* on that is not appended */
+/* append_plain(runs, first) -> number of the first run from *first* on that is not appended */
 static PyObject *append_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
@@ -110,12 +109,12 @@ static PyObject *append_plain(PyObject *module, PyObject *const *args, Py_ssize_
     }
     while (at < PyList_GET_SIZE(args[0]) && append_one(PyList_GET_ITEM(args[0], at)))
         at++;
-    /* Whatever it was, appending in Python meets it again. */
+    /* Whatever the error was, appending in Python meets it again. */
     PyErr_Clear();
     return PyLong_FromLongLong(at);
 }
 
-/* The tail of a run; borrowed, NULL with an exception if it is none. */
+/* The tail of a run; borrowed, NULL with an exception if it has none. */
 static PyObject *tail_of(PyObject *run)
 {
     PyObject *tail = Py_TYPE(run) == run_slots.type ? *slot(run, &run_slots, RUN_TAIL) : NULL;

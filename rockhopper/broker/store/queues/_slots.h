@@ -1,6 +1,5 @@
-/* Objects of Python classes with slots, read and written in place, where their descriptors say.
-
-   Nobody's but those of exactly the class: others may keep things elsewhere. */
+/* Objects of Python classes with slots, read and written in place, at the offsets of their
+   descriptors. Exact type only; a subclass may have a different layout. */
 
 #ifndef ROCKHOPPER_SLOTS_H
 #define ROCKHOPPER_SLOTS_H
@@ -15,7 +14,7 @@ typedef struct {
     Py_ssize_t at[SLOTS_MAX];
 } Slots;
 
-/* The slots of a class that have *names*, which end with NULL; 0 with an exception. */
+/* Finds the slots of a class by *names*, which end with NULL; returns 0 with an exception. */
 static inline int find_slots(PyObject *type, const char *const *names, Slots *slots)
 {
     if (!PyType_Check(type)) {
@@ -40,13 +39,13 @@ static inline int find_slots(PyObject *type, const char *const *names, Slots *sl
     return 1;
 }
 
-/* Where number *name* of an object of the class is kept: NULL there means that it has no value. */
+/* Where slot *name* of an object of the class is stored; NULL there means that it has no value. */
 static inline PyObject **slot(PyObject *object, const Slots *slots, int name)
 {
     return (PyObject **)((char *)object + slots->at[name]);
 }
 
-/* 1: it is a number from 0 on, which is *value*; 0 with an exception, or without one. */
+/* Returns 1 and sets *value* if the slot has a number from 0 on; 0 with an exception or without. */
 static inline int read_slot(PyObject *object, const Slots *slots, int name, int64_t *value)
 {
     PyObject *number = *slot(object, slots, name);

@@ -1,7 +1,8 @@
-"""Appending the runs of a pass to their queues: those that are plain at once, in compiled code.
+"""Append the runs of a pass to their queues; plain runs are appended by compiled code.
 
-Plain is a run in one piece, of a queue of single messages that is at its first offset, has room for
-it and is not on hold. ``ConsumeQueue.append_many`` is the oracle, and serves the others.
+A run is plain if it is one piece and its queue holds single messages, is at the run's first offset,
+has room for it and is not on hold. ``ConsumeQueue.append_many`` is the oracle, and appends all
+other runs.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from rockhopper.protocol.compiled import compiled
 
 
 def append_plain_in_python(_runs: list[Run], first: int) -> int:
-    """Leave all of them to ``append_many``."""
+    """Leave all runs to ``append_many``."""
     return first
 
 
@@ -28,11 +29,12 @@ def awaited_in_python(runs: list[Run], count: int) -> list[Run]:
 
 
 append_plain: Callable[[list[Run], int], int] = append_plain_in_python
-"""Append the plain runs from number *first* on, up to one that is not; its number."""
+"""Append the plain runs from number *first* on; return the number of the first run that is not
+plain."""
 take_offsets: Callable[[list[Run]], None] = take_offsets_in_python
-"""Let the tails of *runs*, which begin at their next offsets, go on behind them."""
+"""Advance the tails of *runs*, which begin at their next offsets, behind the runs."""
 awaited: Callable[[list[Run], int], list[Run]] = awaited_in_python
-"""Those of the first *count* of *runs* whose queues somebody waits at."""
+"""Return those of the first *count* of *runs* whose queues have waiters."""
 
 _appending = compiled("rockhopper.broker.store.queues._appending")
 if _appending is not None:

@@ -1,8 +1,7 @@
 """BatchConsumeQueue: the queue of a BatchCQ topic, whose records may hold several messages each.
 
-One 46-byte unit for each record (protocol/store/queue_layout.py); it carries the queue offset of
-the record's first message and their number, so a message is found by a binary search over the
-units.
+Each record has one 46-byte unit (protocol/store/queue_layout.py) with the queue offset of the
+record's first message and their number. A binary search over the units finds a message.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +24,7 @@ _COUNT_MAX = 32_767
 
 
 def batch_range(queue_offset: int, properties: Mapping[str, str]) -> tuple[int, int]:
-    """The first message of a record, and how many it holds."""
+    """Return the offset of a record's first message, and the number of its messages."""
     count = properties.get(PROPERTY_INNER_NUM, "")
     base = properties.get(PROPERTY_INNER_BASE, "")
     if count.isdecimal() and base.isdecimal() and 0 < int(count) <= _COUNT_MAX:
@@ -117,9 +116,9 @@ class BatchConsumeQueue(UnitQueue):
     noted = entry
 
     def is_in_line(self, queue_offset: int, units: list[tuple[int, ...]], *, to_end: bool) -> bool:
-        """Whether *units*, read from a message on, each begin where the one in front ends.
+        """Return whether *units*, read from a message on, each begin where the previous one ends.
 
-        With *to_end* the last one is that of the queue.
+        With *to_end* the last one must be the last of the queue.
         """
         expected = queue_offset
         for number, unit in enumerate(units):
@@ -130,9 +129,10 @@ class BatchConsumeQueue(UnitQueue):
         return expected == self.max_offset if to_end else expected <= self.max_offset
 
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
-        """Queue offset and unit of *count* records in front of one, nearest first; behind it.
+        """Return queue offset and unit of *count* records before *queue_offset*, and behind it.
 
-        The one that is looked for by *queue_offset* is among the latter if its unit is wrong.
+        Those before it come nearest first. If the unit of the record at *queue_offset* is wrong,
+        the record is among those behind.
         """
         at = self._files.first(
             self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
@@ -152,7 +152,7 @@ class BatchConsumeQueue(UnitQueue):
             yield unit[_BASE], unit
 
     def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """What the unit of a record has to say."""
+        """Return the correct unit of a record."""
         first_offset, count = batch_range(check.queue_offset, check.properties)
         return (
             check.commit_log_offset,
@@ -166,7 +166,7 @@ class BatchConsumeQueue(UnitQueue):
         )
 
     def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
-        """The unit that is there for a record: that of its first message, or that of its place."""
+        """Return the stored unit of a record, found by its first message or by its log offset."""
         position = self._position_of(queue_offset, commit_log_offset)
         return None if position is None else self._files.unit_at(position)
 
@@ -181,7 +181,7 @@ class BatchConsumeQueue(UnitQueue):
         return self._files.first(self._start, self._end, lambda unit: unit[field] >= wanted)
 
     def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Write the unit of a record anew. Raises OSError."""
+        """Rewrite the unit of a record. Raises OSError."""
         position = self._position_of(queue_offset, unit[_PLACE])
         if position is None:
             return
@@ -193,7 +193,7 @@ class BatchConsumeQueue(UnitQueue):
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int] | None = None
     ) -> int:
-        """As UnitQueue says; the units hold the store times, so *store_time_of* is not needed."""
+        """See UnitQueue; the units hold the store times, so *store_time_of* is not needed."""
         if upper:
             behind = self._files.first(
                 self._start, self._end, lambda unit: unit[_STORE_TIME] > time_ms
@@ -213,7 +213,7 @@ class BatchConsumeQueue(UnitQueue):
                 )
             )
 
-    # What UnitQueue asks for.
+    # The methods that UnitQueue requires.
 
     def _end_position(self) -> int:
         return self._end

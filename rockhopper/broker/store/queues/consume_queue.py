@@ -1,12 +1,12 @@
-"""ConsumeQueue: where the messages of one queue of one topic are in the commit log.
+"""ConsumeQueue: the commit log offsets of the messages of one queue of one topic.
 
 Message number n (its queue offset) has the 20-byte unit at position 20·n of the queue's address
-space; the layout is in protocol/store/queue_layout.py. A queue whose first message has an offset
-above 0 starts with blank units up to it, so that its files can keep the names that RocketMQ
-expects.
+space; the layout is in protocol/store/queue_layout.py. If the first message of a queue has an
+offset above 0, blank units precede it, so that the files can have the names that RocketMQ expects.
 
-RocketMQ writes a unit behind the last one whatever its offset is, which shifts the rest of a queue
-after any mishap. Here a unit is only ever written where its offset says, and a gap is an error.
+RocketMQ appends a unit behind the last one whatever its offset is, so after any mishap the rest of
+a queue is shifted. Here a unit is only ever written at the position of its offset, and a gap is an
+error.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,16 +27,16 @@ _UNIT_SIZE = CONSUME_QUEUE_UNIT_SIZE_BYTES
 _pack_into = CONSUME_QUEUE_UNIT.pack_into
 _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
 _iter_unpack = CONSUME_QUEUE_UNIT.iter_unpack
-# Positions are 64-bit numbers to RocketMQ, and the last file must end within them.
+# RocketMQ uses 64-bit positions, and the last file must end within them.
 _OFFSET_END = 2**62 // _UNIT_SIZE
-# An unreadable record has no store time; this many behind it are asked for theirs instead.
+# An unreadable record has no store time; up to this many records behind it are tried instead.
 _UNREADABLE_MAX = 1000
 
 
 class ConsumeQueue(UnitQueue):
     """One queue of a topic whose records hold one message each.
 
-    ``next_offset`` is where the next unit goes: ``max_offset``, unless readers are held there.
+    ``next_offset`` is the offset of the next unit: ``max_offset``, unless the queue is on hold.
     """
 
     __slots__ = ("next_offset",)
@@ -47,11 +47,11 @@ class ConsumeQueue(UnitQueue):
     MESSAGES_PER_UNIT_MAX = 1
 
     def hold(self) -> None:
-        """Leave ``max_offset`` where it is, whatever is appended, until ``release``."""
+        """Keep ``max_offset`` unchanged by appends until ``release``."""
         self.is_held = True
 
     def release(self) -> None:
-        """Let readers see everything that was appended."""
+        """Make everything that was appended visible to readers."""
         self.is_held = False
         self.max_offset = self.next_offset
 
@@ -69,7 +69,7 @@ class ConsumeQueue(UnitQueue):
         count: int = 1,
         store_time_ms: int = 0,
     ) -> None:
-        """As UnitQueue says; a unit of this kind stands for one message and has no time."""
+        """See UnitQueue; a unit of this kind holds one message and no time."""
         if queue_offset != self.next_offset or queue_offset >= self._append_limit:
             self._append_slowly(queue_offset, commit_log_offset, size_bytes, tags_code)
             return
@@ -84,7 +84,7 @@ class ConsumeQueue(UnitQueue):
         if not self.is_held:
             self.max_offset = queue_offset + 1
         self.commit_log_end = commit_log_offset + size_bytes
-        # Last: the flush thread clears the flag before it looks at the end.
+        # Last: the flush thread clears the flag before it reads the end.
         if not self._is_dirty:
             self._is_dirty = True
             self._mark_dirty(self)
@@ -103,7 +103,7 @@ class ConsumeQueue(UnitQueue):
                 self.append(first_queue_offset + number, *unit)
             return
         while count > (room := max(self._append_limit - first_queue_offset, 0)):
-            # What there is room for, and one that makes room for others.
+            # Fill the room that is left, then append one unit that makes more room.
             size = room * _UNIT_SIZE
             if room:
                 last = CONSUME_QUEUE_UNIT.unpack_from(units, size - _UNIT_SIZE)
@@ -130,7 +130,7 @@ class ConsumeQueue(UnitQueue):
     def _append_slowly(
         self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
     ) -> None:
-        """Append where it takes a file, a mapping, or a look at what is there already."""
+        """Append a unit that needs a file or a mapping, or that may be in the queue already."""
         if not 0 <= queue_offset < _OFFSET_END:
             raise QueueGapError(self.topic, self.queue_id, self.next_offset, queue_offset)
         unit = CONSUME_QUEUE_UNIT.pack(commit_log_offset, size_bytes, tags_code)
@@ -154,7 +154,7 @@ class ConsumeQueue(UnitQueue):
         self._note_change()
 
     def _check_noted(self, queue_offset: int, unit: bytes) -> None:
-        """Accept what is there already, and mend a unit that was lost or damaged."""
+        """Accept a unit that is stored already, and rewrite a lost or damaged one."""
         if queue_offset < self.min_offset:
             return
         position = queue_offset * _UNIT_SIZE
@@ -184,9 +184,10 @@ class ConsumeQueue(UnitQueue):
         return self._files.read(start, end * _UNIT_SIZE)
 
     def mapped(self, queue_offset: int) -> tuple[mmap, int, int] | None:
-        """The mapping of the file with the unit of a message, where it starts, and the log offset.
+        """Return the mapping of the file with a message's unit, the file's start, and log offset.
 
-        None out of range. It may be closed in the next turn of the loop.
+        Returns None if the message is out of range. The mapping may be closed in the next iteration
+        of the loop.
 
         Raises:
             OSError, StoreError: it cannot be mapped.
@@ -201,12 +202,12 @@ class ConsumeQueue(UnitQueue):
         return mapping, base, _unpack_from(mapping, start - base)[0]
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """Commit log offset, size and tags code of one message, or None out of range."""
+        """Return commit log offset, size and tags code of one message, or None out of range."""
         unit = self.read_units(queue_offset, 1)
         return _unpack_from(unit) if unit else None
 
     def noted(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As ``entry``, of messages too that nobody is shown."""
+        """Return the same as ``entry``, but also for messages that are not visible."""
         start = queue_offset * _UNIT_SIZE
         if not 0 <= queue_offset < self.next_offset:
             return None
@@ -214,11 +215,11 @@ class ConsumeQueue(UnitQueue):
         return _unpack_from(unit) if len(unit) == _UNIT_SIZE else None
 
     def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
-        """The unit that is there for a record: that of its message."""
+        """Return the stored unit of a record, found by its message."""
         return self.noted(queue_offset)
 
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
-        """Queue offset and unit of *count* messages in front of one, nearest first; behind it."""
+        """Return queue offset and unit of *count* messages before one, nearest first, and after."""
         first = max(queue_offset - count, self.min_offset)
         return (
             self._noted_of(range(queue_offset - 1, first - 1, -1)),
@@ -232,11 +233,11 @@ class ConsumeQueue(UnitQueue):
                 yield number, unit
 
     def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """What the unit of a record has to say."""
+        """Return the correct unit of a record."""
         return check.commit_log_offset, check.size_bytes, tags_code
 
     def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Write the unit of a message anew. Raises OSError."""
+        """Rewrite the unit of a message. Raises OSError."""
         if not 0 <= queue_offset < self.next_offset:
             return
         self._write_at(queue_offset * _UNIT_SIZE, unit)
@@ -244,7 +245,7 @@ class ConsumeQueue(UnitQueue):
             self.commit_log_end = unit[0] + unit[1]
 
     def next_file_offset(self, queue_offset: int) -> int:
-        """The first queue offset of the file after that of *queue_offset*."""
+        """Return the first queue offset of the file after that of *queue_offset*."""
         per_file = self.file_size_bytes // _UNIT_SIZE
         return queue_offset - queue_offset % per_file + per_file
 
@@ -256,7 +257,7 @@ class ConsumeQueue(UnitQueue):
             middle = (low + high) // 2
             examined, store_time_ms = self._readable(middle, high, store_time_of)
             if store_time_ms < 0:
-                # As good as deleted when there are many; else the messages in front decide.
+                # If there are many, treat them as deleted; else the messages before them decide.
                 is_behind = examined == high
             else:
                 is_behind = store_time_ms > time_ms or (store_time_ms == time_ms and not upper)
@@ -272,9 +273,9 @@ class ConsumeQueue(UnitQueue):
     def _readable(
         self, start: int, end: int, store_time_of: Callable[[int, int], int]
     ) -> tuple[int, int]:
-        """The first message of [start, end) that has a store time, and that time.
+        """Return the first message of [start, end) that has a store time, and that time.
 
-        Without one: the end of what was looked at, and −1.
+        If there is none: the end of the examined range, and −1.
         """
         for number in range(start, min(end, start + _UNREADABLE_MAX)):
             entry = self.entry(number)
@@ -287,7 +288,7 @@ class ConsumeQueue(UnitQueue):
         if queue_offset < self.max_offset and self.has_files:
             self._truncate_to_position(queue_offset * _UNIT_SIZE)
 
-    # What UnitQueue asks for.
+    # The methods that UnitQueue requires.
 
     def _end_position(self) -> int:
         return self.next_offset * _UNIT_SIZE

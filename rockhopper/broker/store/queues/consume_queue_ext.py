@@ -1,8 +1,8 @@
-"""ConsumeQueueExt: read what RocketMQ kept beside a consume queue for SQL filters.
+"""ConsumeQueueExt: read the extension files that RocketMQ writes for SQL filters.
 
-With ``enableConsumeQueueExt`` the tags code in a consume queue unit may be an address here: the
-offset of an extension unit, minus 2⁶³.  The unit holds the real tags code. We read such stores and
-never write one; a unit, big-endian:
+With ``enableConsumeQueueExt`` the tags code in a consume queue unit may be the address of an
+extension unit: its offset minus 2⁶³. The extension unit holds the real tags code. We read such
+files and never write one. A unit, big-endian:
 
     offset  size  field
          0     2  size of the unit in bytes, 20 + n; −1 where a file has no more units
@@ -25,7 +25,7 @@ _ADDRESS_OF_OFFSET_0 = -(2**63)
 
 
 class ExtensionUnit(NamedTuple):
-    """What stands at an address."""
+    """The extension unit at an address."""
 
     tags_code: int
     store_time_ms: int
@@ -33,7 +33,7 @@ class ExtensionUnit(NamedTuple):
 
 
 def is_address(tags_code: int) -> bool:
-    """Whether a unit's tags code is an address instead of a hash or a time."""
+    """Return whether a unit's tags code is an address instead of a hash or a time."""
     return tags_code <= EXT_ADDRESS_MAX
 
 
@@ -41,7 +41,7 @@ class ConsumeQueueExt:
     """The extension files of one queue."""
 
     def __init__(self, directory: Path) -> None:
-        """Look at *directory*, which may be missing.
+        """Load the files of *directory*, which may be missing.
 
         Raises:
             CorruptFileError: the files differ in size.
@@ -50,7 +50,7 @@ class ConsumeQueueExt:
         self._files.load()
 
     def get(self, address: int) -> ExtensionUnit | None:
-        """The unit at *address*, or None when there is none that makes sense."""
+        """Return the unit at *address*, or None if there is no valid one."""
         offset = address - _ADDRESS_OF_OFFSET_0
         file = self._files.file_at(offset) if offset >= 0 else None
         if file is None:
@@ -71,5 +71,5 @@ class ConsumeQueueExt:
         return ExtensionUnit(tags_code, store_time_ms, bitmap)
 
     def close(self) -> None:
-        """Let go of the mappings."""
+        """Drop the mappings."""
         self._files.close()

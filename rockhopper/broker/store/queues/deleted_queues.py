@@ -1,8 +1,8 @@
-"""The files of deleted queues: out of the way at once, and gone when somebody has the time.
+"""The files of deleted queues: moved aside at once, and deleted later.
 
 A topic may have thousands of queues, each with a file. So the directory of all of them is moved to
-``<store>/rockhopper/deleted-queues``, where it stands in nobody's way, and what is in it is deleted
-there; at the next start, if a crash comes first. What is no file of a queue stays there.
+``<store>/rockhopper/deleted-queues``, and its files are deleted there; after a crash, at the next
+start. Files that are not a queue's stay there.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ log = structlog.get_logger("broker.store")
 
 
 class DeletedQueues:
-    """What is left of deleted queues: open files, and directories in which they are."""
+    """The remains of deleted queues: open files, and the directories that hold them."""
 
     def __init__(self, files: Iterable[MappedFile] = (), directories: Iterable[Path] = ()) -> None:
         self._files = list(files)
@@ -41,12 +41,12 @@ class DeletedQueues:
 
 
 def move_aside(topic_directory: Path, aside: Path) -> Path | None:
-    """Move the directory of a topic's queues below *aside*, durably; None if there is none.
+    """Move the directory of a topic's queues below *aside*, durably; None if it does not exist.
 
-    If that fails, what is in it is deleted where it is.
+    If that fails, its files are deleted where they are.
 
     Raises:
-        OSError: not even that can be done.
+        OSError: neither is possible.
     """
     try:
         return _move_aside(topic_directory, aside)

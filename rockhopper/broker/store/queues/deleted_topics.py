@@ -1,12 +1,16 @@
-"""Which topics were deleted, and where the commit log ended then.
+"""Deleted topics, and the end of the commit log at each deletion.
 
 The records of a deleted topic stay in the log until they expire. Recovery rebuilds queues from the
-log; without this note it would bring a deleted topic back, or mix the old messages of a topic that
-was made anew with its new ones. Kept in ``<store>/rockhopper/deleted-topics.records``
+log. Without this journal it would restore a deleted topic, or mix the old messages of a re-created
+topic with its new ones. The journal is ``<store>/rockhopper/deleted-topics.records``
 (protocol/store/topic_ends.py).
 
-``purged-topics.records`` beside it says the same of topics that were emptied. Their queues stay as
-they are, and begin behind those records.
+``purged-topics.records`` beside it does the same for topics that were emptied. Their queues stay,
+and begin behind those records.
+
+Example: topic ``a`` has three messages and is deleted when the log ends at 900; the journal gets
+the entry (a, 900). ``a`` is created again, and its next message is at 900. After a crash, recovery
+rebuilds a queue of one message: the records below 900 do not count.
 """
 
 import contextlib
@@ -22,15 +26,15 @@ from rockhopper.protocol.store.topic_ends import decode_former_ends, encode_ends
 log = structlog.get_logger("broker.store")
 
 _WHAT = "deleted topics, whose messages may come back after a crash"
-# The file is written anew when most of its notes have been overtaken.
+# The file is rewritten when most of its entries are outdated.
 _OVERTAKEN_MAX = 1000
 
 
 class DeletedTopics:
-    """Topic -> the commit log offset in front of which its records do not count."""
+    """Topic -> the commit log offset below which its records do not count."""
 
     def __init__(self, path: Path, quarantine: Path) -> None:
-        """Read the notes; what cannot be read is reported. Changes nothing.
+        """Read the journal; log entries that cannot be read. Changes nothing.
 
         Raises:
             OSError: the file cannot be read.
@@ -59,14 +63,14 @@ class DeletedTopics:
             return {}
 
     def add(self, topic: str, end: int) -> None:
-        """Note a deletion durably, before anything of the topic is deleted. Blocks."""
+        """Record a deletion durably, before anything of the topic is deleted. Blocks."""
         self.add_all((topic,), end)
 
     def add_all(self, topics: Iterable[str], end: int) -> None:
-        """The same for several topics.
+        """Record the deletion of several topics durably. Blocks.
 
         Raises:
-            OSError: nothing of them is hidden.
+            OSError: none of them is recorded.
         """
         before = self._ends
         added = dict.fromkeys(topics, end)
@@ -106,11 +110,11 @@ class DeletedTopics:
             self._read = None
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """(topic, commit log offset) of each note."""
+        """Iterate over (topic, commit log offset) of each entry."""
         return iter(list(self._ends.items()))
 
     def forget_before(self, commit_log_min: int) -> None:
-        """Drop the notes that the log no longer reaches back to; mend and name damaged ones."""
+        """Drop entries older than the log; rewrite and log damaged ones."""
         self._mend()
         kept = {topic: end for topic, end in self._ends.items() if end > commit_log_min}
         if kept != self._ends:
@@ -125,5 +129,5 @@ class DeletedTopics:
         self._has_former = False
 
     def hides(self, topic: str, commit_log_offset: int) -> bool:
-        """Whether a record belongs to a topic that was deleted after it was written."""
+        """Return whether a record belongs to a topic that was deleted after it was written."""
         return bool(self._ends) and commit_log_offset < self._ends.get(topic, 0)

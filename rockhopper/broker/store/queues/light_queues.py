@@ -1,8 +1,8 @@
-"""LightQueues: multi-dispatch, from the names that a producer gave to a message's place in each.
+"""LightQueues: multi-dispatch of a message to the light queues that its producer names.
 
-One record, and a unit of 20 bytes in each light queue that it names. Whether there are light
-queues at all, two settings say: RocketMQ's enableLmq and enableMultiDispatch. What a client claims
-its message's numbers to be is dropped in any case, for recovery believes them.
+The message has one record, and a unit of 20 bytes in each light queue that it names. RocketMQ's
+settings enableLmq and enableMultiDispatch turn light queues on. A client's own value for the
+message's offsets is always dropped, because recovery trusts that property.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ class LightQueues:
         self._known = set(filter(is_light, existing))
 
     def error(self, names: str) -> str | None:
-        """Why no message may name the light queues *names*, as a sentence; None if one may."""
+        """Return the reason why no message may name the light queues *names*; None if one may."""
         for name in names.split(SEPARATOR) if self.is_enabled else ():
             problem = light_queue_error(name)
             if problem is not None:
@@ -44,14 +44,14 @@ class LightQueues:
         return None
 
     def is_full_for(self, names: str) -> bool:
-        """Whether there would be more light queues than are allowed with *names*."""
+        """Return whether adding *names* would exceed the allowed number of light queues."""
         if self._count_max is None or not self.is_enabled:
             return False
         new = {name for name in names.split(SEPARATOR) if name not in self._known}
         return bool(new) and len(self._known) + len(new) > self._count_max
 
     def forget(self, name: str) -> None:
-        """It was deleted."""
+        """Forget a deleted light queue."""
         self._known.discard(name)
 
     def place(
@@ -60,9 +60,9 @@ class LightQueues:
         properties: dict[str, str],
         tail: Callable[[str, int], QueueTail],
     ) -> tuple[dict[str, str], list[QueueTail]]:
-        """The properties to store for a message of the queue *own*, and the light queues to be in.
+        """Return the properties to store for a message of the queue *own*, and its light queues.
 
-        *tail* finds the tail of a queue.
+        *tail* returns the tail of a queue.
         """
         properties = dict(properties)
         properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
@@ -76,7 +76,7 @@ class LightQueues:
         ):
             return properties, []
         names = text.split(SEPARATOR)
-        # By name: one that is there twice is one queue.
+        # By name: a repeated name is one queue.
         tails = {name: tail(name, LIGHT_QUEUE_ID) for name in names}
         self._known.update(tails)
         offsets = [str(tails[name].next_offset) for name in names]

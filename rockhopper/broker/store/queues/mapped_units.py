@@ -1,11 +1,11 @@
-"""Appending units to the last file of a queue through its mapping, and making them durable.
+"""Append units to the last file of a queue through its mapping, and make them durable.
 
-A file has its whole size at once, and its blocks step by step, in front of the units that need
-them: there may be tens of thousands of queues with few messages each. A full disk is noticed
-there, and not by a write through the mapping, which would end the process. A queue holds mappings
-while it is in use only; they are made anew when needed.
+A file has its full size from the start, but its blocks are allocated step by step, ahead of the
+units that need them: there may be tens of thousands of queues with few messages each. So a full
+disk is noticed at the allocation. A write through the mapping would kill the process instead. A
+queue holds mappings only while it is in use; the next access makes new ones.
 
-Threads: all of it belongs to the thread that appends, except ``flush``.
+Threads: everything belongs to the thread that appends, except ``flush``.
 """
 
 import errno
@@ -26,11 +26,11 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.queues.unit_files import UnitFiles
 
-# Stands for "no mapping held", so that the hot path need not ask.
+# Means "no mapping held", so that the hot path needs no check.
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE_BITS = 12
-# A queue gets as much again as it has, within these bounds.
+# A queue is extended by its current size, within these bounds.
 _STEP_BYTES = 16_384
 _STEP_BYTES_MAX = 1 << 20
 
@@ -38,8 +38,8 @@ _STEP_BYTES_MAX = 1 << 20
 class MappedUnits(ABC):
     """The files of one queue, and the mapping of the one that is written to.
 
-    ``mapping`` holds the units from position ``mapping_start`` on; without one, no position is
-    that high.
+    ``mapping`` holds the units from position ``mapping_start`` on. Without a mapping,
+    ``mapping_start`` is higher than any position.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class MappedUnits(ABC):
         mark_dirty: Callable[[Any], None],
         mappings: Mappings,
     ) -> None:
-        """*mark_dirty* is called with the queue when it has something to flush and had nothing."""
+        """*mark_dirty* is called with the queue when it gets something to flush and had nothing."""
         self._mappings = mappings
         self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
         self._files.reserve_step_bytes = _STEP_BYTES
@@ -77,7 +77,7 @@ class MappedUnits(ABC):
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return self._files.directory
 
     @property
@@ -92,13 +92,13 @@ class MappedUnits(ABC):
 
     @abstractmethod
     def _end_position(self) -> int:
-        """The position behind the last unit."""
+        """Return the position behind the last unit."""
 
     def _open_for(self, position: int) -> MappedFile:
-        """The file for a unit at *position*, behind the last one; made if need be, and mapped.
+        """Return the mapped file for a unit at *position*, behind the last one; make it if missing.
 
         Raises:
-            DiskFullError: no room for a new file; nothing has changed.
+            DiskFullError: no space for a new file; nothing has changed.
             TooManyOpenFilesError: no descriptor is free; nothing has changed.
             OSError: it could not be made or mapped; nothing has changed.
         """
@@ -132,11 +132,13 @@ class MappedUnits(ABC):
         self._append_limit = limit // self.UNIT_SIZE_BYTES
 
     def _reserve(self, file: MappedFile, position: int, start: int | None = None) -> int:
-        """Let a unit be written at *position*, and from *start* of the file on; up to where then.
+        """Allocate blocks for a unit at *position*, and from *start* on; return where they end.
+
+        *start* counts from the start of the file.
 
         Raises:
-            DiskFullError: there is no room.
-            OSError: it could not be found out.
+            DiskFullError: the disk has no space.
+            OSError: the allocation failed for another reason.
         """
         relative = position - file.base_offset
         needed = relative + self.UNIT_SIZE_BYTES
@@ -161,7 +163,9 @@ class MappedUnits(ABC):
             self._mark_dirty(self)
 
     def glance(self) -> None:
-        """Have what a queue of few messages is asked until ``close`` need no mapping.
+        """Cache the first page of the last file, so that short queues need no mapping.
+
+        The cache lasts until ``close``.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free.
@@ -179,16 +183,16 @@ class MappedUnits(ABC):
     def _map(self, file: MappedFile) -> mmap.mmap:
         mapping = self._mappings.map(file, self)
         if file in self._files.files[-1:]:
-            # Reading ahead would fill the memory with what is empty still, megabytes per queue.
+            # Read-ahead would fill the memory with unwritten pages, megabytes per queue.
             mapping.madvise(mmap.MADV_RANDOM)
         return mapping
 
     def has_grown(self, file: MappedFile) -> bool:
-        """Whether anything was appended to *file* since the last call, if it is in use."""
+        """Return whether *file* is in use and anything was appended since the last call."""
         return file in self._files.files[-1:] and self._note_growth()
 
     def let_go(self, file: MappedFile) -> None:
-        """Unmap *file*; it is mapped anew when needed."""
+        """Unmap *file*; the next access maps it again."""
         if self.mapping_start == file.base_offset:
             self._forget_mapping()
         file.unmap()
@@ -198,9 +202,9 @@ class MappedUnits(ABC):
         return self.max_offset != before
 
     def release_if_idle(self) -> bool:
-        """Let go of mappings when nothing was appended since the last call; return whether so.
+        """Drop the mappings if nothing was appended since the last call; return whether it did.
 
-        They are made anew when needed. For the thread that appends, not for the flush thread.
+        The next access makes new ones. For the thread that appends, not for the flush thread.
         """
         was_idle = not self._note_growth() and not self._is_dirty
         if was_idle:
@@ -212,7 +216,7 @@ class MappedUnits(ABC):
         self._files.unmap()
 
     def _release_unless_in_use(self) -> None:
-        """Let go of what a look at an idle queue has mapped."""
+        """Drop the mappings that were made only to read an idle queue."""
         if self.mapping is UNMAPPED:
             self._files.unmap()
 
@@ -223,14 +227,14 @@ class MappedUnits(ABC):
 
         Raises:
             TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
-            StoreFailedError: what is on disk is unknown.
+            StoreFailedError: the content on disk is unknown.
         """
         end = self._end_position()
         start = self._flushed
         if self._is_short_of(least_pages, start, end):
-            self._mark_dirty(self)  # It stays dirty, and in the list of those that are.
+            self._mark_dirty(self)  # It stays dirty, and in the list of dirty queues.
             return False
-        # Before the end is read again: what is appended after that marks the queue once more.
+        # Before the end is read again: a later append then marks the queue once more.
         self._is_dirty = False
         end = self._end_position()
         if end <= start:

@@ -1,9 +1,9 @@
 """ConsumeQueueTable: all consume queues of a store, by topic and queue id.
 
 A store may have tens of thousands of queues, most of them idle. A queue costs an object and, once
-used, a mapping; ``release_idle`` gives those of idle queues back, and mappings.py those that were
-not needed for longest when there are too many. Queues with something to flush
-put themselves into a list, so that a pass over clean ones costs nothing.
+used, a mapping. ``release_idle`` unmaps idle queues, and mappings.py unmaps the least recently used
+ones if there are too many. Queues with something to flush add themselves to a list, so clean queues
+cost nothing in a flush.
 
 Threads: everything belongs to the thread that appends, except ``flush_steps``.
 """
@@ -32,7 +32,7 @@ QUEUES_PER_PIECE = 5000
 
 
 class _Kind:
-    """Where the queues of one kind are, and the size of their files."""
+    """Directory and file size of the queues of one kind."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class ConsumeQueueTable:
         batch_file_size_bytes: int,
         mappings: Mappings | None = None,
     ) -> None:
-        """Sizes are rounded up to whole units and count until ``load`` finds files of another.
+        """Sizes are rounded up to whole units and apply until ``load`` finds files of another size.
 
-        *mappings* are those that the queues share descriptors with.
+        The queues share the descriptors of *mappings*.
         """
         self._layout = layout
         self._kinds = (
@@ -70,7 +70,7 @@ class ConsumeQueueTable:
         self._mappings = mappings or Mappings()
 
     def load(self) -> None:
-        """Find the queues on disk; each is still to be recovered.
+        """Find the queues on disk; the caller must recover each.
 
         Raises:
             CorruptFileError: files of different sizes, or a topic with queues of both kinds.
@@ -99,7 +99,7 @@ class ConsumeQueueTable:
         return plain, batch
 
     def _common_size(self, queue: UnitQueue, size_bytes: int) -> int:
-        """The size of the files of *queue*, which the first queue that has any decides for all."""
+        """Return the file size of *queue*; the first queue with files sets it for all."""
         if queue.file_size_bytes == size_bytes:
             return size_bytes
         for other in self:
@@ -119,28 +119,28 @@ class ConsumeQueueTable:
         return queue.file_size_bytes
 
     def __iter__(self) -> Iterator[UnitQueue]:
-        """All queues; deleting topics meanwhile is fine."""
+        """Iterate over all queues; topics may be deleted meanwhile."""
         for queues in tuple(self._topics.values()):
             yield from tuple(queues.values())
 
     def topics(self) -> list[str]:
-        """The topics that have queues."""
+        """Return the topics that have queues."""
         return list(self._topics)
 
     def queues_of(self, topic: str) -> dict[int, UnitQueue]:
-        """The queues of one topic by their ids, as they are now."""
+        """Return a copy of the queues of one topic, by their ids."""
         return dict(self._topics.get(topic, {}))
 
     def get(self, topic: str, queue_id: int) -> UnitQueue | None:
-        """The queue, or None; never makes one."""
+        """Return the queue, or None; never make one."""
         queues = self._topics.get(topic)
         return None if queues is None else queues.get(queue_id)
 
     def get_or_create(self, topic: str, queue_id: int, *, batch: bool = False) -> UnitQueue:
-        """The queue; a new one has no files before its first message.
+        """Return the queue; a new one has no files before its first message.
 
         Raises:
-            StoreError: there is one of the other kind.
+            StoreError: it exists and is of the other kind.
         """
         queue = self.get(topic, queue_id)
         if queue is None:
@@ -161,10 +161,10 @@ class ConsumeQueueTable:
     def delete_topic(self, topic: str) -> DeletedQueues:
         """Forget the queues of a topic, and return their files; unknown topics are fine.
 
-        Whatever becomes of those, the topic may be made again.
+        The topic may be made again, whether or not the files are deleted.
 
         Raises:
-            OSError: the files are where they were.
+            OSError: the files are still in place.
         """
         queues = self._topics.pop(topic, {}).values()
         files = [file for queue in queues for file in queue.detach()]
@@ -177,12 +177,12 @@ class ConsumeQueueTable:
     def flush_steps(self, thorough: bool) -> Iterator[None]:
         """Flush the queues that are dirty now, one between each step. For the flush thread.
 
-        When a *thorough* pass ends, all that was appended before it began is durable; otherwise
-        queues with less than LEAST_PAGES to flush wait.
+        After a *thorough* flush, all that was appended before it began is durable. Otherwise queues
+        with less than LEAST_PAGES to flush wait.
 
         Raises:
-            TooManyOpenFilesError: no descriptor is free; what was not flushed is dirty still.
-            StoreFailedError: what is on disk is unknown.
+            TooManyOpenFilesError: no descriptor is free; unflushed queues stay dirty.
+            StoreFailedError: the content on disk is unknown.
         """
         for _ in range(len(self._dirty)):
             self._dirty.popleft().flush(0 if thorough else LEAST_PAGES)
@@ -190,26 +190,26 @@ class ConsumeQueueTable:
 
     @property
     def dirty_count(self) -> int:
-        """How many queues have something to flush."""
+        """The number of queues with something to flush."""
         return len(self._dirty)
 
     def release_idle(self) -> Iterator[int]:
-        """Unmap the queues that took no message since the last call, some at a time: how many.
+        """Unmap the queues without a new message since the last call, in steps; yield how many.
 
-        A minute between calls is fine. For the thread that appends.
+        Call it once a minute. For the thread that appends.
         """
         queues = iter(self)
         while piece := list(islice(queues, QUEUES_PER_PIECE)):
             yield sum(queue.release_if_idle() for queue in piece)
 
     def close(self) -> None:
-        """Let go of all mappings. Flushes nothing."""
+        """Drop all mappings. Flushes nothing."""
         for queue in self:
             queue.close()
 
 
 def _directories(parent: Path) -> Iterable[tuple[str, int]]:
-    """Topic and queue id of each queue's directory; what is not named like one is left alone."""
+    """Yield topic and queue id of each queue's directory; ignore other names."""
     for topic in _subdirectories(parent):
         for queue in _subdirectories(topic.path):
             if queue.name.isdecimal():

@@ -1,4 +1,4 @@
-"""QueueTail: where the next message of one queue goes, what waits there, and what a pass adds."""
+"""QueueTail: next offset and waiters of a queue; Run and Staged: what a pass adds to queues."""
 
 from bisect import bisect_left
 
@@ -9,11 +9,11 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
 class QueueTail:
-    """One queue of one topic, as those see it who write.
+    """One queue of one topic, from a writer's view.
 
-    ``next_offset`` is the queue offset of the next message. ``waiters`` belongs to whoever parks
-    pulls; dispatch only looks whether it is empty. ``is_deleted`` says that the topic was deleted;
-    a topic of the same name that comes later has other tails.
+    ``next_offset`` is the queue offset of the next message. The code that holds pulls owns
+    ``waiters``; dispatch only checks whether it is empty. ``is_deleted`` is set when the topic is
+    deleted; a later topic of the same name has other tails.
     """
 
     __slots__ = (
@@ -41,9 +41,9 @@ class QueueTail:
 class Run(msgspec.Struct, gc=False, eq=False):
     """Consecutive messages of one queue in one pass, dispatched by one call.
 
-    ``start`` is the commit log offset of the first one's record, ``end`` is behind the last one's;
-    in between there may be records of other queues. For a record that holds a whole batch
-    ``batch_count`` says how many messages that is.
+    ``start`` is the commit log offset of the first record, ``end`` is behind the last one; records
+    of other queues may be in between. For a record that holds a whole batch, ``batch_count`` is the
+    number of its messages.
     """
 
     tail: QueueTail
@@ -56,14 +56,14 @@ class Run(msgspec.Struct, gc=False, eq=False):
 
     @classmethod
     def of(cls, tail: QueueTail, start: int) -> "Run":
-        """A run without a message yet, of what comes next in a queue."""
+        """Return an empty run that starts at the next offset of a queue."""
         return cls(tail, start, start, tail.next_offset, 0, [])
 
 
 class Staged:
-    """What a pass has put between two commit log offsets: runs, and everybody's index keys.
+    """The messages that a pass put between two commit log offsets: runs, and all index keys.
 
-    The keys stand in the order of the log, runs in that of their first records. No run goes on
+    The keys are in the order of the log, the runs in that of their first records. No run continues
     from one file of the log to the next.
     """
 
@@ -75,7 +75,7 @@ class Staged:
         self.packed_keys = bytearray()
 
     def split_at(self, log_offset: int) -> "Staged":
-        """Return what stands behind an offset that is within no run, and keep the rest."""
+        """Split at an offset that is within no run: keep the part before it, return the rest."""
         behind = Staged(max(log_offset, self.start))
         behind.end = max(self.end, behind.start)
         self.end = min(self.end, behind.start)

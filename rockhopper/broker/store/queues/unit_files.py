@@ -1,12 +1,16 @@
-"""UnitFiles: numbered files full of units of one size, and where the units in them end.
+"""UnitFiles: numbered files full of units of one size, and the search for the end of the units.
 
-Units stand one behind the other from the start of the first file; zeros follow the last. A unit's
-first two fields are a commit log offset and the size of the record there, and commit log offsets
-grow from unit to unit: so every "where does … begin" is a binary search.
+Units follow each other from the start of the first file; zeros follow the last. A unit's first two
+fields are a commit log offset and the size of the record there, and commit log offsets grow from
+unit to unit. So every "where does … begin" is a binary search.
 
-After a crash that is only almost true. Pages of a file reach the disk in any order, so a hole may
-be left in front of units that arrived; and RocketMQ leaves stale units behind the end when it cuts
-a queue. ``find_end`` therefore reads, one by one, the units that may have been affected.
+After a crash that is only almost true. Pages of a file reach the disk in any order, so there may be
+a hole before units that were written; and RocketMQ leaves stale units behind the end when it cuts a
+queue. ``find_end`` therefore reads, one by one, the units that may be affected.
+
+Example: units 0, 1 and 2 point to records at 0, 100 and 200. Unit 1 was not on disk when the power
+failed, and reads as zeros. The binary search may end behind unit 2; the check one by one ends
+behind unit 0. Recovery cuts there, and adds units 1 and 2 again from the log.
 """
 
 import struct
@@ -20,23 +24,23 @@ from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 Unit = tuple[int, ...]
 
-# This many units are read in front of those that may not have been on disk.
+# This many units are read before those that may not have been on disk.
 _UNITS_TO_VERIFY = 1024
 _SLICE_UNITS = 4096
 
 
 class UnitRules(Protocol):
-    """What is a unit, for one kind of queue."""
+    """What counts as a unit, for one kind of queue."""
 
     def is_plausible(self, unit: Unit, commit_log_max: int) -> bool:
-        """Whether *unit* may stand for a record of a log that ends at *commit_log_max*."""
+        """Return whether *unit* may belong to a record of a log that ends at *commit_log_max*."""
 
     def count_valid(self, units: bytes, previous: Unit | None, commit_log_max: int) -> int:
-        """How many of *units*, which follow the unit *previous*, make sense one by one."""
+        """Return how many of *units*, which follow the unit *previous*, are valid one by one."""
 
 
 class UnitFiles(MappedFileQueue):
-    """A MappedFileQueue to write units into; offsets are called positions here."""
+    """A MappedFileQueue of units; offsets are called positions here."""
 
     __slots__ = ("unit",)
 
@@ -47,7 +51,7 @@ class UnitFiles(MappedFileQueue):
         unit: struct.Struct,
         map_file: MapFile,
     ) -> None:
-        """*unit* is the layout of one unit, *map_file* as for MappedFileQueue."""
+        """*unit* is the layout of one unit; *map_file* is as for MappedFileQueue."""
         super().__init__(
             directory,
             file_size_bytes,
@@ -58,7 +62,7 @@ class UnitFiles(MappedFileQueue):
         self.unit = unit
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes of [start, end), or as many of them as are there without a gap."""
+        """Return the bytes of [start, end), or fewer if a gap follows."""
         parts = []
         while start < end:
             file = self.file_at(start)
@@ -70,16 +74,17 @@ class UnitFiles(MappedFileQueue):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def unit_at(self, position: int) -> Unit:
-        """The fields of the unit at *position*, which must be in a file."""
+        """Return the fields of the unit at *position*, which must be in a file."""
         file = self.file_at(position)
         assert file is not None, position
         start = position - file.base_offset
         return self.unit.unpack(file.read(start, start + self.unit.size))
 
     def first(self, start: int, end: int, is_behind: Callable[[Unit], bool]) -> int:
-        """The first position in [start, end] from which on *is_behind* holds of the units.
+        """Return the first position in [start, end] from which on *is_behind* is true.
 
-        Looked for near *start* first: most files are of queues with little in them.
+        *is_behind* is called with units. The search starts near *start*: most files belong to
+        queues with few units.
         """
         unit_size = self.unit.size
         low, high = 0, max(end - start, 0) // unit_size
@@ -98,7 +103,7 @@ class UnitFiles(MappedFileQueue):
         return start + low * unit_size
 
     def newest_first(self) -> Iterator[tuple[int, int]]:
-        """Commit log offset and size of the units there are, whatever recovery will say of them."""
+        """Yield commit log offset and size of the units, before recovery has checked them."""
         unit_size = self.unit.size
         for file in reversed(self.files):
             start = file.base_offset
@@ -114,7 +119,7 @@ class UnitFiles(MappedFileQueue):
 
 
 def points_into_log(unit: Unit, commit_log_max: int) -> bool:
-    """Whether a unit's commit log offset and size are those of a record in the log."""
+    """Return whether a unit's commit log offset and size may be those of a record in the log."""
     return (
         unit[0] >= 0 and 0 < unit[1] < BLANK_UNIT_SIZE_FIELD and unit[0] + unit[1] <= commit_log_max
     )
@@ -123,7 +128,7 @@ def points_into_log(unit: Unit, commit_log_max: int) -> bool:
 def find_end(
     files: UnitFiles, rules: UnitRules, commit_log_max: int, trusted_below: int
 ) -> tuple[int, int]:
-    """Where the units end, and from where on each of them was looked at to find out.
+    """Return where the units end, and the start of the units that were checked one by one.
 
     Units that point below *trusted_below* are known to be on disk.
     """
@@ -138,7 +143,7 @@ def find_end(
 
 
 def _plausible_end(files: UnitFiles, rules: UnitRules, commit_log_max: int) -> int:
-    """Where the units end if all is well with them; what is behind a lost file does not count."""
+    """Return where the units end if all are intact; units behind a lost file do not count."""
     gaps = files.gaps
     run_end = gaps[0][0] if gaps else files.next_base_offset
     for file in reversed(files.files):

@@ -1,17 +1,16 @@
-"""UnitQueue: what consume queues of both kinds share: units of one size in numbered files.
+"""UnitQueue: the common part of both kinds of consume queues: units of one size in numbered files.
 
-Units stand one behind the other in an address space of bytes ("position"), divided over the files
-of a MappedFileQueue; zeros follow the last one. Commit log offsets grow from unit to unit, so
-every question of the kind "where does … begin" is a binary search. A unit's first two fields are
-the commit log offset and the size of its record, whichever kind it is.
+Units follow each other in an address space of bytes ("position"), divided over the files of a
+MappedFileQueue; zeros follow the last one. Commit log offsets grow from unit to unit, so every
+"where does … begin" is a binary search. In both kinds, a unit's first two fields are the commit log
+offset and the size of its record.
 
-Everything here can be rebuilt from the commit log, which is therefore right whenever the two
-disagree.
+Everything here can be rebuilt from the commit log, so the log is right if the two disagree.
 
-Writing goes through the mapping of the last file (mapped_units.py). The file of a queue is made
-only when a unit is about to be written: RocketMQ may not start over an empty one.
+Units are written through the mapping of the last file (mapped_units.py). The file of a queue is
+made only when a unit is about to be written: RocketMQ may fail to start with an empty one.
 
-Threads: all of it belongs to the thread that appends, except ``flush``.
+Threads: everything belongs to the thread that appends, except ``flush``.
 """
 
 from abc import abstractmethod
@@ -40,14 +39,14 @@ _RUNS = 32
 
 
 def ignore(_: object) -> None:
-    """Be the ``mark_dirty`` of a queue that belongs to no table."""
+    """The ``mark_dirty`` of a queue that belongs to no table."""
 
 
 class UnitQueue(MappedUnits):
     """One queue of one topic.
 
-    ``min_offset`` and ``max_offset`` are queue offsets: the first message there is, and the one
-    behind the last. ``commit_log_end`` is where the last one's record ends, −1 without messages.
+    ``min_offset`` and ``max_offset`` are queue offsets: that of the first message, and the one
+    behind the last. ``commit_log_end`` is where the last record ends, −1 without messages.
     """
 
     __slots__ = (
@@ -73,15 +72,15 @@ class UnitQueue(MappedUnits):
         mark_dirty: Callable[[Any], None] = ignore,
         mappings: Mappings | None = None,
     ) -> None:
-        """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
+        """Wrap the queue in *directory*; ``load`` and ``recover`` read its files.
 
         *file_size_bytes* is for the first file of a new queue. *mark_dirty* is called with the
-        queue when it has something to flush and had nothing before; *mappings* are those that it
+        queue when it gets something to flush and had nothing before. *mappings* are those that it
         shares descriptors with.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
-        # Its records are those of other queues, and name those.
+        # Records in a light queue belong to other queues, and name those.
         self.is_light = is_light(topic)
         self.is_held = False
         self.queue_id = queue_id
@@ -98,7 +97,7 @@ class UnitQueue(MappedUnits):
 
     @property
     def has_files(self) -> bool:
-        """Whether there is anything on disk."""
+        """Whether the queue has files on disk."""
         return bool(self._files.files)
 
     @property
@@ -107,30 +106,30 @@ class UnitQueue(MappedUnits):
         return self._files.min_offset
 
     def load(self) -> None:
-        """Find the files; ``recover`` then finds out what is in them.
+        """Find the files; ``recover`` then reads their content.
 
         Raises:
-            CorruptFileError: the files are not what RocketMQ would accept either.
+            CorruptFileError: RocketMQ would not accept the files either.
         """
         self._files.load()
 
     def begins_behind(self, commit_log_offset: int) -> bool:
-        """Whether the first file begins with the unit of no older record than that at an offset.
+        """Return whether the first file begins with a record at *commit_log_offset* or behind it.
 
-        A file that was made behind expired messages begins with blank units, and does not.
+        Returns False for a file that was made behind expired messages: it begins with blank units.
         """
         offset, size_bytes = self._files.unit_at(self.first_position)[:2]
         return size_bytes != BLANK_UNIT_SIZE_FIELD and not 0 <= offset < commit_log_offset
 
     def newest_units(self) -> Iterator[tuple[int, int]]:
-        """Commit log offset and size of the units in files that are not recovered yet."""
+        """Yield commit log offset and size of the units in files that are not recovered yet."""
         return self._files.newest_first()
 
     def reaches_beyond(self, commit_log_offset: int) -> bool:
-        """Whether the newest of these is of a record that ends behind an offset."""
+        """Return whether the record of the newest such unit ends behind *commit_log_offset*."""
         return any(sum(unit) > commit_log_offset for unit in islice(self.newest_units(), 1))
 
-    # What differs between the kinds of queue.
+    # The methods that differ between the kinds of queue.
 
     @abstractmethod
     def append(
@@ -142,16 +141,15 @@ class UnitQueue(MappedUnits):
         count: int = 1,
         store_time_ms: int = 0,
     ) -> None:
-        """Note that a record of *size_bytes* holds *count* messages from *queue_offset* on.
+        """Append a unit: a record of *size_bytes* holds *count* messages from *queue_offset* on.
 
-        Noting it again changes nothing. The first message of an empty queue may have any offset.
+        Appending it again changes nothing. The first message of an empty queue may have any offset.
+        After an error, the queue is unchanged.
 
         Raises:
-            QueueGapError: messages in front of it were not noted.
+            QueueGapError: messages before it are missing.
             QueueConflictError: another record has that offset.
-            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
-
-        Whatever is raised, the queue is as it was.
+            DiskFullError, OSError: there is no space for a new file, or it cannot be made.
         """
 
     @abstractmethod
@@ -166,80 +164,80 @@ class UnitQueue(MappedUnits):
     ) -> None:
         """Append *count* messages by packed CONSUME_QUEUE_UNITs, *count_per_unit* each.
 
-        The last of their records ends at *commit_log_end*. Raises as ``append``; the units in
-        front of the one that failed are in the queue then.
+        The last of their records ends at *commit_log_end*. Raises as ``append``; the units before
+        the failed one are then in the queue.
         """
 
     @abstractmethod
     def read_units(self, queue_offset: int, count: int) -> bytes:
-        """The packed units of up to *count* records, from the one with message *queue_offset* on.
+        """Return the packed units of up to *count* records, from the one with *queue_offset* on.
 
-        Empty when the message is not there.
+        Empty if the queue does not hold that message.
         """
 
     @abstractmethod
     def entry(self, queue_offset: int) -> tuple[int, ...] | None:
-        """The fields of the unit of the record that holds message *queue_offset*, or None."""
+        """Return the fields of the unit of the record that holds *queue_offset*, or None."""
 
     @abstractmethod
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int]
     ) -> int:
-        """The first message stored at *time_ms* or later; with *upper* the last one until then.
+        """Return the first message stored at *time_ms* or later; with *upper*, the last until then.
 
-        *store_time_of* tells a record's store time by its commit log offset and size, −1 if it
-        cannot be read. Without such a message the answer is the nearest end of the queue.
+        *store_time_of* returns a record's store time by its commit log offset and size, −1 if it
+        cannot be read. Without such a message, returns the nearest end of the queue.
         """
 
     @abstractmethod
     def truncate_to(self, queue_offset: int) -> None:
-        """Drop the messages from *queue_offset* on; the log knows other ones there."""
+        """Drop the messages from *queue_offset* on, because the log has others there."""
 
     def hides(self, queue_offset: int) -> bool:
-        """Whether the message is there, but not to be seen yet."""
+        """Return whether the message exists, but is not visible yet."""
         return False
 
     @abstractmethod
     def _start_position(self) -> int:
-        """The position of the first unit that counts."""
+        """Return the position of the first live unit."""
 
     @abstractmethod
     def _set_range(self, start: int, end: int) -> None:
-        """Set the offsets from the units in [start, end), at least one, or none in the files."""
+        """Set the offsets from the units in [start, end): at least one, or none without files."""
 
     @abstractmethod
     def _set_start(self, position: int) -> None:
-        """Set ``min_offset``: what stands in front of *position* is gone from the log."""
+        """Set ``min_offset``: the log no longer holds the records before *position*."""
 
     @staticmethod
     @abstractmethod
     def is_plausible(unit: tuple[int, ...], commit_log_max: int) -> bool:
-        """Whether *unit* may stand for a record of a log that ends at *commit_log_max*."""
+        """Return whether *unit* may belong to a record of a log that ends at *commit_log_max*."""
 
     @staticmethod
     @abstractmethod
     def count_valid(units: bytes, previous: tuple[int, ...] | None, commit_log_max: int) -> int:
-        """How many of *units*, which follow the unit *previous*, make sense one by one."""
+        """Return how many of *units*, which follow the unit *previous*, are valid one by one."""
 
     @abstractmethod
     def noted(self, queue_offset: int) -> tuple[int, ...] | None:
-        """The unit of a message, of those too that nobody is shown: expired or held ones."""
+        """Return the unit of a message, even if it is not visible: an expired or held one."""
 
     @abstractmethod
     def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
-        """The unit that is there for a record, which may be wrong."""
+        """Return the stored unit of a record, which may be wrong."""
 
     @abstractmethod
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
-        """Queue offset and unit of *count* records in front of a message, nearest first; behind."""
+        """Return queue offset and unit of *count* records before one, nearest first; and behind."""
 
     @abstractmethod
     def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
-        """What the unit of a record of this queue has to say."""
+        """Return the correct unit of a record of this queue."""
 
     @abstractmethod
     def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Write the unit of a message anew, as ``unit_of`` its record says.
+        """Rewrite the unit of a message, as ``unit_of`` returned it.
 
         Raises:
             OSError: its file cannot be mapped.
@@ -255,16 +253,16 @@ class UnitQueue(MappedUnits):
         self._note_change()
 
     def last_units(self, count: int) -> list[tuple[int, ...]]:
-        """Up to *count* units from the end, oldest first, for recovery to compare with the log."""
+        """Return up to *count* units from the end, oldest first, for recovery to compare."""
         end = self._end_position()
         start = max(self._start_position(), end - count * self.UNIT_SIZE_BYTES)
         return list(self.UNIT.iter_unpack(self._files.read(start, end))) if self.has_files else []
 
     def records_bytes(self) -> int:
-        """What the records of the queue take in the log.
+        """Return the bytes of the queue's records in the log.
 
-        Above SUMMED_UNITS_MAX of them it is estimated by as many, in runs spread evenly from the
-        first to the last, and never more than the log has between those.
+        Above SUMMED_UNITS_MAX units it is estimated from that many, in runs spread evenly from the
+        first to the last, and limited to the bytes of the log between those.
         """
         start, end, unit = self._start_position(), self._end_position(), self.UNIT_SIZE_BYTES
         count, run = (end - start) // unit, SUMMED_UNITS_MAX // _RUNS
@@ -283,12 +281,12 @@ class UnitQueue(MappedUnits):
     # Recovery.
 
     def recover(self, commit_log_max: int, trusted_below: int = 0) -> None:
-        """Find where the units end, cut what makes no sense, and set the offsets.
+        """Find where the units end, cut invalid ones, and set the offsets.
 
-        Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
-        is damaged or missing: the log puts it back. Units that point below *trusted_below* were
-        known to be on disk and are not read; after a clean stop that is *commit_log_max*.
-        What is read or mapped for that stays so until ``close``: there is more to look at.
+        Units that point beyond *commit_log_max* are cut, and so is everything behind a damaged or
+        missing unit: the log restores it. Units that point below *trusted_below* were known to be
+        on disk and are not read; after a clean stop that is *commit_log_max*. Pages and mappings
+        are kept until ``close``, because recovery reads more of them.
         """
         self._forget_mapping()
         self.glance()
@@ -301,7 +299,7 @@ class UnitQueue(MappedUnits):
             self._note_change()
 
     def _cut(self, end: int) -> None:
-        """Drop the units from position *end* on, and set the offsets by those that stay."""
+        """Drop the units from position *end* on, and set the offsets by the rest."""
         files = self._files
         self._forget_mapping()
         self._flushed = min(self._flushed, end)
@@ -314,19 +312,20 @@ class UnitQueue(MappedUnits):
         self._set_empty(self.min_offset)
 
     def _set_empty(self, next_offset: int) -> None:
-        """Note that there are neither messages nor files; the next message is *next_offset*."""
+        """Mark the queue as empty and without files; the next message is *next_offset*."""
         self.min_offset = self.max_offset = next_offset
         self.commit_log_end = -1
         self._flushed = 0
 
     def _first_counted(self, start: int, end: int) -> int:
-        """The position of the first unit that stands for a message."""
+        """Return the position of the first unit that belongs to a message."""
         return start if self._files.files else end
 
     def truncate_to_commit_log(self, commit_log_end: int) -> None:
         """Drop the units of records that end beyond *commit_log_end*.
 
-        Without any message left the files go too; the next message is still ``max_offset``.
+        Without any message left the files are deleted too; the next message is still
+        ``max_offset``.
         """
         if self.commit_log_end <= commit_log_end or not self.has_files:
             return
@@ -336,7 +335,7 @@ class UnitQueue(MappedUnits):
         self._truncate_to_position(keep)
 
     def _truncate_to_position(self, position: int) -> None:
-        # Units of messages that expired stay in front of the cut: they keep the next offset.
+        # Units of expired messages stay before the cut: they preserve the next offset.
         start = self._start_position()
         self._cut(position)
         if self.has_files:
@@ -345,7 +344,7 @@ class UnitQueue(MappedUnits):
     # Retention.
 
     def correct_min_offset(self, commit_log_min: int) -> None:
-        """Move ``min_offset`` to the first message that the log, from *commit_log_min* on, has."""
+        """Move ``min_offset`` to the first message in the log, which starts at *commit_log_min*."""
         if not self.has_files:
             return
         start, end = self._start_position(), self._end_position()
@@ -366,7 +365,7 @@ class UnitQueue(MappedUnits):
         return self._files.delete_files_before(self._start_position()) if self.has_files else 0
 
     def detach(self) -> list[MappedFile]:
-        """Leave the queue's files to the caller, to be deleted; offsets start at 0 again."""
+        """Detach and return the queue's files, for the caller to delete; offsets restart at 0."""
         self._forget_mapping()
         files = self._files.detach_first(len(self._files.files))
         for file in files:
@@ -375,12 +374,12 @@ class UnitQueue(MappedUnits):
         return files
 
     def destroy(self) -> None:
-        """Delete the queue's files and directory; offsets start at 0 again."""
+        """Delete the queue's files and directory; offsets restart at 0."""
         self._forget_mapping()
         self._files.destroy()
         self._set_empty(0)
 
     def close(self) -> None:
-        """Let go of mappings and descriptors. Flushes nothing."""
+        """Release mappings and descriptors. Flushes nothing."""
         self._forget_mapping()
         self._files.close()
