@@ -1,1 +1,1 @@
-"""After a stop, clean or not: what the files hold, what they should, and mending the difference."""
+"""Recovery after a stop, clean or not: compare the files with the log, and repair them."""

@@ -1,16 +1,16 @@
-"""What tells how far damage in the commit log reaches: so that no body passes for what follows.
+"""How far damage in the commit log reaches, so that no message body is read as records.
 
-A body may hold images of records, down to the offsets at which they happen to stand. Where the
-head in front of such a body is damaged, they look like the records behind the damage. Told apart
-they are by
+A body may hold images of records, even with the log offsets at which they happen to be. If the head
+in front of such a body is damaged, the images look like the records behind the damage. These facts
+tell them apart:
 
-- the size of the damaged record: by the queue entry that points at it, or by what is left of its
-  head, which states it twice, whole and by the sizes of its parts;
-- the entry of the place that an image claims, if it points elsewhere;
-- what stands behind the image: records lead on from a record.
+- the size of the damaged record, from the queue entry that points at it or from the rest of its
+  head, which states it twice: whole, and by the sizes of its parts;
+- the queue entry that an image claims, if it points elsewhere;
+- the bytes behind the image: a real record is followed by records.
 
-Only an image that was made to lead to the end of the very record that holds it passes all of these,
-and only where that record's head and every queue entry are gone: nothing on disk tells it apart.
+One case passes all checks: an image made so that it leads exactly to the end of the record that
+holds it, if that record's head and every queue entry are lost. Nothing on disk tells it apart.
 """
 
 import mmap
@@ -29,7 +29,7 @@ from rockhopper.protocol.store.record_head import (
     body_start,
 )
 
-# Looking through all queues costs; a log full of damage must not make it the whole cost.
+# A search through all queues is expensive; in a badly damaged log it must not dominate.
 _QUEUES_SEARCHED_MAX = 200_000
 # No message is larger (maxMessageSize and its properties).
 _BODY_BYTES_MAX = 17 << 20
@@ -37,7 +37,7 @@ _PAGE_BYTES = 512
 
 
 class QueueWitnesses:
-    """What the consume queues say of the records of a log."""
+    """The evidence that consume queues give about the records of a log."""
 
     def __init__(self, queues: ConsumeQueueTable, log_files: MappedFileQueue) -> None:
         self._queues = queues
@@ -45,7 +45,7 @@ class QueueWitnesses:
         self._searches_left = _QUEUES_SEARCHED_MAX
 
     def end_of(self, offset: int) -> int | None:
-        """Where the record at *offset* ends by the entry that points at it."""
+        """Return where the record at *offset* ends, by the entry that points at it; or None."""
         for queue in self._queues:
             if queue.commit_log_end <= offset or self._searches_left <= 0:
                 continue
@@ -56,7 +56,7 @@ class QueueWitnesses:
         return None
 
     def opinion(self, record: Record) -> bool | None:
-        """Whether *record* is one by the entry of the place that it claims; None without one."""
+        """Return whether the entry that *record* claims confirms it; None without such evidence."""
         topic = record.topic.decode(errors="replace")
         queue = self._queues.get(topic, record.queue_id)
         unit = None if queue is None else queue.noted(record.queue_offset)
@@ -76,10 +76,10 @@ class QueueWitnesses:
 
 
 def leads_on(file: MappedFile, position: int) -> bool:
-    """Whether records lead on from *position*: to the file's end, the log's, or out of any body.
+    """Return whether records follow from *position* to the end of file or log, or past any body.
 
-    Damage on the way is stepped over where it says how far it reaches. A page that was never
-    written is damage, too, and not the rest of a body.
+    Damage on the way is skipped if it states its own size. A page that was never written counts as
+    damage too, not as the rest of a body.
     """
     data = file.mapping
     far = position + _BODY_BYTES_MAX
@@ -102,7 +102,7 @@ def _is_zero_to_page_end(data: mmap.mmap, position: int) -> bool:
 
 
 def stated_end(file: MappedFile, position: int) -> int | None:
-    """Where a damaged record at *position* of a file ends by what is left of its head."""
+    """Return where a damaged record at *position* ends, by the rest of its head, or None."""
     data = file.mapping
     whole, parts = _end_by_size(data, position), _end_by_parts(data, position)
     if whole is not None and whole == parts:
@@ -111,7 +111,7 @@ def stated_end(file: MappedFile, position: int) -> int | None:
     followed = [end for end in ends if read_record(data, end, file.base_offset) is not None]
     if followed:
         return max(followed)
-    # Zeros stand in many places: a size that leads to them is one only of what was a head.
+    # Zeros are common: a size that leads to zeros only counts if the rest looks like a head.
     if data[position + MAGIC_AT : position + MAGIC_AT + 3] != MAGIC_START:
         return None
     closed = [end for end in ends if is_blank(data, end) or _is_zero_to_page_end(data, end)]

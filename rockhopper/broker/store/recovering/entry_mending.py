@@ -1,15 +1,16 @@
-"""Finding the record that a consume queue entry should point at, and setting the entry right.
+"""Find the record that a consume queue entry should point at, and repair the entry.
 
-An entry and the head of its record state each other. Where they disagree, one of them is damaged:
+An entry and the head of its record state each other. If they disagree, one of them is damaged.
 
-- the entry is right and the head is not, if the entry's range is that of a record by what stands in
-  front of it and behind it, or if the head states range and place but names a message that has an
-  entry elsewhere, or none: that message is lost;
-- else the entry is wrong. Its record is looked for with each bit of its offset turned, then by
-  walking the log from the nearest sound entry in front to the nearest behind.
+The entry is right and the head is damaged in two cases: the records before and behind the entry's
+range show that it is the range of a record; or the head states this range and place, but names a
+message whose entry is elsewhere or missing. Then the message is lost.
 
-A queue that is seldom written to has its neighbours far apart in the log. So a walk takes a slice
-at a time: whoever reads the message goes on with it, and so does the scrub (scrubbing.py).
+Otherwise the entry is wrong. Its record is searched at each offset that differs in one bit, then by
+a walk of the log from the nearest sound entry before it to the nearest one behind.
+
+In a queue with few writes, these neighbours are far apart in the log. So a walk takes one slice at
+a time; each read of the message, and the scrub (scrubbing.py), continues it.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK, hea
 log = structlog.get_logger("broker.store")
 
 STEPS_PER_SLICE = 2000
-# Of what has to be read whole.
+# Of records that must be read whole.
 BYTES_PER_STEP = 4096
 ENTRIES_NEAR = 40
 NEIGHBOURS_MAX = 512
@@ -40,7 +41,7 @@ Key = tuple[str, int, int]
 
 
 class _Search:
-    """One walk: what for, where it is, and where it ends without success."""
+    """One walk: its target, its position, and where it ends without success."""
 
     __slots__ = ("at", "offset", "queue", "stop")
 
@@ -67,18 +68,18 @@ class EntryMender:
         self._searches: dict[Key, _Search] = {}
         self._lost: set[Key] = set()
         self.mended_count = 0
-        """Entries set right since the start."""
+        """Entries repaired since the start."""
         self.on_search: Callable[[], None] = _do_nothing
-        """Called when a search is longer than a slice."""
+        """Called if a search takes longer than a slice."""
         self.on_mended: Callable[[UnitQueue, int], None] = _ignore_mended
         """Called with a queue and the tags code of the message whose search has ended."""
 
     def right_place(
         self, queue: UnitQueue, offset: int, log_offset: int, size: int
     ) -> Extent | str | None:
-        """Offset and size of the record of a message whose entry says *log_offset* and *size*.
+        """Return offset and size of a message's record, whose entry has *log_offset* and *size*.
 
-        A sentence if the message is lost; None while it is being looked for.
+        Returns a sentence if the message is lost; None while the search goes on.
         """
         found = self._places.claimed(log_offset)
         if found is not None and found[1].size_bytes == size:
@@ -124,7 +125,7 @@ class EntryMender:
         return self._go_on(key, search)
 
     def go_on(self) -> bool:
-        """Take the oldest search a slice further; return whether there is one left."""
+        """Advance the oldest search by a slice; return whether any search is left."""
         for key, search in self._searches.items():
             self._go_on(key, search)
             if key not in self._searches:
@@ -146,7 +147,7 @@ class EntryMender:
         return _LOST
 
     def _bounds(self, queue: UnitQueue, offset: int) -> tuple[int, int]:
-        """The range of the log that a message is in, by its neighbours with good entries."""
+        """Return the range of the log that holds a message, by neighbours with sound entries."""
         low, high = self._log.min_offset, self._log.written_offset
         before, behind = queue.around(offset, NEIGHBOURS_MAX)
         for number, unit in before:
@@ -166,7 +167,7 @@ class EntryMender:
         )
 
     def _near(self, search: _Search, log_offset: int) -> RecordCheck | None:
-        """The record at an offset that differs from *log_offset* in one bit."""
+        """Return the record at an offset that differs from *log_offset* in one bit, or None."""
         for bit in range(_OFFSET_BITS):
             at = log_offset ^ (1 << bit)
             found = self._places.claimed(at) if search.at <= at < search.stop else None
@@ -175,11 +176,11 @@ class EntryMender:
         return None
 
     def _is_proven(self, check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
-        """Whether a record is the message that was looked for, and no image of it in a body."""
+        """Return whether a record is the wanted message, and not an image of it in a body."""
         return is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
 
     def _walk(self, search: _Search) -> RecordCheck | None:
-        """Go from record to record for a slice; the record that was looked for, if it is there."""
+        """Step over records for one slice; return the wanted record if it is among them."""
         read = self._log.read
         queue, at = search.queue, search.at
         wanted = queue.queue_id, search.offset
@@ -192,7 +193,7 @@ class EntryMender:
                 at = self._beyond(at)
                 continue
             if queue.is_light:
-                # The number in a light queue is behind the body, somewhere.
+                # For a light queue, the number is in the properties, behind the body.
                 may_be_it = name in read(at, end)
                 steps -= (end - at) // BYTES_PER_STEP
             else:
@@ -206,7 +207,7 @@ class EntryMender:
         return None
 
     def _beyond(self, at: int) -> int:
-        """Where to go on behind what is no record."""
+        """Return where to continue behind bytes that are not a record."""
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind
 
@@ -229,25 +230,25 @@ class EntryMender:
         return check.commit_log_offset, check.size_bytes
 
     def compare(self, queue: UnitQueue, offset: int, check: RecordCheck) -> None:
-        """Mend the entry of a proven record, message *offset* of *queue*, if it is wrong."""
+        """Repair the entry of a verified record, message *offset* of *queue*, if it is wrong."""
         unit = queue.held(offset, check.commit_log_offset)
         if unit is None or offset < queue.min_offset:
             return
         code = unit[2]
-        # A delay level's entries say when their messages were due by the levels of their time.
+        # The entries of a delay level hold delivery times, computed with the levels of their time.
         if not is_address(code) and queue.topic != SCHEDULE_TOPIC:
             code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        # What follows the first six fields of a unit is nothing that its record says.
+        # The fields of a unit behind the sixth do not come from its record.
         if unit[:6] == queue.unit_of(check, code)[:6]:
             return
         other = self._places.claimed(unit[0])
         is_elsewhere = unit[0] != check.commit_log_offset
         if is_elsewhere and other is not None and is_of(other[1], queue, offset):
-            return  # A leftover: the message with this offset is another one now.
+            return  # A leftover: another message has this offset now.
         self._mend(queue, offset, check)
 
     def compare_near(self, queue: UnitQueue, offset: int) -> None:
-        """The same of the entries at and next to message *offset*, which do not fit each other."""
+        """Repair the entries at and next to message *offset*, which contradict each other."""
         before, behind = queue.around(offset, ENTRIES_NEAR)
         units = [unit for entries in (before, behind) for _, unit in entries]
         for unit in [*units, queue.noted(offset) or (-1,)]:
@@ -260,7 +261,7 @@ _LOST = "its queue entry is damaged, and the log has no sound record of it"
 
 
 def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
-    """Whether a record is message *offset* of *queue*."""
+    """Return whether a record is message *offset* of *queue*."""
     place = check.queue_offset, check.queue_id, check.topic
     if place == (offset, queue.queue_id, queue.topic):
         return True
@@ -268,8 +269,8 @@ def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
 
 
 def _do_nothing() -> None:
-    """Nobody goes on with searches but who reads."""
+    """The default of ``on_search``: only reads continue searches."""
 
 
 def _ignore_mended(queue: UnitQueue, tags_code: int) -> None:
-    """Nobody waits for the end of searches."""
+    """The default of ``on_mended``: do nothing."""

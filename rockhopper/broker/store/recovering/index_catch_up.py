@@ -1,7 +1,7 @@
-"""Putting into the index what it lacks, from the records of the commit log.
+"""Add missing entries to the index, from the records of the commit log.
 
-Keys of a message: its unique key, then each piece of the property KEYS between blanks; none for a
-transaction that was rolled back.
+The keys of a message are its unique key, then each blank-separated part of the property KEYS; a
+rolled-back transaction has none.
 """
 
 import structlog
@@ -29,7 +29,7 @@ _PACKED_KEYS_MAX = 128 * TIMED_KEY.size
 
 
 def key_hashes(record: Record) -> list[int]:
-    """The hashes under which a record stands in the index, in their order."""
+    """Return the hashes of a record's index entries, in their order."""
     return _hashes(record, keys_and_tags(record.properties), index_key_seed(record.topic.decode()))
 
 
@@ -40,7 +40,7 @@ def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
 
 
 def hashes_of(found: KeysAndTags, seed: int) -> list[int]:
-    """The hashes of a message's keys, in their order; *seed* is that of its topic."""
+    """Return the hashes of a message's keys, in their order; *seed* is that of its topic."""
     unique_key, keys, _ = found
     hashes = [seeded_index_key_hash(seed, unique_key)] if unique_key else []
     if keys:
@@ -49,14 +49,14 @@ def hashes_of(found: KeysAndTags, seed: int) -> list[int]:
 
 
 def index_start(index: MessageIndex, log_files: MappedFileQueue, noted: Inventory | None) -> int:
-    """Empty an index that is not one of this log; return from where on it lacks messages."""
+    """Empty an index that belongs to another log; return the offset where indexing continues."""
     index.discard_from(log_files.next_base_offset)
     if _lacks_the_first_message(index, log_files) or not _fits_the_log(index, log_files):
         log.warning("the index does not match the commit log and is rebuilt")
         index.clear()
     end = index.end_commit_log_offset
     if noted is not None and noted.index_end == end:
-        return noted.log_end  # No message up to there has another key.
+        return noted.log_end  # No message before that end has further keys.
     return log_files.min_offset if end < 0 else record_start(log_files, end)
 
 
@@ -81,11 +81,11 @@ class IndexCatchUp:
         self._seeds: dict[bytes, int] = {}
         self._packed_keys = bytearray()
         self.put_count = 0
-        # Records in front of it are in the index.
+        # Records before it are in the index.
         self.from_offset = index.end_commit_log_offset
 
     def place(self, record: Record) -> None:
-        """Index a record that is not in front of ``from_offset``; ``finish`` completes it.
+        """Index a record that is not before ``from_offset``; ``finish`` completes it.
 
         Raises:
             OSError: the index cannot grow.
@@ -96,7 +96,7 @@ class IndexCatchUp:
         hashes = _hashes(record, self._reader.of(record), seed)
         offset = record.offset
         if offset == self.from_offset:
-            # Perhaps only some of this message's keys were put when the last run ended.
+            # The last run may have ended after only some of this message's keys were written.
             for key_hash in self._index.hashes_at_end():
                 if key_hash in hashes:
                     hashes.remove(key_hash)
@@ -106,11 +106,13 @@ class IndexCatchUp:
             self.finish()
 
     def ends_within(self, start: int, end: int) -> bool:
-        """Whether the index has only some of the records from *start* up to *end*."""
+        """Return whether the index has only some of the records from *start* up to *end*."""
         return start <= self.from_offset < end
 
     def place_keys(self, packed_keys: bytes, start: int) -> None:
-        """Index the records behind *start*, unless they are; ``ends_within`` must not be true.
+        """Index the records behind *start*, unless they are indexed already.
+
+        Call it only if ``ends_within`` is false for these records.
 
         Raises:
             OSError: the index cannot grow.
@@ -120,7 +122,7 @@ class IndexCatchUp:
             self.finish()
 
     def finish(self) -> None:
-        """Put what has been gathered.
+        """Write the collected keys.
 
         Raises:
             OSError: the index cannot grow.

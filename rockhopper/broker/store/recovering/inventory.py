@@ -1,10 +1,15 @@
-"""The inventory: what a store held when it was last known to be whole.
+"""The inventory: the contents of a store when it was last known to be complete.
 
-A consume queue whose directory was lost leaves no trace but its records somewhere in the log, and a
-commit log that lost its end looks like one that never went on. So the end of the log, and how far
-queues and index reach, is noted when the store has been opened and when it is closed. The next
-start compares: what is behind is rebuilt, and damage in front of the noted end is a hole in the
-log rather than a torn tail, so that no queue offset is used twice.
+If the directory of a consume queue is lost, only its records somewhere in the log show that it
+existed; and a commit log that lost its end looks like one that never went further. So the end of
+the log, and the ends of queues and index, are saved when the store has been opened and when it is
+closed. The next start compares: it rebuilds what is behind, and treats damage before the saved end
+as a hole in the log rather than a torn tail, so that no queue offset is used twice.
+
+Example: queue 0 of topic ``a`` has offsets 0, 1 and 2, and the saved log end is 900. A disk error
+destroys the log from 600 on, with message 2. Without the inventory that would look like a torn
+tail, and the next message would get offset 2 again. With it, [600, 900) is a hole, offset 2 is
+lost, and the next message gets offset 3.
 
 ``<root>/rockhopper/inventory.json``: one line of JSON and one with the CRC-32 of the first in hex.
 
@@ -13,11 +18,11 @@ log rather than a torn tail, so that no queue offset is used twice.
      "queues": {"<topic>": {"<queue id>": <next queue offset>}},
      "queueStarts": {"<topic>": {"<queue id>": <position of the first file>}}}
 
-"sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
-disk. "queueStarts" has the queues whose first files have expired. Builds before 0.2.0 wrote
+"sync" is the mode of the run that wrote it: under SYNC_FLUSH no message is in a queue before it is
+on disk. "queueStarts" lists the queues whose first files have expired. Builds before 0.2.0 wrote
 neither of these, nor the sizes of the files.
 
-Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
+Without an inventory, as in a store that comes from RocketMQ, recovery reads more of the log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,15 +41,14 @@ QueueKey = tuple[str, int]
 
 
 class Inventory(NamedTuple):
-    """How far everything reached.
+    """The ends of log, index and queues.
 
-    ``log_end`` had been fsynced; ``index_end`` is the newest message in the index, −1 when it is
-    empty, None when there was no index;
-    ``queue_ends`` are next queue offsets by topic and queue id;
-    ``holes`` are ranges of the log that are known to be damaged; ``is_sync`` says that the run
-    that began with this inventory flushes each message before it is in a queue; ``file_sizes`` are
-    those of the files of commit log, consume queues and batch consume queues, 0 if not known;
-    ``queue_starts`` are where the files of queues begin, but for those that begin at 0.
+    ``log_end`` had been fsynced. ``index_end`` is the newest message in the index, −1 if the index
+    is empty, None without an index. ``queue_ends`` are next queue offsets by topic and queue id.
+    ``holes`` are ranges of the log that are known to be damaged. ``is_sync`` means that the run
+    that began with this inventory flushes each message before it is in a queue. ``file_sizes`` are
+    those of the files of commit log, consume queues and batch consume queues, 0 if unknown.
+    ``queue_starts`` are where the files of queues begin, except those that begin at 0.
     """
 
     log_end: int
@@ -56,7 +60,7 @@ class Inventory(NamedTuple):
     queue_starts: Mapping[QueueKey, int] = MappingProxyType({})
 
     def is_in_hole(self, commit_log_offset: int) -> bool:
-        """Whether an offset is in damage that is known already."""
+        """Return whether an offset is in damage that is known already."""
         return any(start <= commit_log_offset < end for start, end in self.holes)
 
 
@@ -66,7 +70,7 @@ def take(
     index: MessageIndex | None,
     holes: Iterable[tuple[int, int]] = (),
 ) -> Inventory:
-    """Note what there is now; everything up to *log_end* must be dispatched and flushed."""
+    """Return the current inventory; everything up to *log_end* must be dispatched and flushed."""
     found = list(queues)
     return Inventory(
         log_end,
@@ -101,10 +105,10 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
 
 
 def no_longer_sync(layout: StoreLayout) -> None:
-    """Note that from now on messages may be in a queue that are not on disk. Blocks.
+    """Record that from now on queues may hold messages that are not on disk. Blocks.
 
     Raises:
-        OSError: that is not noted, and must not be so.
+        OSError: this is not recorded, so it must not happen.
     """
     known = load(layout)
     if known is not None and known.is_sync:
@@ -112,7 +116,7 @@ def no_longer_sync(layout: StoreLayout) -> None:
 
 
 def load(layout: StoreLayout) -> Inventory | None:
-    """The inventory on disk; None when there is none or it is damaged."""
+    """Return the inventory on disk; None if it is missing or damaged."""
     return checked_line.load(
         layout.own / FILE_NAME,
         _inventory_of,
@@ -155,9 +159,9 @@ def save_at_stop(
     index: MessageIndex | None,
     is_deleted: Callable[[str, int], bool],
 ) -> None:
-    """Save what there is at the end of a clean stop; known holes stay known.
+    """Save the inventory at the end of a clean stop; known holes stay known.
 
-    So do the ends of queues without files, unless *is_deleted* says of their topic that it was
+    The ends of queues without files stay too, unless *is_deleted* returns that their topic was
     deleted after the record at a commit log offset was written.
 
     Raises:

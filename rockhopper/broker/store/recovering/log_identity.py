@@ -1,18 +1,19 @@
-"""Whose log it is, and where it began: so that a wrong directory and lost files are told.
+"""The identity and the start of a log, to detect a wrong directory and lost files.
 
-A log of another store fits none of the queues, and would have them all built again from it. The
-oldest files of a log may be gone because they have expired, or because somebody lost them. So it
-is noted where the log begins, and how the first records of its oldest and newest file begin:
-at each start, at each clean stop, and the beginning whenever files are about to be deleted.
+A log of another store matches none of the queues, and would have them all rebuilt from it. The
+oldest files of a log may be missing because they expired, or because they were lost. So a file
+records where the log begins, and the heads of the first records of its oldest and newest file. It
+is written at each start and at each clean stop; the start also whenever files are about to be
+deleted.
 
 ``<root>/rockhopper/commit-log.json``: one line of JSON and one with its CRC-32, as the inventory.
 
     {"start": <commit log offset>, "heads": {"<offset>": "<first bytes of the record, in hex>"},
-     "origin": "<the same of the first record that was ever seen here>"}
+     "origin": "<the head of the first record that the store ever had>"}
 
-The origin stays when that record has expired: a backup knows the store by it.
+The origin stays after that record has expired: a backup recognises the store by it.
 
-A store without it, as of builds before 0.2.0 or of RocketMQ, is taken as it is.
+A store without the file, from a build before 0.2.0 or from RocketMQ, is accepted as it is.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from rockhopper.protocol.store.record_head import head_struct
 log = structlog.get_logger("broker.store")
 
 FILE_NAME = "commit-log.json"
-# What differs between any two records of two stores: CRC of the body, born time, store time.
+# The fields that differ between records of two stores: CRC of the body, born time, store time.
 _HEAD = head_struct("body_crc", "born_time_ms", "store_time_ms")
 _ROTTEN_FIELDS_MAX = 1
 
@@ -45,7 +46,7 @@ class LogIdentity(NamedTuple):
 
 
 def check(layout: StoreLayout, files: MappedFileQueue) -> None:
-    """Compare the loaded log with the one that was noted; name oldest files that are missing.
+    """Compare the loaded log with the saved identity; log an error if its oldest files are missing.
 
     Raises:
         CorruptFileError: it is another store's; nothing was changed.
@@ -77,10 +78,10 @@ def check(layout: StoreLayout, files: MappedFileQueue) -> None:
 
 
 def note(layout: StoreLayout, files: MappedFileQueue) -> None:
-    """Note what the log is. Blocks.
+    """Save the log's identity. Blocks.
 
     Raises:
-        OSError: the former note is still in place.
+        OSError: the former one is still in place.
     """
     heads = {
         file.base_offset: head
@@ -91,7 +92,7 @@ def note(layout: StoreLayout, files: MappedFileQueue) -> None:
 
 
 def origin_of(layout: StoreLayout, files: MappedFileQueue) -> bytes | None:
-    """By which head of a record the log is known for good; None without a record so far."""
+    """Return the record head that identifies the log for good; None before the first record."""
     noted = _load(layout)
     if noted is not None and noted.origin is not None:
         return noted.origin
@@ -99,12 +100,12 @@ def origin_of(layout: StoreLayout, files: MappedFileQueue) -> bytes | None:
 
 
 def note_start(layout: StoreLayout, start: int, leaving: MappedFile | None = None) -> None:
-    """Note that the files in front of *start* are about to be deleted. Any thread; blocks.
+    """Save that the files before *start* are about to be deleted. Any thread; blocks.
 
-    *leaving* is the first of them, if it is still there.
+    *leaving* is the first of them, if it still exists.
 
     Raises:
-        OSError: the former note is still in place.
+        OSError: the former identity is still in place.
     """
     noted = _load(layout)
     if noted is not None:
@@ -119,7 +120,7 @@ def _head_at(files: MappedFileQueue, offset: int) -> bytes | None:
     try:
         if file is None or record_at(files, offset) is None:
             return None
-    except FileNotFoundError:  # Somebody has deleted it; the next start says so.
+    except FileNotFoundError:  # The file was deleted meanwhile; the next start reports it.
         return None
     position = offset - file.base_offset
     return bytes(file.mapping[position : position + _HEAD.size])

@@ -1,20 +1,20 @@
-"""Whether the commit log is where it should be: asked when a store is opened.
+"""Check that the commit log is where it should be, when a store is opened.
 
-A disk that is not mounted, a setting that names another directory and a directory that was deleted
-all look like a store that never held a message. Going on would rebuild queues and index from
-nothing, which deletes them, and give out their offsets again. So a log without a record is refused
-beside anything that says there was one, before a file is changed:
+An unmounted disk, a setting that names another directory and a deleted directory all look like a
+store that never held a message. A start would rebuild queues and index from nothing, which deletes
+them, and would assign their offsets again. So a log without a record is refused, before any file is
+changed, if one of these shows that it had records:
 
-    units of consume queues         whoever wrote them
-    rockhopper/inventory.json       the log's end when the store was last whole
+    units of consume queues         written by any broker
+    rockhopper/inventory.json       the log's end when the store was last complete
     rockhopper/checkpoint           up to where the log was flushed
 
 Units alone prove nothing about a log of zeros that was ours under ASYNC_FLUSH: after a power cut in
-the first moments of a store they may be on disk and the records not. The first file of a log is
-durable before a message is taken, so a log without files is never that.
+the first moments of a store, the units may be on disk and the records not. The first file of a log
+is durable before the first message is accepted, so this never excuses a log without files.
 
-``<root>/rockhopper/commit-log-directory`` tells tools, which have the root alone, where the log is
-when it is elsewhere: one line, an absolute path.
+If the log is not below the root, ``<root>/rockhopper/commit-log-directory`` holds its absolute
+path, in one line, for tools that know only the root.
 """
 
 from collections.abc import Iterable
@@ -40,10 +40,10 @@ log = structlog.get_logger("broker.store")
 
 
 def check_finished(layout: StoreLayout) -> None:
-    """See that the store was made to its end, if a tool made it.
+    """Check that the tool that makes the store has finished.
 
     Raises:
-        StoreError: it was not: what is there is a part, and looks like a store that lost the rest.
+        StoreError: it has not: the files are a part, and look like a store that lost the rest.
     """
     if layout.unfinished.exists():
         raise StoreError(
@@ -53,10 +53,10 @@ def check_finished(layout: StoreLayout) -> None:
 
 
 def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
-    """Warn that a store is about to be made, where there is none.
+    """Warn if there is no store, so that a new one will be made.
 
     Raises:
-        StoreError: there is none and *must_exist*; nothing was changed.
+        StoreError: there is none and *must_exist* is set; nothing was changed.
     """
     if layout.lock.exists() or layout.checkpoint.exists() or has_log(layout.commit_log):
         return
@@ -73,7 +73,7 @@ def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
 
 
 def check_place(layout: StoreLayout) -> None:
-    """See that storePathCommitLog names a directory that can hold the log, and the only one.
+    """Check that storePathCommitLog names the only log, in a directory that can hold it.
 
     Raises:
         StoreError: it does not.
@@ -112,7 +112,7 @@ def check_is_there(
     noted: Inventory | None,
     checkpoint: StoreCheckpoint,
 ) -> None:
-    """See that the loaded log is not empty although it held messages.
+    """Check that the loaded log is not empty although it once held messages.
 
     Raises:
         CorruptFileError: it is; nothing was changed.
@@ -149,10 +149,10 @@ def _last_place(layout: StoreLayout) -> str:
 
 
 def note_place(layout: StoreLayout) -> None:
-    """Tell tools where the log is, if not below the root.
+    """Record where the log is, for tools, if it is not below the root.
 
     Raises:
-        OSError: what they were told before still stands.
+        OSError: the former record is unchanged.
     """
     path = layout.own / COMMIT_LOG_DIRECTORY_FILE
     place = layout.commit_log.resolve()

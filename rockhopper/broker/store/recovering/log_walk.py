@@ -1,14 +1,19 @@
-"""Walking the commit log: every record from some offset on, the damage in between, and the end.
+"""Walk the commit log: every record from an offset on, the damage in between, and the end.
 
-Three things look alike at first and are told apart by what follows:
+Three things look alike at first; the bytes behind them tell them apart:
 
     the end of the log   zeros, or the torn rest of a write; nothing valid behind it
-    a hole               damage with a valid record behind it, or in front of ``proven_end``
+    a hole               damage with a valid record behind it, or before ``proven_end``
     the end of a file    a blank record up to the file's end
 
-How far a hole reaches is looked at closely (damage.py): a body may hold what looks like records.
-A hole is stepped over. Where only the body of a record is damaged, its head still tells which
-message it was: such a record is handed out with ``is_damaged`` set.
+The walk checks closely how far a hole reaches (damage.py), because a body may hold bytes that look
+like records. It skips a hole. If only the body of a record is damaged, its head still identifies
+the message: such a record is yielded with ``is_damaged`` set.
+
+Example: the log has records at 0, 100 and 200, and zeros from 300 on. The head of the one at 100 is
+damaged. The walk yields 0, finds the next valid record at 200, notes the hole [100, 200), yields
+200 and ends at 300. If the record at 200 is missing too, the log ends at 100, unless ``proven_end``
+is behind it: then [100, ``proven_end``) is a hole.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -42,9 +47,9 @@ class Hole(NamedTuple):
 class LogWalk:
     """One walk over *files*, from *start* on.
 
-    While it goes on: ``holes`` so far, ``is_damaged`` of the record handed out, and
-    ``last_store_time_ms`` of the last one that was not, 0 before the first. Afterwards ``end`` is
-    where the log ends.
+    During the walk, ``holes`` are those found so far, ``is_damaged`` is about the yielded record,
+    and ``last_store_time_ms`` is that of the last undamaged one, 0 before the first. Afterwards
+    ``end`` is where the log ends.
     """
 
     def __init__(
@@ -58,11 +63,12 @@ class LogWalk:
         is_stale: Callable[[Record], bool] = lambda record: False,
         witnesses: QueueWitnesses | None = None,
     ) -> None:
-        """*start* must be where a record starts, or a file, or where the log ends.
+        """*start* must be the start of a record or of a file, or the end of the log.
 
         Up to *proven_end* the log was on disk once. Zeros at or behind *quiet_from* end the log
-        without a look at what is behind them: for after a clean stop. *is_stale* is asked about
-        the first record behind damage: whether it is a leftover that does not count.
+        without a look at the bytes behind them: for a start after a clean stop. *is_stale* is
+        called with the first record behind damage, and returns whether it is a leftover that does
+        not count.
         """
         self._files = files
         self._check_crc = check_crc
@@ -81,10 +87,10 @@ class LogWalk:
         self.record_count = 0
 
     def records(self, take: Callable[[Found], bool] | None = None) -> Iterator[Record]:
-        """Hand out the records one by one.
+        """Yield the records one by one.
 
-        Stretches of plain ones are given to *take* first, if there is one; only if it returns
-        False are their records handed out as well.
+        With *take*, stretches of plain records are passed to it first. Their records are yielded
+        only if it returns False.
         """
         self._take = take
         offset = self.start
@@ -101,7 +107,7 @@ class LogWalk:
         self.end = offset
 
     def _records_of(self, number: int, position: int) -> Generator[Record, None, int]:
-        """Walk one file; return where to go on, in front of its end if the log ends there."""
+        """Walk one file; return where to continue, before the file's end if the log ends there."""
         file = self._files[number]
         data = file.mapping
         base_offset = file.base_offset
@@ -140,7 +146,7 @@ class LogWalk:
     def _take_stretches(
         self, file: MappedFile, position: int, take: Callable[[Found], bool]
     ) -> int:
-        """Where to go on record by record."""
+        """Return the position from which to continue record by record."""
         base_offset = file.base_offset
         while base_offset + position >= self._refused_end:
             end = position + STRETCH_BYTES
@@ -153,9 +159,9 @@ class LogWalk:
         return position
 
     def _is_torn(self, number: int, record: Record) -> bool:
-        """Whether a record that fits but ends with zeros is one whose last bytes are missing.
+        """Return whether a valid record that ends with zeros lacks its last bytes.
 
-        Nothing covers the properties, so this is asked where the log may end.
+        No CRC covers the properties, so this is checked where the log may end.
         """
         if record.end_offset <= self._proven_end:
             return False
@@ -171,7 +177,7 @@ class LogWalk:
         self.holes.append(Hole(start, end, reason))
 
     def _beyond_damage(self, number: int, position: int) -> int | None:
-        """Where the log goes on behind what is no record at *position*; None if it ends there."""
+        """Return where the log continues behind damage at *position*; None if it ends there."""
         file = self._files[number]
         offset = file.base_offset + position
         is_quiet = self._quiet_from is not None and offset >= self._quiet_from
@@ -183,7 +189,7 @@ class LogWalk:
         return self._valid_from if self._valid_from > offset else None
 
     def _end_of_damaged(self, number: int, position: int) -> int:
-        """From where on to look for what follows a damaged record, position in its file."""
+        """Return from which position in its file to search behind a damaged record."""
         file = self._files[number]
         noted = None
         if self._witnesses is not None:
@@ -209,7 +215,7 @@ class LogWalk:
         return None
 
     def _is_image(self, file: MappedFile, record: Record, *, is_expected: bool) -> bool:
-        """Whether what looks like a record behind damage is what a body holds."""
+        """Return whether a seeming record behind damage is only an image in a body."""
         opinion = self._witnesses.opinion(record) if self._witnesses is not None else None
         if opinion is not None:
             return not opinion

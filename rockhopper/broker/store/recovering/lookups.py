@@ -1,4 +1,4 @@
-"""Looking up records and units by commit log offset, for recovery."""
+"""Look up records and units by commit log offset, for recovery."""
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, read_record
@@ -6,7 +6,7 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
-    """The whole and undamaged record at *offset* of the commit log, or None."""
+    """Return the whole and undamaged record at *offset* of the commit log, or None."""
     file = log_files.file_at(offset) if offset >= 0 else None
     if file is None:
         return None
@@ -14,7 +14,7 @@ def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
 
 
 def record_start(log_files: MappedFileQueue, offset: int) -> int:
-    """*offset* if a whole record starts there, else where its file starts, or the log."""
+    """Return *offset* if a whole record starts there, else the start of its file or of the log."""
     if record_at(log_files, offset) is not None:
         return offset
     file = log_files.file_at(offset)
@@ -22,12 +22,12 @@ def record_start(log_files: MappedFileQueue, offset: int) -> int:
 
 
 def queue_end(queue: UnitQueue | None) -> int:
-    """Where the record of the last message ends, −1 without one."""
+    """Return where the record of the last message ends, −1 without one."""
     return -1 if queue is None else queue.commit_log_end
 
 
 def find_unit(queue: UnitQueue, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
-    """Queue offset, and commit log offset and size, of the first unit not in front of an offset."""
+    """Return queue offset, log offset and size of the first unit not before *commit_log_offset*."""
     low, high = queue.min_offset, queue.max_offset
     found = None
     while low < high:

@@ -1,12 +1,13 @@
-"""Queue offsets of messages that are lost together with what would say which they were.
+"""Queue offsets of lost messages whose units or other evidence are lost too.
 
-A tail of the log that had been flushed and is gone is known by its range, and the units of the
-queues say whose messages were in it. Where the queues are gone too, no queue holds more of them
-than records of the smallest size fit into what is missing; so as many offsets are left out in each
-queue that had to be made anew. A unit stands for each, and there is a bound to that; beyond it
-counts what consumers were handed.
+If a flushed tail of the log is missing, its range is known, and the units of the queues show whose
+messages it held. If queues are missing too, a bound is known: the missing range cannot hold more of
+a queue's records than records of the smallest size fit into it. So that many offsets are skipped in
+each queue that had to be rebuilt. Each skipped offset needs a unit, and their number is limited;
+beyond the limit, only the offsets that consumers received are skipped.
 
-Where nothing says how far the log went, what consumers were handed says that there was more.
+If nothing shows how far the log reached, the offsets that consumers received show that there was
+more.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -28,7 +29,10 @@ UNITS_MAX = 1_000_000
 
 
 def missing_bytes(tail: Hole, queues: Iterable[UnitQueue], noted_end: int) -> int:
-    """How much of *tail* neither units nor the inventory account for, which knows up to an end."""
+    """Return how many bytes of *tail* neither units nor the inventory account for.
+
+    The inventory accounts for the log up to *noted_end*.
+    """
     hole = tail._replace(start=max(tail.start, noted_end))
     noted = 0
     for queue in queues:
@@ -48,10 +52,10 @@ def ends_behind(
     noted: Mapping[QueueKey, int],
     handed_out: Mapping[QueueKey, int],
 ) -> dict[QueueKey, int]:
-    """Where queues go on behind a hole of *missing* bytes that nothing accounts for.
+    """Return where queues continue behind a hole of *missing* bytes that nothing accounts for.
 
-    Of queues that were *loaded* the units tell. *noted* is where queues ended before, *handed_out*
-    says of queues that there were messages up to an offset.
+    Queues in *loaded* are known by their units. *noted* are the former ends of queues; *handed_out*
+    are the offsets up to which consumers received messages.
     """
     made = {
         (queue.topic, queue.queue_id): queue.max_offset
@@ -91,9 +95,9 @@ def least_bytes_lost(
     handed_out: Mapping[QueueKey, int],
     room_bytes: int,
 ) -> int:
-    """How long the records were at least that consumers were handed and no queue has any more.
+    """Return the least size of the records that consumers received and no queue has any more.
 
-    What would not have fitted into the *room_bytes* behind the log is not believed.
+    Offsets whose records would not have fitted into the *room_bytes* behind the log are ignored.
     """
     least = 0
     for key, end in handed_out.items():
@@ -111,9 +115,10 @@ def drop_unclaimed(
     holes: list[Hole],
     is_known_hole: Callable[[int], bool],
 ) -> dict[QueueKey, int]:
-    """Cut units at the ends of queues that no record from *start* on has asked for.
+    """Cut units at the ends of queues that no record from *start* on has claimed.
 
-    Returns for how many that stay, since they point into holes, a message was lost.
+    Units that point into holes stay. Returns, for each queue, how many of those belong to newly
+    lost messages.
     """
     lost: dict[QueueKey, int] = {}
     for queue in queues:

@@ -1,11 +1,11 @@
-"""Up to where the log is known to have been on disk, so that what is missing there is named.
+"""The proven end: up to where the log is known to have been on disk, to report a missing part.
 
-- Inventory and checkpoint say so, whoever was killed.
+- Inventory and checkpoint prove it, even after a kill.
 - After a clean stop, and under SYNC_FLUSH, so does the unit of a record: no message is in a queue
-  before it is on disk. And so does the index.
-- Where a run of ours was killed and neither inventory nor checkpoint are left, units and index are
-  believed as well, though the records of some may never have been on disk: a tail that is named in
-  vain costs queue offsets, and one that is not costs messages.
+  before it is on disk. The same is true for the index.
+- If a run of ours was killed and neither inventory nor checkpoint is left, units and index are
+  trusted as well, though some of their records may never have been on disk. A wrongly reported tail
+  costs queue offsets; an unreported one costs messages.
 """
 
 from collections.abc import Collection
@@ -26,12 +26,12 @@ from rockhopper.broker.store.recovering.recovery_start import (
 
 log = structlog.get_logger("broker.store")
 
-# The index says where a message begins; more than this is seldom missing of one.
+# The index has only the start of a message; seldom is more than this of it missing.
 _INDEXED_SIZE_BYTES = 512
 
 
 class ProvenEnd:
-    """What is known of the end of one log."""
+    """The evidence about the end of one log."""
 
     def __init__(
         self,
@@ -42,19 +42,20 @@ class ProvenEnd:
         is_clean: bool,
         is_ours: bool,
     ) -> None:
-        """*is_ours*: the last to write to the store was not RocketMQ, as far as anybody knows."""
+        """*is_ours*: as far as is known, RocketMQ was not the last to write to the store."""
         self._log_files = log_files
         self._is_clean = is_clean
         self.offset = max(checkpoint.flushed_offset, noted.log_end if noted is not None else 0)
         claimed = checkpoint.flushed_offset or checkpoint.consume_queue_ms
         self.is_without_notes = is_ours and not is_clean and noted is None and not claimed
-        """Whether neither inventory nor checkpoint of a run that was killed are there any more."""
+        """Whether the last run was killed, and both its inventory and its checkpoint are missing.
+        """
         self._is_sync = not is_clean and noted is not None and noted.is_sync
 
     def reach(self, queues: ConsumeQueueTable) -> None:
-        """Have a file where the log is known to have ended, if the newest ones are gone.
+        """If the newest files are missing, make a file that covers the proven end of the log.
 
-        *queues* are not recovered yet: that drops the units behind the files.
+        *queues* must not be recovered yet: that drops the units behind the files.
         """
         files = self._log_files
         if files.files and (self._is_sync or self.is_without_notes):
@@ -77,7 +78,10 @@ class ProvenEnd:
         states: Collection[QueueState],
         index: MessageIndex | None,
     ) -> None:
-        """Take what queues, which have found their ends, and the index say."""
+        """Extend the proven end by what the index and the queues show.
+
+        The queues must have found their ends.
+        """
         if self._is_clean:
             self.offset = max([self.offset, *(state.proven_end for state in states)])
         if not (self._is_sync or self.is_without_notes):

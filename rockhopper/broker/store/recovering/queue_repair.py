@@ -1,18 +1,24 @@
-"""Bringing consume queues in line with the commit log, record by record.
+"""Make consume queues agree with the commit log, record by record.
 
-The log is right wherever the two disagree, but for one thing: a record whose head was damaged in a
-way that its sizes and CRC do not show may name a wrong queue or offset. It is found out when the
+The log is right whenever the two disagree, with one exception: a record whose head is damaged in a
+way that its sizes and CRC do not show may name a wrong queue or offset. It is detected when the
 unit of another message points to it.
 
-For each record, in the order of the log, its queue
+For each record, in the order of the log, there are these cases:
 
-- has the unit: nothing to do;
-- ends right in front of it: the unit is appended;
-- ends earlier: messages in between were lost to a hole in the log. Their offsets are never used
-  again, so units that point into the hole take their place, and readers step over them. If the
-  walk began too late to know that, the queue is put down to be walked again from its end;
-- has another unit there: the later record counts, if both claim the offset, unless it is a leftover
-  from before (its store time is earlier); a unit whose record does not claim it is overwritten.
+- The queue has the unit: nothing to do.
+- The queue ends right before it: the unit is appended.
+- The queue ends earlier: the messages in between were lost to a hole in the log. Their offsets are
+  never used again, so units that point into the hole take their place, and readers skip them. If
+  the walk began too late to know this, the queue is scheduled for another walk from its end.
+- The queue has another unit there: if both records claim the offset, the later one counts, unless
+  it is a leftover from before (its store time is earlier). A unit whose record does not claim the
+  offset is overwritten.
+
+Example: the log has messages 0, 1 and 2 of a queue, at 0, 100 and 200. After a crash the queue has
+only unit 0, and the record at 100 is destroyed. Record 0 matches; record 2 finds the queue at
+offset 1, so a unit that points into the hole [100, 200) is appended for message 1, then the unit of
+message 2. Readers get messages 0 and 2.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -50,13 +56,13 @@ _UNITS_AT_ONCE = 512
 _RECORD_SIZE_BYTES_MAX = 2**31 - 2
 # A queue in use holds a descriptor; there may be more queues than a process may have.
 _QUEUES_OPEN_MAX = 256
-# Looking for a unit in all queues costs; a log full of leftovers must not make it the whole cost.
+# A search for a unit in all queues is expensive; with many leftovers it must not dominate.
 _QUEUES_SEARCHED_MAX = 10_000
 _LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 
 
 class QueueSpan(NamedTuple):
-    """Where a record belongs: *message_count* messages from *first_offset* on, of one queue."""
+    """The place of a record: *message_count* messages of one queue, from *first_offset* on."""
 
     topic: str
     queue_id: int
@@ -65,7 +71,7 @@ class QueueSpan(NamedTuple):
 
 
 class QueueRules(NamedTuple):
-    """What recovery has to be told about topics."""
+    """What recovery must know about topics."""
 
     is_batch_topic: Callable[[str], bool]
     is_deleted: Callable[[str, int], bool]
@@ -75,7 +81,7 @@ class QueueRules(NamedTuple):
     has_gone: Callable[[str], bool]
     """Whether messages of a topic were deleted, or purged, that the log may still have."""
     handed_out: Callable[[], Mapping[QueueKey, int]] = dict
-    """Queues that there are, and up to where consumers were given what is in them."""
+    """Queues, and the offsets up to which consumers received their messages."""
 
 
 class _Progress:
@@ -98,11 +104,11 @@ class _Progress:
         self.is_batch = is_batch
         self.is_skipped = False
         self.may_be_deleted = may_be_deleted
-        # Whether more than queue offset and commit log offset decides.
+        # Whether queue offset and commit log offset are not enough to decide.
         self.needs_care = is_batch or may_be_deleted
         self.changed_count = 0
         self.opened_in = 0
-        # The message of the next one of ``units``, which is what the log has next if all is well.
+        # The message of the next unit in ``units``; normally the log's next message of the queue.
         self.next_offset = -1
         self.units: Iterator[tuple[int, ...]] = iter(())
 
@@ -124,7 +130,7 @@ class QueueRepair:
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it.
 
-        *is_known_hole* says what was found damaged at an earlier start.
+        *is_known_hole* returns whether damage was found at an earlier start.
         """
         self._queues = queues
         self._log_files = log_files
@@ -134,7 +140,8 @@ class QueueRepair:
         self._only = only
         self._is_known_hole = is_known_hole
         self.may_lack_first_files: Set[QueueKey] = frozenset()
-        """Queues of which a record in front of the first file is no expired one."""
+        """Queues that may lack their first files: records before the first file may not be expired.
+        """
         self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
@@ -142,7 +149,7 @@ class QueueRepair:
         self._round = 1
         self._open_queues: list[UnitQueue] = []
         self.postponed: dict[QueueKey, int] = {}
-        """Queues to walk again, and from which commit log offset on."""
+        """Queues to walk again, and the commit log offset from which on."""
         self.filled: dict[QueueKey, int] = {}
         """How many lost messages of each queue got a unit that points into a hole."""
 
@@ -181,10 +188,10 @@ class QueueRepair:
         return self._place_in_light_queues(record, is_damaged=is_damaged)
 
     def place_runs(self, runs: list[PlainRun]) -> bool:
-        """Compare what ``walk_plain`` found with the queues, all of it or nothing.
+        """Compare the runs of ``walk_plain`` with the queues, all of them or none.
 
-        Returns False, with nothing done, if it takes more than units that a queue has already,
-        begins with or goes on with: then ``place`` has to see the records.
+        Returns False, with nothing done, unless each queue has the units already, begins with them
+        or continues with them. Then ``place`` must process the records.
         """
         places: dict[tuple[bytes, int], tuple[_Progress, PlainRun]] = {}
         for run in runs:
@@ -215,7 +222,7 @@ class QueueRepair:
         return True
 
     def _goes_on(self, progress: _Progress, run: PlainRun) -> bool:
-        """Whether a queue begins with *run*, ends right in front of it, or has all of its units."""
+        """Return whether a queue begins with *run*, ends right before it, or has all its units."""
         _, _, first_offset, count, units, start, _, _ = run
         queue = progress.queue
         if progress.needs_care:
@@ -233,7 +240,7 @@ class QueueRepair:
         return queue.read_units(first_offset, count) == units
 
     def changed_counts(self) -> dict[QueueKey, int]:
-        """How many units were put into each queue, but for those that ``fill`` put."""
+        """Return how many units were added to each queue, without those that ``fill`` added."""
         return {
             (progress.queue.topic, progress.queue.queue_id): progress.changed_count
             for progress in self._by_name.values()
@@ -241,7 +248,7 @@ class QueueRepair:
         }
 
     def claimed_until(self, queue: UnitQueue) -> int | None:
-        """The queue offset up to which records asked for units; None if no record named *queue*."""
+        """Return the queue offset up to which records claimed units; None if none named *queue*."""
         progress = self._by_name.get((queue.topic.encode(), queue.queue_id))
         if progress is None:
             return None
@@ -288,7 +295,7 @@ class QueueRepair:
         if is_first and (place.first_offset == 0 or self._start <= self._log_files.min_offset):
             return self._append_at(progress, place, record)
         if is_damaged:
-            return True  # Its head is all there is, and does not fit: leave it to the hole.
+            return True  # Only its head is left, and does not fit: leave it to the hole.
         if queue is not None and queue.commit_log_end > record.offset:
             # The queue claims to be beyond this record, and no unit points to it.
             queue.truncate_to_commit_log(record.offset)
@@ -300,7 +307,7 @@ class QueueRepair:
             return True
         assert queue is not None
         if queue.commit_log_end <= self._log_files.min_offset:
-            # What the queue lacks has expired: it goes on behind that.
+            # The messages that the queue lacks have expired: it continues behind them.
             queue.destroy()
             return self._append_at(progress, place, record)
         missing_count = place.first_offset - queue.max_offset
@@ -321,7 +328,7 @@ class QueueRepair:
         *,
         is_damaged: bool,
     ) -> bool:
-        """The queue has a unit there: see whose it is."""
+        """Handle a record for whose offset the queue has a unit: find out whose unit it is."""
         if progress.opened_in != self._round:
             self._open(progress, queue)
         unit = queue.entry(place.first_offset)
@@ -348,7 +355,7 @@ class QueueRepair:
             and _claims(holder, place)
             and (holder.offset > record.offset or record.store_time_ms < holder.store_time_ms)
         ):
-            return True  # A leftover: the message with this offset is another one now.
+            return True  # A leftover: another message has this offset now.
         queue.truncate_to(place.first_offset)
         if not queue.has_files:
             queue.destroy()
@@ -383,7 +390,7 @@ class QueueRepair:
         progress.next_offset = -1
 
     def _open(self, progress: _Progress, queue: UnitQueue) -> None:
-        """Count a queue that is about to hold a descriptor; close all when they are too many."""
+        """Register a queue that will hold a descriptor; close all if there are too many."""
         if len(self._open_queues) == _QUEUES_OPEN_MAX:
             for other in self._open_queues:
                 other.close()
@@ -394,7 +401,7 @@ class QueueRepair:
         progress.opened_in = self._round
 
     def _expect_after(self, progress: _Progress, queue: UnitQueue, place: QueueSpan) -> None:
-        """Read on in the queue's units: the next record is likely to be the next unit's."""
+        """Prefetch the queue's next units: the next record probably belongs to the next unit."""
         if progress.opened_in != self._round:
             self._open(progress, queue)
         progress.next_offset = place.first_offset + place.message_count
@@ -403,19 +410,19 @@ class QueueRepair:
             progress.units = queue.UNIT.iter_unpack(units)
 
     def fill(self, queue: UnitQueue, end: int, log_offset: int) -> bool:
-        """Put units for lost messages up to queue offset *end*, lost in front of *log_offset*.
+        """Add units for messages up to queue offset *end*, lost before *log_offset*.
 
-        They point into the hole that swallowed the messages, one byte after the other, because
-        commit log offsets must grow. Returns False, with nothing done, if there is no room.
+        They point into the hole that swallowed the messages, to one byte after the other, because
+        commit log offsets must grow. Returns False, with nothing done, if the hole has no room.
         """
         missing_count = end - queue.max_offset
         units = queue.last_units(1)
         last_offset = units[0][0] if units else queue.commit_log_end - 1
-        # Not at the very start: what a repair put there is a record, and would be read.
+        # Not at the very start: a repair may have put a record there, which would be read.
         start, stop = queue.commit_log_end + 1, log_offset
         for hole in self._holes:
             if hole.end > start and hole.start < log_offset:
-                # So would one be that was rejected for its head.
+                # Nor at the start of a hole: a record rejected for its head would be read.
                 start, stop = max(start, hole.start + 1), min(hole.end, log_offset)
                 break
         start = max(min(start, log_offset - missing_count), last_offset + 1)
@@ -431,7 +438,7 @@ class QueueRepair:
         return True
 
     def _place_in_light_queues(self, record: Record, *, is_damaged: bool) -> bool:
-        """The queues that multi-dispatch put the message into, beside its own; returns True."""
+        """Settle the record in the light queues of its multi-dispatch; return True."""
         if is_damaged or _LIGHT_QUEUES not in record.properties:
             return True
         topic = record.topic.decode("utf-8", "replace")
@@ -446,10 +453,10 @@ class QueueRepair:
                 self._settle(progress, place, light, is_damaged=False)
         return True
 
-    # Telling damaged records from damaged queues.
+    # Tell damaged records from damaged queues.
 
     def _is_known_otherwise(self, place: QueueSpan, record: Record) -> bool:
-        """Whether the unit of another message than *place* points to exactly this record."""
+        """Return whether the unit of another message than *place* points to exactly this record."""
         if self._is_known_hole(record.offset):
             return True
         if record.offset >= self._units_end or place.topic.startswith(LMQ_PREFIX):

@@ -1,15 +1,16 @@
-"""Whether a record starts at an offset of the commit log, whoever names that offset.
+"""Check that a record really starts at an offset of the commit log, wherever that offset came from.
 
-A body may hold the image of a record, down to the offset at which it happens to stand, and so may
-pass every check of its own bytes. What no body can do is to stand where the log has a record:
+A body may hold the image of a record, even with the offset at which it happens to be, and so may
+pass every check of its own bytes. But no body can be where the log has a record. That is checked in
+two ways:
 
-- the entry of the record's own topic, queue and queue offset points at it. That answers for
-  nearly all.
-- Records in no queue (their topic was deleted, they are half dispatched or prepared) are reached
-  from a record in front of them that is proven, from size to size; from the start of the file; or
-  from where dispatch stands.
+- The entry of the record's own topic, queue and queue offset points at it. This confirms nearly
+  all.
+- Records in no queue (their topic was deleted, or they are not dispatched yet, or prepared) are
+  reached, by the stated sizes, from a confirmed record before them; from the start of the file; or
+  from the offset up to which records are dispatched.
 
-How far back that is looked for is bounded; beyond that, a record in no queue is not shown.
+The search backwards is limited; beyond the limit, a record in no queue is not returned.
 """
 
 from collections.abc import Callable
@@ -39,20 +40,23 @@ class RecordPlaces:
     def __init__(
         self, log: CommitLog, queues: ConsumeQueueTable, dispatched: Callable[[], int]
     ) -> None:
-        """*dispatched* tells up to where records are in their queues: where one starts, or ends."""
+        """*dispatched* returns up to where records are in their queues.
+
+        That offset is the start or the end of a record.
+        """
         self._log = log
         self._queues = queues
         self._dispatched = dispatched
 
     def record(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
-        """The record that starts at *log_offset*, its body unchecked; None where none does."""
+        """Return the record that starts at *log_offset*, its body unchecked; None if none does."""
         found = self.claimed(log_offset)
         if found is None or not (self.is_noted(found[1]) or self.is_reached(log_offset)):
             return None
         return found
 
     def claimed(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
-        """What says of itself that it is a record and stands at *log_offset*."""
+        """Return the bytes at *log_offset* if they claim to be the record there, else None."""
         record = self._log.record_at(log_offset) if log_offset >= 0 else b""
         if not record:
             return None
@@ -60,13 +64,13 @@ class RecordPlaces:
         return (record, check) if check.is_ok else None
 
     def is_noted(self, check: RecordCheck) -> bool:
-        """Whether the entry of a record's own place points at it."""
+        """Return whether the entry of a record's own place points at it."""
         queue = self._queues.get(check.topic, check.queue_id)
         unit = None if queue is None else queue.noted(check.queue_offset)
         return unit is not None and unit[:2] == (check.commit_log_offset, check.size_bytes)
 
     def is_reached(self, log_offset: int) -> bool:
-        """Whether records, one behind the other, lead from a proven one to *log_offset*."""
+        """Return whether consecutive records lead from a confirmed one to *log_offset*."""
         at = self._proven_in_front(log_offset)
         for _ in range(STEPS_MAX):
             if at is None or at >= log_offset:
@@ -75,7 +79,7 @@ class RecordPlaces:
         return at == log_offset
 
     def end_of(self, log_offset: int) -> int | None:
-        """Where what starts at *log_offset* ends by its own word; None if it is no record."""
+        """Return where the record at *log_offset* ends, by its stated size; None without one."""
         head = self._log.read(log_offset, log_offset + _HEAD.size)
         if len(head) < _HEAD.size:
             return None
@@ -84,7 +88,7 @@ class RecordPlaces:
         return log_offset + size if is_record and size >= RECORD_SIZE_BYTES_MIN else None
 
     def _proven_in_front(self, log_offset: int) -> int | None:
-        """Where a record starts for sure, at or in front of *log_offset* and near it."""
+        """Return a confirmed start of a record at or shortly before *log_offset*, or None."""
         stretch = self._log.mapped(log_offset)
         if stretch is None:
             return None
@@ -104,7 +108,7 @@ class RecordPlaces:
         return None
 
     def proven_behind(self, log_offset: int) -> int | None:
-        """Where the next record starts for sure, in the same file; None if none is near."""
+        """Return the next confirmed start of a record in the same file; None if none is near."""
         stretch = self._log.mapped(log_offset)
         if stretch is None:
             return None

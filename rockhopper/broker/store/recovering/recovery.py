@@ -1,22 +1,26 @@
-"""Recovery: brings commit log, consume queues and index in line when a store is opened.
+"""Recovery: make commit log, consume queues and index agree when a store is opened.
 
     report = recover(LoadedStore(…), QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
 
-Its files have been loaded, nothing has been recovered yet. Afterwards the commit log ends at
-``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
-it is on disk. In order:
+The files must be loaded, but not recovered. Afterwards the commit log ends at ``report.log_end``,
+with zeros behind; every valid record is in its queue and in the index; all of it is on disk. The
+steps:
 
-1. if the newest files are missing, an empty one stands for them; each queue finds its own end, and
-   its last units are compared with the log;
-2. recovery_start.py decides where to start reading;
-3. the log is walked (log_walk.py), each record compared with its queue (queue_repair.py) and put
-   into the index if it is not there (index_catch_up.py); queues that turn out to lack something in
-   front of the start are walked again;
-4. what is behind the end goes to the quarantine; units and index entries behind it are dropped;
-5. everything that was found is synced, and the inventory is written.
+1. If the newest files are missing, an empty one takes their place. Each queue finds its own end,
+and its last units are compared with the log. 2. recovery_start.py decides where to start reading.
+3. The log is walked (log_walk.py). Each record is compared with its queue (queue_repair.py) and
+added to the index if it is missing there (index_catch_up.py). Queues that turn out to lack messages
+before the start are walked again. 4. The bytes behind the end are copied to the quarantine and cut;
+units and index entries that point behind the end are dropped. 5. Everything that was found is
+synced, and the inventory is written.
 
-Nothing valid is ever cut: only what has no valid record behind it, and is not in front of a point
-that the log is known to have reached. RocketMQ cuts at the first bad byte.
+Nothing valid is ever cut: only bytes that no valid record follows, and that are not before a point
+which the log is known to have reached. RocketMQ cuts at the first bad byte.
+
+Example: messages 0, 1 and 2 are acknowledged under ASYNC_FLUSH, and the power fails. On disk are
+records 0 and 1, half of record 2, and the queue's unit 0. Recovery walks the log: record 0 matches
+its unit, the unit of record 1 is appended, and the torn record 2 is cut and kept in the quarantine.
+The queue holds messages 0 and 1.
 """
 
 from collections.abc import Iterable
@@ -61,7 +65,7 @@ log = structlog.get_logger("broker.store")
 
 # A log up to this size is read whole at each start,
 VERIFY_BYTES = 4 << 20
-# and one up to this size when there is no inventory.
+# and one up to this size if there is no inventory.
 ADOPT_BYTES = 4 << 30
 
 
@@ -77,7 +81,7 @@ class LoadedStore:
     noted: Inventory | None
     """Its inventory, as the last run left it."""
     is_clean: bool
-    """Whether that ended as it should."""
+    """Whether the last run stopped cleanly."""
 
 
 def recover(
@@ -90,9 +94,9 @@ def recover(
     verify_bytes: int = VERIFY_BYTES,
     adopt_bytes: int = ADOPT_BYTES,
 ) -> RecoveryReport:
-    """Recover a store that has been loaded; blocks until it is whole and on disk.
+    """Recover a store that has been loaded; block until it is complete and on disk.
 
-    Its new inventory says *is_sync* of the run that begins. *is_ours* is as for ``ProvenEnd``.
+    The new inventory records *is_sync* for the run that begins. *is_ours* is as for ``ProvenEnd``.
 
     Raises:
         StoreError, OSError: a file cannot be read, written or made (disk full).
@@ -121,7 +125,7 @@ def recover(
 
 
 class _Recovery:
-    """The steps of ``recover``, and what they tell each other."""
+    """The steps of ``recover``, and the state that they share."""
 
     def __init__(self, loaded: LoadedStore, rules: QueueRules, proof: ProvenEnd) -> None:
         self._layout, self._log_files = loaded.layout, loaded.log_files
@@ -146,7 +150,7 @@ class _Recovery:
     # 1. Queues.
 
     def look_at_queues(self) -> None:
-        """Let each queue find its end, and compare the last units of each with the log."""
+        """Find the end of each queue, and compare its last units with the log."""
         log_max = self._log_files.next_base_offset
         trusted_below = log_max
         proven = None
@@ -173,7 +177,7 @@ class _Recovery:
     # 2. The start.
 
     def choose_start(self, verify_bytes: int, adopt_bytes: int) -> int:
-        """The offset, the start of a record or of a file, from which the log is to be read."""
+        """Return the offset from which the log must be read: the start of a record or of a file."""
         reached = max((state.good_end for state in self._states.values()), default=-1)
         self._start = reached if self._is_clean else self._proven_from
         log_bytes = max(reached, self._start) - self._log_min
@@ -201,7 +205,7 @@ class _Recovery:
         return self._start
 
     def _noted_ends(self) -> Iterable[tuple[QueueKey, int]]:
-        """Where the queues ended, but for those of topics that were deleted since."""
+        """Yield the saved ends of queues, except those of topics that were deleted since."""
         if self._noted is not None:
             for key, end in self._noted.queue_ends.items():
                 if not self._rules.is_deleted(key[0], self._noted.log_end - 1):
@@ -266,10 +270,10 @@ class _Recovery:
         return self._noted is not None and self._noted.is_in_hole(offset)
 
     def _is_stale(self, record: Record, walk: LogWalk) -> bool:
-        """Whether a record behind damage is a leftover of what was overwritten in front of it.
+        """Return whether a record behind damage is a leftover from before the log was cut there.
 
-        It is older than what is in front of it then. RocketMQ's store times can go back a little
-        with the clock, so unless it is much older, its queue offset has to be taken as well.
+        A leftover is older than the records before it. RocketMQ's store times can go back a little
+        with the clock, so unless the record is much older, its queue offset must be taken as well.
         """
         if record.store_time_ms >= walk.last_store_time_ms:
             return False
@@ -282,7 +286,7 @@ class _Recovery:
         return unit is None or unit[0] != record.offset
 
     def is_checkpoint_refuted(self, walk: LogWalk) -> bool:
-        """Whether the checkpoint claims messages that the log does not have."""
+        """Return whether the checkpoint claims messages that the log does not have."""
         claimed_ms = max(self._checkpoint.commit_log_ms, self._checkpoint.consume_queue_ms)
         return (
             not self._is_clean
@@ -291,7 +295,7 @@ class _Recovery:
         )
 
     def ended_later(self, walk: LogWalk) -> bool:
-        """Whether consumers were handed more than the log has, and nothing else says so."""
+        """Return whether consumers received more than the log has, and only they prove it."""
         if not self._proof.is_without_notes:
             return False
         tail = self._lost_tail(walk)
@@ -305,7 +309,7 @@ class _Recovery:
         return True
 
     def walk_again(self, walk: LogWalk) -> None:
-        """Walk the log for the queues that were found to lack something in front of the start."""
+        """Walk the log for the queues that turned out to lack messages before the start."""
         while self._postponed:
             keys = frozenset(self._postponed)
             start = record_start(self._log_files, min(self._postponed.values()))
@@ -347,7 +351,7 @@ class _Recovery:
     # 4. and 5. The end.
 
     def finish(self, walk: LogWalk) -> RecoveryReport:
-        """Cut what is behind the end, make everything durable, and report."""
+        """Cut the bytes behind the end, make everything durable, and report."""
         end = walk.end
         cut = log_tail.cut(self._layout, self._log_files, end)
         for queue in self._queues:
@@ -373,14 +377,14 @@ class _Recovery:
         )
 
     def _lost_tail(self, walk: LogWalk) -> Hole | None:
-        """What the log ends with, if it was on disk when the last run ended and is not any more."""
+        """Return the hole at the log's end that was on disk when the last run ended, or None."""
         last = walk.holes[-1] if walk.holes else None
         if last is None or last.end != walk.end or self._is_known_hole(last.start):
             return None
         return last
 
     def _keep_ends(self, walk: LogWalk) -> dict[QueueKey, int]:
-        """See to it that no queue offset is used twice because its message is gone."""
+        """Make sure that no queue offset of a lost message is used again."""
         next_offsets = {}
         ends, holes, end = dict(self._noted_ends()), walk.holes, walk.end
         tail = None if self._is_clean else self._lost_tail(walk)
@@ -406,7 +410,7 @@ class _Recovery:
         return next_offsets
 
     def _sync(self, end: int) -> None:
-        """Make sure that what was found is on disk: after a kill it may only be in memory."""
+        """Make what was found durable: after a kill it may only be in memory."""
         files = self._log_files
         if not self._is_clean and files.files:
             files.flush_range(self._start, end)
@@ -424,7 +428,7 @@ class _Recovery:
             self._index.flush()
 
     def _known_holes(self, walk: LogWalk) -> list[Hole]:
-        """Damage in what was not read this time."""
+        """Return known damage in the part of the log that was not read this time."""
         return [
             Hole(start, end, "found at an earlier start")
             for start, end in (self._noted.holes if self._noted is not None else ())

@@ -1,4 +1,4 @@
-"""What a recovery found and did, for the store that goes on from there and for the operator."""
+"""The result of a recovery, for the opened store and for the operator."""
 
 from typing import NamedTuple
 
@@ -22,24 +22,25 @@ class RecoveryReport(NamedTuple):
     record_count: int
     """Records read."""
     last_store_time_ms: int
-    """Of the newest message found; store times must not go back behind it. 0 without one."""
+    """That of the newest message found; later store times must not be earlier. 0 without one."""
     holes: list[Hole]
     """Damage that valid records follow; the messages in it cannot be read."""
     lost_tail: Hole | None
-    """The last of the holes, if the log ends with it: that had been flushed, and is gone."""
+    """The last of the holes, if the log ends with it: that part had been flushed, and is missing.
+    """
     cut: CutTail | None
     """The torn end, if there was one."""
     changed_queues: dict[QueueKey, int]
-    """Queues that lacked messages, and how many were put into each."""
+    """Queues that lacked messages, and how many were added to each."""
     lost_messages: dict[QueueKey, int]
-    """Queue offsets whose messages are gone; they are not used again."""
+    """Number of lost messages per queue; their offsets are not used again."""
     indexed_count: int
-    """Keys put into the index."""
+    """Keys added to the index."""
     next_queue_offsets: dict[QueueKey, int]
-    """For queues without any file left: where they go on all the same."""
+    """The next offsets of queues without any file left."""
 
     def log(self, *, last_exit_clean: bool) -> None:
-        """Write what the operator should know to the log.
+        """Log the result for the operator.
 
         After a clean stop no queue lacks anything, unless its files were damaged or deleted since.
         """

@@ -1,12 +1,12 @@
-"""Where recovery has to start reading the commit log.
+"""Where recovery starts to read the commit log.
 
-Reading it all would always do; the point is to read little when little can be wrong:
+Reading it all would always be right; the aim is to read little if little can be wrong:
 
 - after a clean stop, from the end of the newest message in any consume queue;
 - after a crash, from the newest message that the checkpoint proves to be on disk, and in a queue;
-- from further in front, where a queue or the index lacks something;
-- a small log whole, so that rot is found; and so is a log without an inventory, unless it is huge,
-  because only the log itself can then tell that a queue is missing.
+- from an earlier offset, if a queue or the index lacks something;
+- a small log whole, so that corruption is found; and also a log without an inventory, unless it is
+  huge, because then only the log itself can show that a queue is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,17 +25,17 @@ from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
 
 _HEAD = head_struct("size_bytes", "magic", "log_offset")
-# Units looked at, from the end, until one fits the log.
+# Units compared, from the end, until one fits the log.
 _UNITS_COMPARED = (2, 64)
 _QUEUES_ASKED = 8
 
 
 class QueueState(NamedTuple):
-    """What a look at a queue's last units says.
+    """The result of comparing a queue's last units with the log.
 
-    ``good_end`` is where the newest message's record ends whose unit fits the log, −1 without one;
-    ``store_time_ms`` is that record's; ``proven_end`` is up to where the unit of a record, be it
-    damaged, says that the log went.
+    ``good_end`` is the end of the newest record whose unit fits the log, −1 without one;
+    ``store_time_ms`` is that record's. ``proven_end`` is the end of the last record that a unit
+    points to, even if the record is damaged.
     """
 
     good_end: int = -1
@@ -59,7 +59,7 @@ def look_at_queue(
                 break
             record = record_at(log_files, offset)
             if record is not None:
-                # Whatever the unit says of its size.
+                # Whatever size the unit states.
                 proven_end = max(proven_end, record.end_offset)
             elif _looks_like_a_record(offset, size_bytes, log_files):
                 proven_end = max(proven_end, end)
@@ -73,11 +73,11 @@ def look_at_queue(
 def may_lack_first_files(
     queue: UnitQueue, log_min: int, noted: Inventory | None, has_gone: Callable[[str], bool]
 ) -> bool:
-    """Whether the files that a queue begins with may be gone, and messages in the log with them.
+    """Return whether a queue's first files may be missing although the log has their messages.
 
-    Files of expired messages are deleted too; if nothing is missing, the queue's next one begins
-    with an expired message, unless that of the log and that of the queue ended at the same one.
-    *has_gone* says of a topic whether messages of it were deleted or purged.
+    Files of expired messages are deleted too. If nothing is missing, the first remaining file
+    begins with an expired message, unless deleted files of queue and log ended at the same message.
+    *has_gone* returns whether messages of a topic were deleted or purged.
     """
     first = queue.first_position
     if not first or not queue.has_files or has_gone(queue.topic):
@@ -98,7 +98,7 @@ def _fits(queue: UnitQueue, unit: tuple[int, ...], number_from_end: int, record:
 
 
 def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueue) -> bool:
-    """Whether a record of that size seems to have been at *offset*, damaged as it may be."""
+    """Return whether a record of that size seems to have been at *offset*, even if damaged."""
     file = log_files.file_at(offset)
     if file is None or offset + max(size_bytes, _HEAD.size) > file.end_offset:
         return False
@@ -108,7 +108,7 @@ def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueu
 
 
 def units_from(queue: UnitQueue, commit_log_offset: int) -> Iterator[tuple[int, int]]:
-    """Commit log offset and size of the units of a queue that are not in front of an offset."""
+    """Yield log offset and size of the units of a queue that are not before an offset."""
     found = find_unit(queue, commit_log_offset)
     if found is not None:
         for queue_offset in range(found[0], queue.max_offset):
@@ -118,10 +118,10 @@ def units_from(queue: UnitQueue, commit_log_offset: int) -> Iterator[tuple[int, 
 
 
 def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: MappedFileQueue) -> int:
-    """Up to where *units* say, one behind the other from *start* on, that the log went.
+    """Return the end of the log by *units* that follow each other from *start* on.
 
-    What is in no queue, a message of a topic that was deleted, is stepped over if the log has it.
-    A unit that fits nothing proves nothing: it may be damaged.
+    A message in no queue, because its topic was deleted, is skipped if the log has it. A unit that
+    fits nothing proves nothing: it may be damaged.
     """
     end = start
     for offset, size_bytes in sorted(units):
@@ -139,9 +139,9 @@ def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: Mapped
 
 
 def end_behind_files(queues: Iterable[UnitQueue], log_files: MappedFileQueue) -> int:
-    """Up to where units of queues, not recovered yet, say that the log went behind its files.
+    """Return the end of the log behind its files, by units of queues that are not recovered yet.
 
-    0 where they say nothing of that.
+    Returns 0 if the units do not show it.
     """
     end = log_files.next_base_offset
     units: set[tuple[int, int]] = set()
@@ -152,7 +152,7 @@ def end_behind_files(queues: Iterable[UnitQueue], log_files: MappedFileQueue) ->
 
 
 def proven_file(log_files: MappedFileQueue, checkpoint: StoreCheckpoint) -> MappedFile | None:
-    """The newest file whose first message was on disk, and in a queue, when the run ended."""
+    """Return the newest file whose first message was on disk and in a queue when the run ended."""
     replay_from_ms = checkpoint.replay_from_ms()
     for file in reversed(log_files.files):
         first = read_record(file.mapping, 0, file.base_offset)
@@ -169,7 +169,7 @@ def proven_offset(
     queues: list[UnitQueue],
     checkpoint: StoreCheckpoint,
 ) -> int:
-    """The start of a record of *file* in front of which the checkpoint proves everything."""
+    """Return the start of a record of *file* before which the checkpoint proves everything."""
     best = file.base_offset
     replay_from_ms = checkpoint.replay_from_ms()
     newest = sorted(queues, key=lambda queue: queue.commit_log_end)[-_QUEUES_ASKED:]

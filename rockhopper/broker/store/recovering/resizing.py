@@ -1,17 +1,17 @@
-"""Giving numbered files of another size than the others their size back.
+"""Restore the size of numbered files that differ in size from the others.
 
-A copy that broke off, a file system that was repaired and an editor leave files too short or too
-long. Their names still say where their bytes belong, so nothing needs to be refused: the file as
-it was found is copied to the quarantine, then it is cut or filled up with zeros in place. What its
-lost bytes held is damage like any other: a hole in the log, or units that the log puts back.
+An interrupted copy, a repaired file system or an editor may leave files too short or too long.
+Their names still show where their bytes belong, so the store need not be refused: the original file
+is copied to the quarantine, then it is cut or extended with zeros in place. Its lost bytes are
+damage like any other: a hole in the log, or units that are restored from the log.
 
-Which size is right is told by the other files, by the names, which are multiples of it, by what the
-store has noted, and by the settings, in this order; a tie is left to whoever loads the files, who
-refuses.
+The sizes of the files, the size saved in the inventory and the configured size vote for the right
+size; the numbers in the names must be multiples of it. On a tie nothing is changed, and loading the
+files fails.
 
-A crash in the middle of it leaves the copy, and a file that the next start finds and repairs; which
-queues are to be compared with the log, all of them, is noted in ``rockhopper/resized-queues`` until
-that is done: their directories below the root, one a line.
+A crash in the middle leaves the copy, and a file that the next start finds and repairs. All queues
+with resized files must be compared with the log. Until that is done, ``rockhopper/resized-queues``
+lists their directories below the root, one a line.
 """
 
 import os
@@ -29,7 +29,7 @@ from rockhopper.protocol.store.store_paths import is_numbered_file
 log = structlog.get_logger("broker.store")
 
 _RESIZED_FILE = "resized-queues"
-# What a file, the store's note and the settings say in favour of a size.
+# The votes of a file, the inventory and the settings for a size.
 _VOTES_OF_FILE, _VOTES_OF_NOTE, _VOTES_OF_SETTING = 2, 3, 1
 
 
@@ -42,7 +42,7 @@ class FoundFile(NamedTuple):
 
 
 def find(directory: Path) -> list[FoundFile]:
-    """The numbered files of *directory*, oldest first; none without a directory."""
+    """Return the numbered files of *directory*, oldest first; none without a directory."""
     try:
         entries = [entry for entry in os.scandir(directory) if is_numbered_file(entry.name)]
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def find(directory: Path) -> list[FoundFile]:
 def common_size(
     found: Iterable[FoundFile], unit_size_bytes: int, noted_bytes: int, configured_bytes: int
 ) -> int | None:
-    """The size that the files *found* should have; None if nothing decides it."""
+    """Return the size that the files *found* should have; None if nothing decides it."""
     found = list(found)
     votes = Counter({configured_bytes: _VOTES_OF_SETTING})
     votes[noted_bytes] += _VOTES_OF_NOTE
@@ -76,9 +76,9 @@ def common_size(
 
 
 def odd_files(queues: Iterable[Sequence[FoundFile]], size_bytes: int) -> list[FoundFile]:
-    """The files of *queues*, each oldest first, that have another size.
+    """Return the files of *queues*, each oldest first, that have another size.
 
-    But not an empty one at the end, which was being made when the run was cut off.
+    An empty last file is not returned: it was being made when the last run was killed.
     """
     return [
         file
@@ -91,18 +91,18 @@ def odd_files(queues: Iterable[Sequence[FoundFile]], size_bytes: int) -> list[Fo
 def resize_log_files(
     layout: StoreLayout, noted_bytes: int, configured_bytes: int, reached: int
 ) -> None:
-    """Bring the files of the commit log to one size; *reached* is where it is known to have ended.
+    """Bring the files of the commit log to one size; it is known to have ended at *reached*.
 
-    An empty file behind that is left alone: one that was being made when the run was cut off.
+    An empty file behind that is left alone: it was being made when the last run was killed.
 
     Raises:
-        OSError: there is no room, or the disk is failing; every file has what it had.
+        OSError: the disk is full or failing; every file has its old content.
     """
     found = find(layout.commit_log)
     if found and found[-1].size_bytes == 0 and found[-1].base_offset >= reached:
         found.pop()
     if len(found) == 1 and found[0].base_offset + found[0].size_bytes < reached:
-        # It was longer, and no other is there to tell how long.
+        # It was longer, and there is no other file to show the right length.
         noted_bytes = noted_bytes or configured_bytes
     size_bytes = common_size(found, 1, noted_bytes, configured_bytes)
     for file in found:
@@ -113,13 +113,14 @@ def resize_log_files(
 def resize_queue_files(
     layout: StoreLayout, kinds: Iterable[tuple[Path, int, int, int]]
 ) -> set[Path]:
-    """Bring the files of all queues to one size for each kind; return the queues not to be trusted.
+    """Bring the files of all queues to one size for each kind; return the resized queues.
 
-    A kind is the directory of its topics, and the sizes of a unit, as noted and as configured.
-    What is returned is returned again at the next start, unless ``forget_resized`` was called.
+    A kind is the directory of its topics, and the sizes of a unit, as saved and as configured. The
+    returned queues are not to be trusted. They are returned again at the next start, unless
+    ``forget_resized`` was called.
 
     Raises:
-        OSError: there is no room, or the disk is failing; the next start goes on.
+        OSError: the disk is full or failing; the next start continues.
     """
     wrong: list[tuple[FoundFile, int]] = []
     for parent, *sizes in kinds:
@@ -139,7 +140,7 @@ def resize_queue_files(
 
 
 def resized_before(layout: StoreLayout) -> set[Path]:
-    """The queues that a start has resized which then did not get as far as to rebuild them."""
+    """Return the queues that an earlier start resized but did not rebuild."""
     try:
         names = (layout.own / _RESIZED_FILE).read_text().split("\n")
     except FileNotFoundError:
@@ -148,7 +149,7 @@ def resized_before(layout: StoreLayout) -> set[Path]:
 
 
 def forget_resized(layout: StoreLayout) -> None:
-    """Note that all queues have been rebuilt, durably."""
+    """Record that all queues have been rebuilt, durably."""
     disk.remove_files([layout.own / _RESIZED_FILE])
 
 
