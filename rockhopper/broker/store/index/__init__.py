@@ -1,1 +1,1 @@
-"""The index: where messages with a key stand in the log."""
+"""The index: log offsets of messages by key."""

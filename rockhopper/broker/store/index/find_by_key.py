@@ -1,7 +1,7 @@
-"""Finding messages by key: the index says where to look, the record itself decides.
+"""Find messages by key: the index names candidates, the record itself decides.
 
-The index knows keys by a 31-bit hash and times by the second, so what it names may be another
-message; nobody who asks ever gets to see one.
+The index has 31-bit hashes of keys and times in seconds, so a candidate may be another message;
+such a message is never returned.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rockhopper.broker.store.log.record_search import BODY_BYTES_MAX, RecordSear
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
-# A look at each record costs: what nobody is shown is not read without end.
+# Reading a record is expensive, so the number of rejected candidates is limited.
 MISSES_MAX = 1000
 MISSED_BYTES_MAX = 16 << 20
 
@@ -21,11 +21,11 @@ class KeySearch(RecordSearch):
 
     @property
     def newest_first(self) -> list[bytes]:
-        """The records that were found."""
+        """The matching records."""
         return [record for _, record in self._found]
 
     def steps(self, index: MessageIndex) -> Iterator[None]:
-        """Search; between the steps others can be served."""
+        """Search in steps; other work can run between them."""
         found = self._found
         size_all = misses = missed_bytes = 0
         seen: set[int] = set()
@@ -52,7 +52,7 @@ class KeySearch(RecordSearch):
             found.append((log_offset, record))
 
     def is_carried(self, message: StoredMessage) -> bool:
-        """Whether it is one of its keys, or its unique key."""
+        """Return whether the wanted key is one of the message's keys, or its unique key."""
         properties = message.properties
         return self._wanted == properties.get(
             PROPERTY_UNIQUE_KEY

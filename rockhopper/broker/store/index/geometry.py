@@ -1,11 +1,11 @@
-"""With which sizes a store directory was made.
+"""The index geometry that a store directory was made with.
 
-Commit log and consume queue files tell their size by themselves. An index file does not: its
-length, 40 + 4·slots + 20·entries, fits many pairs, and read with the wrong one it silently finds
-nothing. So the pair is written down beside the store, and a setting that contradicts it is refused
-while there are index files. A store that RocketMQ made has no such note; there the length decides.
+Commit log and consume queue files show their size themselves. An index file does not: its length,
+40 + 4·slots + 20·entries, fits many pairs, and with the wrong pair a search silently finds nothing.
+So the pair is saved beside the store, and a setting that contradicts it is refused while there are
+index files. A store made by RocketMQ has no such note; there the length decides.
 
-The note is protocol.store.geometry_note's; a damaged one counts as none.
+protocol.store.geometry_note defines the note; a damaged one counts as missing.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ log = structlog.get_logger("broker.store")
 
 
 def check(layout: StoreLayout, configured: IndexGeometry) -> None:
-    """Refuse index files of another geometry than *configured*; note the geometry otherwise.
+    """Refuse index files of another geometry than *configured*, else save the geometry.
 
     Afterwards an index file of another length is a damaged one.
 
@@ -56,7 +56,7 @@ def check(layout: StoreLayout, configured: IndexGeometry) -> None:
 
 
 def load(layout: StoreLayout) -> IndexGeometry | None:
-    """What was noted; None for a store that has no note, or an unreadable one."""
+    """Return the saved geometry; None if the store has no note, or an unreadable one."""
     path = layout.own / FILE_NAME
     try:
         return decode_geometry(path.read_bytes())
@@ -68,7 +68,7 @@ def load(layout: StoreLayout) -> IndexGeometry | None:
 
 
 def save(layout: StoreLayout, geometry: IndexGeometry) -> None:
-    """Note *geometry*, durably.
+    """Save *geometry*, durably.
 
     Raises:
         OSError: the former note is still in place.

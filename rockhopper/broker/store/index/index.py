@@ -1,9 +1,9 @@
-"""MessageIndex: finds messages by key, over the files of the ``index`` directory.
+"""MessageIndex: finds messages by key, in the files of the ``index`` directory.
 
-Keys are found by a 31-bit hash of topic and key, so whoever asks must verify the key on the record
-itself. What the index lacks, or never had, is put again from the commit log: recovery goes on at
-``end_commit_log_offset``. An index file that cannot be trusted is therefore deleted, with those
-behind it, where RocketMQ would delete the newest one after every crash.
+Keys are found by a 31-bit hash of topic and key, so the caller must check the key in the record.
+Missing entries are added again from the commit log: recovery continues at
+``end_commit_log_offset``. So an index file that cannot be trusted is simply deleted, with those
+behind it. (RocketMQ deletes the newest one after every crash.)
 
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
 """
@@ -29,15 +29,15 @@ CREATION_TRIES = 3
 class MessageIndex:
     """The index of one store. Belongs to the event loop's thread, except ``flush``.
 
-    ``failed`` is set when a new file could not be made: RocketMQ then takes no more messages until
-    it is restarted; here the next ``put`` that succeeds clears it.
+    ``failed`` is set if a new file could not be made. RocketMQ then rejects messages until a
+    restart; here the next ``put`` that succeeds clears it.
     """
 
     put: Callable[[int, int, int], None]
     """``put(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
 
-    It is the current file's own method, to save the hot path a call; a reference to it that is
-    kept stays valid. Raises OSError when the disk is full; nothing has changed then.
+    It is the current file's own method, to save a call on the hot path. A saved reference to it
+    stays valid. Raises OSError if the disk is full; nothing has changed then.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class MessageIndex:
         self.put = self._put_with_room
 
     def load(self, last_exit_clean: bool) -> None:
-        """Open the files that are there and settle what a crash left.
+        """Open the existing files and repair what a crash left.
 
-        The geometry must have been checked before (geometry.py): a file of another length is
-        damaged here, and a damaged file is deleted to be built again.
+        Check the geometry first (geometry.py): a file of another length is damaged here, and
+        damaged files are deleted to be rebuilt.
 
         Raises:
             OSError: the files cannot be read, or not be repaired.
@@ -81,7 +81,7 @@ class MessageIndex:
         self._use_newest()
 
     def _load_one(self, path: Path, last_exit_clean: bool) -> str | None:
-        """Add one file, or say why it and those behind it cannot be used."""
+        """Add one file, or return why it and those behind it cannot be used."""
         if self._files and not self._files[-1].is_full:
             return "the file before it is not full: a crash lost what it held"
         try:
@@ -109,22 +109,22 @@ class MessageIndex:
         self.put = self._files[-1].put if self._files else self._put_with_room
 
     def flush(self) -> bool:
-        """Make every entry durable; return whether there was anything to do. May run in a thread.
+        """Make every entry durable; return whether there was any. May run in a thread.
 
         Raises:
-            OSError: entries since the last flush may be lost in a crash, and are then put again.
+            OSError: a crash may lose entries since the last flush, which are then added again.
         """
         results = [file.flush() for file in tuple(self._files)]
         return any(results)
 
     def flush_steps(self) -> Iterator[None]:
-        """As ``flush``, one file between each step."""
+        """Do the same as ``flush``, one file between each step."""
         for file in tuple(self._files):
             file.flush()
             yield
 
     def close(self) -> None:
-        """Let go of the files. Flushes nothing."""
+        """Close the files. Flushes nothing."""
         for file in self._files:
             file.close()
 
@@ -132,7 +132,7 @@ class MessageIndex:
         """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Raises:
-            OSError: the disk is full; some of the first entries may be put.
+            OSError: the disk is full; some of the first entries may be in the index.
         """
         rest: bytes | bytearray | None = packed_keys
         if self._files:
@@ -142,7 +142,7 @@ class MessageIndex:
             rest = self._files[-1].put_many(rest, store_time_ms)
 
     def put_timed(self, packed_keys: bytes | bytearray) -> None:
-        """``put_many`` for keys that bring their times (encoding.TIMED_KEY). Raises OSError."""
+        """``put_many`` for keys with their own times (encoding.TIMED_KEY). Raises OSError."""
         keys = memoryview(packed_keys)
         rest = self._files[-1].put_timed(keys) if self._files else keys
         while rest:
@@ -150,7 +150,7 @@ class MessageIndex:
             rest = self._files[-1].put_timed(rest)
 
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
-        """Put for when there is no file yet or the current one is full."""
+        """The ``put`` used if there is no file yet or the current one is full."""
         if not self._files or self._files[-1].is_full:
             self._add_file()
         self._files[-1].put(key_hash, commit_log_offset, store_time_ms)
@@ -178,14 +178,14 @@ class MessageIndex:
         self._use_newest()
 
     def _next_name(self) -> str:
-        """A name behind every name there is, even when the clock, or summer time, goes back."""
+        """Return a name behind all existing ones, even if the clock or summer time goes back."""
         now_s, millisecond = divmod(self._now_ms(), 1000)
         name = f"{datetime.fromtimestamp(now_s):%Y%m%d%H%M%S}{millisecond:03d}"
         newest = max((path.name for path in numbered_paths(self._directory)), default="")
         return name if name > newest else f"{int(newest) + 1:017d}"
 
     def discard_from(self, commit_log_offset: int) -> int:
-        """Take out every entry of a message at or behind *commit_log_offset*; return how many.
+        """Remove every entry of a message at or behind *commit_log_offset*; return how many.
 
         Raises:
             OSError: the disk is failing.
@@ -200,13 +200,13 @@ class MessageIndex:
         return count
 
     def clear(self) -> None:
-        """Delete every file; the index is built again from the commit log."""
+        """Delete every file, so that the index is rebuilt from the commit log."""
         while self._files:
             self._files.pop().delete()
         self._use_newest()
 
     def delete_expired(self, commit_log_min: int) -> int:
-        """Delete files whose messages are all gone, never the newest; return how many."""
+        """Delete files whose messages are all expired, never the newest; return how many."""
         count = 0
         while len(self._files) > 1 and self._files[0].end_offset < commit_log_min:
             self._files.pop(0).delete()
@@ -215,24 +215,24 @@ class MessageIndex:
 
     @property
     def end_commit_log_offset(self) -> int:
-        """The offset of the newest message that was put; −1 when there is none.
+        """The offset of the newest message in the index; −1 without one.
 
-        Perhaps not all of its keys were, if that was when the power went: see ``hashes_at_end``.
+        After a power cut it may have only some of its keys: see ``hashes_at_end``.
         """
         return self._files[-1].end_offset if self._files else -1
 
     @property
     def begin_commit_log_offset(self) -> int:
-        """The offset of the oldest message that was put; −1 when there is none."""
+        """The offset of the oldest message in the index; −1 without one."""
         return self._files[0].begin_offset if self._files else -1
 
     @property
     def files(self) -> tuple[IndexFile, ...]:
-        """The files, oldest first, as they are now."""
+        """A copy of the list of files, oldest first."""
         return tuple(self._files)
 
     def hashes_at_end(self) -> list[int]:
-        """The key hashes that were put for the message at ``end_commit_log_offset``."""
+        """Return the key hashes in the index for the message at ``end_commit_log_offset``."""
         hashes: list[int] = []
         for file in reversed(self._files):
             if file.end_offset != self.end_commit_log_offset:
@@ -243,11 +243,11 @@ class MessageIndex:
         return hashes
 
     def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Commit log offsets of messages that may carry *key*, newest first, none twice in a row.
+        """Yield commit log offsets of messages that may have *key*, newest first.
 
-        None comes after a millisecond in which none was found, so that the caller can let others
-        go on; files may be added and deleted meanwhile. The time window is widened by a second:
-        verify topic, key and time on the record.
+        No offset comes twice in a row. Yields None after a millisecond without a match, so that the
+        caller can run other work; files may be added and deleted meanwhile. The time window is
+        widened by a second: check topic, key and time in the record.
         """
         key_hash = index_key_hash(topic, key)
         last = -1
@@ -260,7 +260,7 @@ class MessageIndex:
                     last = offset
 
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """The first *count_max* offsets of ``candidates``."""
+        """Return the first *count_max* offsets of ``candidates``."""
         found: list[int] = []
         if count_max > 0:
             for offset in self.candidates(topic, key, begin_ms, end_ms):
@@ -272,7 +272,7 @@ class MessageIndex:
 
 
 def numbered_paths(directory: Path) -> list[Path]:
-    """Files named by a number, oldest first; RocketMQ too skips other names."""
+    """Return the files named by a number, oldest first; RocketMQ skips other names too."""
     try:
         paths = [path for path in directory.iterdir() if path.name.isdecimal() and path.is_file()]
     except FileNotFoundError:

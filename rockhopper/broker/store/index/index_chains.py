@@ -1,10 +1,13 @@
-"""IndexChains: what the slots and links of an index file have to be, by the entries in their order.
+"""IndexChains: the right slots and links of an index file, computed from its entries in order.
 
-An entry links to the newest one in front of it with the same slot, and a slot holds the newest of
-all. So one pass over the entries, with a table of slots in memory, says what each link and, at the
-end, each slot must be. The table has the bytes of the file's own, so that whole pages of both are
-compared at once. Memory is taken for the slots that are in use: 4 bytes each, 20 MB at most for a
-file of RocketMQ's default size.
+An entry links to the newest one before it with the same slot, and a slot holds the newest of all.
+So one pass over the entries, with a table of slots in memory, shows what each link and, at the end,
+each slot must be. The table has the same layout as the file's, so that whole pages of both are
+compared at once. Memory is used only for slots in use: 4 bytes each, 20 MB at most for a file of
+RocketMQ's default size.
+
+Example: entries 1, 2 and 3 have slots 7, 9 and 7. The links must be 0, 0 and 1; in the end slot 7
+must hold 3, and slot 9 must hold 2.
 """
 
 import mmap
@@ -40,12 +43,13 @@ class IndexChains:
         self._slots_at = 0
         self._is_begin_proven = False
         self.has_wrong_times = False
-        """Whether the header's times were not those of its records, and are now."""
+        """Whether the header's times were not those of its records; they are corrected now."""
 
     def take(self, key_hash: int, commit_log_offset: int, store_time_ms: int | None = None) -> bool:
-        """Go behind an entry; return whether it was mended.
+        """Step over an entry, and repair it; return whether it was wrong.
 
-        It is that key of the record at that offset; without a store time the entry's is left.
+        The entry must hold *key_hash* and *commit_log_offset*. Without a store time its time is
+        left as it is.
         """
         file, number = self.file, self.number
         held = file.entry(number)
@@ -63,14 +67,17 @@ class IndexChains:
         return True
 
     def _seconds(self, held: int, store_time_ms: int) -> int:
-        """The time that the next entry should have; what it has while the file's is in doubt."""
+        """Return the right time of the next entry.
+
+        While the file's begin is in doubt, that is the time that the entry has.
+        """
         file = self.file
         if self.number == 1:
             self._is_begin_proven = True
             if file.begin_ms != store_time_ms:
                 file.begin_ms = store_time_ms
                 self.has_wrong_times = True
-            return max(held, 0)  # The first entry counts from what was the header's time then.
+            return max(held, 0)  # The first entry counts from the time that the header had before.
         is_last = file.is_full and self.number == file.next_number - 1
         # A crash leaves whole seconds.
         if is_last and not store_time_ms <= file.end_ms <= store_time_ms + 999:
@@ -81,14 +88,14 @@ class IndexChains:
         return right if self._is_begin_proven else held
 
     def take_as_it_is(self) -> bool:
-        """Go behind an entry whose record is not known; return whether its link was mended."""
+        """Step over an entry whose record is unknown; return whether its link was repaired."""
         key_hash, offset, _, _ = self.file.entry(self.number)
         return self.take(key_hash, offset)
 
     def is_reachable_without(self, key_hash: int) -> bool:
-        """Whether the next entry is in the chain of its own hash, and that not of *key_hash*.
+        """Return whether the next entry is in the chain of its own hash, not of *key_hash*.
 
-        Then its own hash is right: it was put under that.
+        Then its own hash is right: it was added under that.
         """
         file = self.file
         slot = file.entry(self.number)[0] % file.slot_count
@@ -102,19 +109,19 @@ class IndexChains:
         return at == self.number
 
     def place(self) -> tuple[str, int, int]:
-        """File, start and size of the slots that are compared next."""
+        """Return path, start and size of the slots that are compared next."""
         start = HEADER_SIZE_BYTES + self._slots_at
         return str(self.file.path), start, min(SLOT_SLICE_BYTES, self.file.entries_at - start)
 
     @property
     def is_compared(self) -> bool:
-        """Whether all slots are."""
+        """Whether all slots have been compared."""
         return self._slots_at >= len(self._slots)
 
     def compare_slots(self) -> int:
-        """Compare a slice of the slots; return how many were mended.
+        """Compare a slice of the slots; return how many were repaired.
 
-        All entries that the file has must have been taken.
+        The pass over all entries of the file must be complete.
         """
         file = self.file
         start = self._slots_at
@@ -130,14 +137,14 @@ class IndexChains:
         return sum(one != other for one, other in pairs)
 
     def mend_header(self) -> bool:
-        """Have the header written anew if the file has another than is known; return whether so."""
+        """Have the next flush rewrite the header if it is wrong; return whether it is."""
         file = self.file
         if self.has_wrong_times:
             self.has_wrong_times = False
             file.note_change()
             return True
         if file.is_empty or not file.is_flushed:
-            return False  # It is about to be written.
+            return False  # The next flush writes it anyway.
         fields = INDEX_HEADER.unpack_from(file.mapping)
         right = (file.begin_ms, file.end_ms, file.begin_offset, file.end_offset)
         if fields == (*right, file.used_slot_count, file.next_number):
@@ -146,5 +153,5 @@ class IndexChains:
         return True
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._slots.close()

@@ -1,17 +1,17 @@
-"""IndexFile: one file of the message index, a hash table on disk from keys to commit log offsets.
+"""IndexFile: one file of the index: an on-disk hash table from keys to commit log offsets.
 
 The layout is in protocol/store/queue_layout.py; RocketMQ (IndexFile, IndexHeader) reads and writes
-the same. New entries go to the head of the chain of their slot, so that a look-up finds the newest
+the same. New entries become the head of their slot's chain, so that a search finds the newest
 message first. A file of S slots and N entries is 40 + 4·S + 20·N bytes long and takes N − 1
-entries, entry 0 being unused.
+entries, because entry 0 is unused.
 
-The file has its full length at once but not its blocks: the slot table is reserved when the file is
-made, the entries in steps ahead of writing. Writing through the mapping therefore never meets a
-full disk, which would end the process; reserving does, as an OSError that changes nothing.
+The file has its full length from the start, but not its blocks: those of the slot table are
+allocated when the file is made, those of the entries in steps ahead of writing. So a write through
+the mapping never meets a full disk, which would kill the process; the allocation does, and raises
+an OSError that changes nothing.
 
-What survives a crash: the header on disk only ever counts entries that were synced before it, and
-everything behind the last counted entry is either zeros or what a put wrote there.  index_repair.py
-builds on that.
+After a crash, the header on disk only counts entries that were synced before it. Every byte behind
+the last counted entry is either zero or what a put wrote there. index_repair.py relies on that.
 """
 
 import mmap
@@ -37,9 +37,9 @@ from rockhopper.protocol.store.queue_layout import (
 HEADER_SIZE_BYTES = INDEX_HEADER.size
 SLOT_SIZE_BYTES = INDEX_SLOT.size
 ENTRY_SIZE_BYTES = INDEX_ENTRY.size
-# Entries are reserved 4 MB at a time.
+# Entries are allocated 4 MB at a time.
 STEP_ENTRY_COUNT = 200_000
-# A millisecond of walking along a chain.
+# A millisecond of following a chain.
 ENTRIES_PER_STEP = 4096
 
 _read_slot = INDEX_SLOT.unpack_from
@@ -51,7 +51,7 @@ _write_entry = INDEX_ENTRY.pack_into
 class IndexFile:
     """One index file, open and mapped.
 
-    ``next_number`` is the number of the next free entry, from 1 on; ``flushed_number`` what it was
+    ``next_number`` is the number of the next free entry, from 1 on; ``flushed_number`` is its value
     when the header was last on disk. Belongs to the thread that puts, except ``flush``, which the
     flush thread calls.
     """
@@ -91,13 +91,13 @@ class IndexFile:
         full: Callable[[int, int, int], None],
         previous: "IndexFile | None",
     ) -> Self:
-        """Make an empty file; *full* is called in place of ``put`` once there is no free entry.
+        """Make an empty file; *full* replaces ``put`` once there is no free entry.
 
         Until its first entry the header repeats the end of the *previous* file, as RocketMQ's does.
 
         Raises:
             FileExistsError: the name is taken.
-            OSError: no room for the slot table, or another failure; nothing is left behind.
+            OSError: no space for the slot table, or another failure; nothing is left behind.
         """
         with descriptor_needed():
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -148,7 +148,7 @@ class IndexFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was put yet."""
+        """Whether the file has no entry yet."""
         return self.next_number <= 1
 
     @property
@@ -157,7 +157,7 @@ class IndexFile:
         return self.next_number == self.flushed_number and not self._is_changed
 
     def damage(self) -> str | None:
-        """Say why header and entries cannot both be right; None when nothing speaks against it."""
+        """Return why header and entries contradict each other; None if they do not."""
         number = self.next_number
         if number > self.entry_count_max:
             return f"the header counts {number} entries and {self.entry_count_max} is the most"
@@ -172,7 +172,7 @@ class IndexFile:
         return None
 
     def put(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
-        """Add one key, not negative; the file's *full* function takes it when there is no room.
+        """Add one key, which is not negative; without room, pass it to the *full* function.
 
         Raises:
             OSError: the disk is full; nothing has changed, and the next call tries again.
@@ -209,10 +209,10 @@ class IndexFile:
     ) -> bytes | bytearray | None:
         """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
-        Returns those that there is no room for, None when all are put.
+        Returns the keys for which there is no room, None if all were added.
 
         Raises:
-            OSError: the disk is full; the entries in front of the one that failed are put.
+            OSError: the disk is full; the entries before the failed one were added.
         """
         number = self.next_number
         count = len(packed_keys) // INDEX_KEY.size
@@ -254,7 +254,7 @@ class IndexFile:
     def _put_in_steps(
         self, packed_keys: bytes | bytearray, store_time_ms: int
     ) -> bytes | bytearray | None:
-        """The same across what is reserved: a put for each step, which reserves, and the rest."""
+        """Put keys beyond the allocated blocks: a ``put`` per step allocates, the rest follows."""
         while packed_keys and not self.is_full:
             key_hash, commit_log_offset = INDEX_KEY.unpack_from(packed_keys)
             self.put(key_hash, commit_log_offset, store_time_ms)
@@ -264,9 +264,9 @@ class IndexFile:
         return packed_keys or None
 
     def _begin(self, commit_log_offset: int, store_time_ms: int) -> None:
-        """Note what the entries are relative to, in the file as well: it never changes again.
+        """Set the base of all entries, and write it to the file, where it never changes again.
 
-        RocketMQ's quirk is kept that the first entry's seconds count from the former file's end.
+        As in RocketMQ, the first entry's seconds count from the former file's end.
         """
         self.begin_ms = self.end_ms = store_time_ms
         self.begin_offset = self.end_offset = commit_log_offset
@@ -329,11 +329,11 @@ class IndexFile:
         return True
 
     def note_change(self) -> None:
-        """Have the next ``flush`` make durable what was changed in place, header included."""
+        """Make the next ``flush`` sync changes made in place, including the header."""
         self._is_changed = True
 
     def close(self) -> None:
-        """Let go of mapping and descriptor. Flushes nothing."""
+        """Release mapping and descriptor. Flushes nothing."""
         with self._lock:
             if self.descriptor >= 0:
                 self.mapping.close()
@@ -346,20 +346,20 @@ class IndexFile:
         disk.remove_files([self.path])
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
-        """Entry *number*: key hash, commit log offset, seconds, number of the next older one."""
+        """Return key hash, commit log offset, seconds and next older number of entry *number*."""
         key_hash, offset, seconds, previous = _read_entry(
             self.mapping, self.entries_at + number * ENTRY_SIZE_BYTES
         )
         return key_hash, offset, seconds, previous
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Commit log offsets under *key_hash*, newest first; None for a while without any.
+        """Yield commit log offsets under *key_hash*, newest first; None after a while without any.
 
-        The entries of a chain that are newer than *end_ms* may be millions: None comes after every
-        ENTRIES_PER_STEP of them. The walk ends when the file was closed in the meantime.
+        A chain may have millions of entries newer than *end_ms*: None comes after every
+        ENTRIES_PER_STEP of them. The walk ends if the file was closed in the meantime.
 
-        Times in a file are whole seconds, and those of its first entry are off by what RocketMQ
-        counts them from: the window is a second wider on both sides, the record itself decides.
+        Times in a file are whole seconds, and that of its first entry has another base in RocketMQ.
+        So the window is a second wider on both sides, and the record itself decides.
         """
         begin_ms -= 1000
         end_ms += 1000
@@ -385,7 +385,7 @@ class IndexFile:
             older_than, number = number, previous
 
     def hashes_at_end(self) -> list[int]:
-        """The key hashes of the newest message's entries, in the order they were put."""
+        """Return the key hashes of the newest message's entries, in the order they were added."""
         hashes = []
         number = self.next_number - 1
         while number >= 1:
@@ -397,7 +397,7 @@ class IndexFile:
         return hashes[::-1]
 
     def discard_from(self, commit_log_offset: int) -> int:
-        """Take out the entries of messages at or behind *commit_log_offset*; return how many.
+        """Remove the entries of messages at or behind *commit_log_offset*; return how many.
 
         For a commit log that ends there: its offsets are used again.
         """

@@ -1,9 +1,9 @@
-"""Noting that index files are to be built again, and moving them out of the way at the next start.
+"""Mark index files for rebuilding, and move them aside at the next start.
 
-The note, ``rockhopper/index-to-rebuild``, is the name of the first file that lacks entries. Since
-entries stand in the order of the log, and only the last file may have room, those behind it go as
-well. They are kept in the quarantine. What is then missing is put again from the commit log
-(index_catch_up.py).
+The file ``rockhopper/index-to-rebuild`` holds the name of the first index file that lacks entries.
+Entries are in the order of the log, and only the last file may have room, so the files behind it
+must go as well. They are kept in the quarantine, and their entries are added again from the commit
+log (index_catch_up.py).
 """
 
 import os
@@ -18,7 +18,7 @@ log = structlog.get_logger("broker.store")
 
 
 def note(layout: StoreLayout, name: str) -> None:
-    """Note that the files from *name* on are to be built again. Raises OSError."""
+    """Mark the files from *name* on for rebuilding. Raises OSError."""
     path = layout.index_to_rebuild
     noted = _noted(layout)
     if noted is None or int(name) < noted:
@@ -27,13 +27,13 @@ def note(layout: StoreLayout, name: str) -> None:
 
 
 def move_aside(layout: StoreLayout) -> None:
-    """Move the files that were noted into the quarantine. Raises OSError."""
+    """Move the marked files into the quarantine. Raises OSError."""
     first = _noted(layout)
     if first is None:
         return
     aside = layout.quarantine / "index"
     disk.make_directories_durably(aside)
-    # The last one first: what is left after a crash is an index without its end.
+    # The last one first: a crash then leaves an index without its end.
     for path in reversed(numbered_paths(layout.index)):
         if int(path.name) >= first:
             target, number = aside / path.name, 0
@@ -52,5 +52,5 @@ def _noted(layout: StoreLayout) -> int | None:
         name = layout.index_to_rebuild.read_bytes().decode("ascii", "replace")
     except FileNotFoundError:
         return None
-    # A note that cannot be read is one on all of the files.
+    # If the mark cannot be read, it counts for all files.
     return int(name) if name.isdecimal() else 0

@@ -1,12 +1,16 @@
-"""What a crash leaves of an index file, and how it is set right.
+"""Repair of an index file after a crash.
 
 A file on disk counts only entries that were synced before its header. Behind them there may be
-more: all of them when the process was killed, some of the pages when the power went. Every page
-is either zeros or holds what was put, because each recovery zeroes what it does not count.
+more: all of them if the process was killed, some of the pages if the power failed. Every page is
+either zeros or holds what was put, because each recovery zeroes the uncounted rest.
 
-So the entries behind the count are taken as far as they go on without a break; slots that point
-behind the new end go back to the newest entry of their chain that is left; the rest is zeroed.
-What is still missing is put again from the commit log.
+So the entries behind the count are added up to the first gap; slots that point behind the new end
+are set to the newest remaining entry of their chain; the rest is zeroed. Entries that are still
+missing are added again from the commit log.
+
+Example: the header counts 100 entries, and entries 101, 102 and 104 reached the disk. The repair
+counts 102 entries. A slot that points to 104 gets the next older entry of its chain, and entry 104
+is zeroed.
 """
 
 import struct
@@ -30,15 +34,15 @@ _read_entry = INDEX_ENTRY.unpack_from
 
 
 def repair(file: IndexFile) -> int:
-    """Settle what a crash left and return how many entries the header did not know of.
+    """Repair the file after a crash; return how many entries the header did not count.
 
-    Blocks: reads the slot table, and all entries if the power went at a bad moment.
+    Blocks: reads the slot table, and all entries if the power failed at a bad moment.
 
     Raises:
         OSError: the file could not be read or written.
     """
     counted = file.next_number
-    # Without a begin, which is written with the first entry, the entries would have no time.
+    # The header's begin is written with the first entry; without it entries would have no time.
     if file.begin_ms > 0:
         _take_uncounted(file)
     _repair_slots(file)
@@ -54,7 +58,7 @@ def _slot_at(slot: int) -> int:
 
 
 def _take_uncounted(file: IndexFile) -> None:
-    """Count the entries behind the end that are there, up to the first that is not."""
+    """Count the valid entries behind the counted end, up to the first invalid one."""
     number = file.next_number
     mapping = file.mapping
     position = file.entries_at + number * ENTRY_SIZE_BYTES
@@ -77,7 +81,7 @@ def _take_uncounted(file: IndexFile) -> None:
 
 
 def _repair_slots(file: IndexFile) -> None:
-    """Make slots that point behind the end point to the newest entry that there is."""
+    """Set slots that point behind the end to the newest remaining entry of their chain."""
     unknown = set()
     for slot, head in _slots_behind_end(file):
         number: int | None = head
@@ -114,7 +118,7 @@ def _slots_behind_end(file: IndexFile) -> Iterator[tuple[int, int]]:
 
 
 def _older_of_lost(file: IndexFile, slot: int, number: int) -> int | None:
-    """The entry before *number* in its chain; None when *number* never reached the disk."""
+    """Return the entry before *number* in its chain; None if *number* never reached the disk."""
     if number >= file.entry_count_max:
         return None
     key_hash, offset, _, previous = file.entry(number)

@@ -1,1 +1,1 @@
-"""Reading messages back: by queue and by tag, one and many."""
+"""Read messages back: by queue and by tag, one and many."""

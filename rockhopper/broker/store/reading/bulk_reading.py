@@ -1,8 +1,7 @@
-"""Bulk reads: thousands of records of one queue in one answer, for jobs that decode many at once.
+"""Bulk reads: thousands of records of one queue in one response, for batch jobs.
 
-A bulk read returns the same records as an ordinary one, back to back and checked in the same way,
-under limits of its own: messages are not counted against the pull's limits for consumers, 32
-messages or 256 KiB.
+A bulk read returns the same records as an ordinary one, back to back and with the same checks, but
+has its own limits: those of a consumer's pull, 32 messages or 256 KiB, do not apply.
 """
 
 from bisect import bisect_right
@@ -30,10 +29,9 @@ def read_bulk(
 ) -> GetResult:
     """Read up to *count_max* messages or *size_max* bytes from *offset*, which is in the queue.
 
-    The first message always passes. *look_closer* is given queue offset, place and size of a
-    record that is not what its entry says; it returns the record if there is one after all, and
-    None if the answer has to end in front of it. Bodies from *unchecked_from* on are not compared
-    with their CRC.
+    The first message always fits. *look_closer* is called with queue offset, place and size of a
+    record that does not match its entry; it returns the record if it can be found, and None if the
+    response must end before it. The CRCs of bodies from *unchecked_from* on are not checked.
     """
     low, high = queue.min_offset, queue.max_offset
     units = queue.read_units(offset, min(count_max, COUNT_MAX, high - offset))
@@ -78,9 +76,9 @@ def gather(
     size_max: int,
     unchecked_from: int,
 ) -> tuple[int, bytes] | None:
-    """How many messages of *units* there is room for, and their records; None for more to do.
+    """Return how many messages of *units* fit, and their records; None if it cannot.
 
-    That is if one of them is not sound, or is in another file of the log than the first.
+    It cannot if one of them is not sound, or is in another file of the log than the first.
     """
     stretch = log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
     if stretch is None:
@@ -90,7 +88,7 @@ def gather(
 
 
 def _side_by_side(log: CommitLog, places: list[tuple[int, int]]) -> bytes:
-    """All records with one read, if nothing stands between them; empty otherwise."""
+    """Return all records with one read if they are adjacent; empty otherwise."""
     start, (last, last_size) = places[0][0], places[-1]
     if last + last_size - start != sum(size for _, size in places):
         return b""
@@ -98,7 +96,7 @@ def _side_by_side(log: CommitLog, places: list[tuple[int, int]]) -> bytes:
 
 
 def _records(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes]:
-    """The bytes at each place, empty where they are gone. Places ascend, as they do in a queue."""
+    """Return the bytes at each place, empty if deleted. Places must ascend, as in a queue."""
     records: list[bytes] = []
     index = 0
     while index < len(places):

@@ -1,9 +1,9 @@
-"""FilterBudget: the time that filters over properties may take, of all connections together.
+"""FilterBudget: the time that property filters of all connections together may take.
 
-A reader chooses what one step costs: how long an expression is, and what it looks for in how long
-properties. So what is bounded is time, not messages. It runs as a bucket does: full with
-``BUDGET_S``, it fills by ``SHARE`` of the time that goes by, and whoever filters takes from it. Who
-has to wait for it has turns (server/loop/filter_turns.py).
+A client's request decides what one step costs: the length of the expression, and of the properties
+that it reads. So the limit is on time, not on messages. It is a token bucket: at most ``BUDGET_S``,
+refilled with ``SHARE`` of the elapsed time; each filtered read takes from it. Reads that must wait
+take turns (server/loop/filter_turns.py).
 """
 
 import time
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 BUDGET_S = 0.008
 SHARE = 0.4
-# Those who wait go on when it is filled so far: each look at it has its price.
+# Waiting reads continue once it is filled this far, because each check has a cost.
 REFILLED_S = BUDGET_S / 2
 
 
 class FilterBudget:
-    """What is left."""
+    """The remaining time."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
@@ -25,14 +25,14 @@ class FilterBudget:
         self._at_s = clock()
         self._depth = 0
         self.is_awaited = False
-        """Whether somebody waits for it, whom nobody should pass."""
+        """Whether reads wait for the budget; others must not overtake them."""
 
     def has_room(self) -> bool:
-        """Whether a read may begin now, in front of nobody."""
+        """Return whether a read may begin now without overtaking a waiting one."""
         return not self.is_awaited and self.left_s() > 0
 
     def left_s(self) -> float:
-        """How much is left for what begins now; less than nothing after one that took too long."""
+        """Return the time left for a new read; negative after one that took too long."""
         now_s = self.clock()
         if not self._depth:
             self._left_s = min(self._left_s + (now_s - self._at_s) * SHARE, BUDGET_S)
@@ -40,18 +40,18 @@ class FilterBudget:
         return self._left_s
 
     def wait_s(self) -> float:
-        """How long those who wait should go on to; 0 when there is something left."""
+        """Return how long waiting reads must wait; 0 if time is left."""
         left_s = self.left_s()
         return (REFILLED_S - left_s) / SHARE if left_s <= 0 else 0.0
 
     def begin(self) -> None:
-        """Work begins that this pays for; what it calls may begin and end in it again."""
+        """Begin work that uses the budget; nested calls are allowed."""
         if not self._depth:
             self.left_s()
         self._depth += 1
 
     def end(self) -> None:
-        """It is over."""
+        """End the work, and subtract its time from the budget."""
         self._depth -= 1
         if not self._depth:
             now_s = self.clock()
@@ -60,7 +60,7 @@ class FilterBudget:
 
     @contextmanager
     def pays(self) -> Iterator[None]:
-        """As ``begin`` and ``end``."""
+        """A context manager for ``begin`` and ``end``."""
         self.begin()
         try:
             yield
@@ -68,5 +68,5 @@ class FilterBudget:
             self.end()
 
     def is_spent(self) -> bool:
-        """Whether the work that has begun should stop."""
+        """Return whether the current work should stop."""
         return self.clock() - self._at_s >= self._left_s

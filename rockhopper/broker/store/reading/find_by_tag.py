@@ -1,8 +1,8 @@
-"""Finding messages by tag: the units of a consume queue hold the hash of each message's tags.
+"""Find messages by tag: consume queue units hold the hash of each message's tags.
 
-RocketMQ 5.4 puts an entry for each tag into the index instead; here nothing is written for it, and
-the messages of every store can be found. A search looks back from the end of the time that is
-asked for, in steps between which others can be served.
+RocketMQ 5.4 adds an entry for each tag to the index instead. Here nothing is written for it, and
+the messages of every store can be found. A search goes backwards from the end of the requested time
+range, in steps between which other work can run.
 """
 
 import struct
@@ -27,13 +27,13 @@ class TagSearch(RecordSearch):
     """Collects the newest messages of a topic with a tag; ``steps`` does the work."""
 
     def records(self) -> list[bytes]:
-        """What was found, in the order of the log."""
+        """Return the matching records, in the order of the log."""
         return [record for _, record in self._found]
 
     def steps(
         self, queues: Iterable[ConsumeQueue], bounds: Callable[[ConsumeQueue], tuple[int, int]]
     ) -> Iterator[None]:
-        """Search; *bounds* tells which queue offsets of a queue were stored in the time asked for.
+        """Search in steps; *bounds* returns the offsets of a queue in the requested time range.
 
         Each queue contributes its newest messages only.
         """
@@ -62,7 +62,7 @@ class TagSearch(RecordSearch):
             self._keep_newest()
 
     def is_carried(self, message: StoredMessage) -> bool:
-        """Whether it is its tag: two tags may have one hash."""
+        """Return whether the message has the wanted tag: two tags may have one hash."""
         return message.properties.get(PROPERTY_TAGS) == self._wanted
 
     def _keep_newest(self) -> None:
@@ -77,7 +77,7 @@ class TagSearch(RecordSearch):
 
 
 def _matches(units: bytes, code: bytes) -> Iterator[int]:
-    """Commit log offsets of the units with a tags code, the last one first."""
+    """Yield commit log offsets of the units with a tags code, the last one first."""
     at = units.rfind(code)
     while at >= 0:
         start, within = divmod(at, CONSUME_QUEUE_UNIT_SIZE_BYTES)

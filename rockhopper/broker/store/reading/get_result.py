@@ -1,4 +1,4 @@
-"""What a read of a queue returns."""
+"""The result of reading a queue."""
 
 from enum import Enum
 
@@ -19,11 +19,11 @@ class GetStatus(Enum):
 
 
 class GetResult:
-    """Messages of one queue, and where to go on.
+    """Messages of one queue, and the offset of the next read.
 
-    ``body`` holds ``count`` stored records back to back; ``next_offset`` is the queue offset after
-    the last one examined, filtered ones included. ``suggested_broker_id`` is the replica to read
-    next, 0 the master.
+    ``body`` holds ``count`` stored records back to back. ``next_offset`` is the queue offset after
+    the last examined message, including filtered ones. ``suggested_broker_id`` is the replica to
+    read next, 0 for the master.
     """
 
     __slots__ = (

@@ -1,15 +1,15 @@
-"""Reading messages of a queue: which records a pull gets, under which limits.
+"""Read messages of a queue: which records a pull gets, and under which limits.
 
-The rules are those of RocketMQ's DefaultMessageStore.getMessage: an answer is full at 32 messages
-or 256 KiB while it lies within the newest part of the log (40 % of the memory), at 8 messages or
-64 KiB behind that; the first message always passes; 800 entries are looked at before a pull that
-matched nothing comes back empty. All of these numbers are settings.
+The rules are those of RocketMQ's DefaultMessageStore.getMessage. A response is full at 32 messages
+or 256 KiB within the newest part of the log (40 % of the memory), and at 8 messages or 64 KiB
+before that. The first message always fits. A pull that matches nothing returns empty after 800
+entries. All of these numbers are settings.
 
-Each record is compared with its entry each time it is read: place, size, topic, queue and offset
-(checking.py). Where they disagree, the entry is mended from the log (entry_mending.py), so a bit
-of it that turned costs no message. Bodies are compared with their CRC unless they are in the
-log's tail, which is what came within the last seconds and was checked on arrival. A record that is
-damaged costs the one message, is reported once, and never reaches a consumer.
+Each read compares the record with its entry: place, size, topic, queue and offset (checking.py). If
+they disagree, the entry is repaired from the log (entry_mending.py), so a flipped bit in it loses
+no message. The CRC of a body is checked unless the record is in the log's tail, that is, arrived
+within the last seconds and was checked then. A damaged record costs one message, is logged once,
+and is never delivered to a consumer.
 """
 
 from collections.abc import Callable
@@ -47,18 +47,18 @@ log = structlog.get_logger("broker.store")
 _iter_units = CONSUME_QUEUE_UNIT.iter_unpack
 _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
 _pack_unit = CONSUME_QUEUE_UNIT.pack
-# A unit that is wrong may state a size that it would take long to read.
+# A damaged unit may state a size that would take long to read.
 _LARGE_BYTES = 1 << 16
 _NEVER = 1 << 62
-# Which message rotted is said of so many.
+# Only so many damaged messages are remembered, to log each once.
 _NAMED_MAX = 100_000
 
 
 class ReadLimits(NamedTuple):
-    """What one answer may hold, for messages in memory and for those that must be read from disk.
+    """The limits of one response, for messages in memory and for those read from disk.
 
-    ``memory_bytes`` behind the end of the log count as in memory; ``scan_count`` entries are looked
-    at when a filter lets nothing through.
+    Messages within ``memory_bytes`` of the end of the log count as in memory. ``scan_count``
+    entries are examined if a filter matches none.
     """
 
     memory_bytes: int
@@ -87,9 +87,9 @@ class MessageReader:
         self._resolve_ext = resolve_ext
         self._reported: set[int] = set()
         self.tail_start = commit_log.written_offset
-        """From where on bodies are not compared with their CRC."""
+        """The CRCs of bodies from this log offset on are not checked."""
         self.damaged_count = 0
-        """How many damaged messages readers or the scrub came across since the start."""
+        """How many damaged messages reads or the scrub have found since the start."""
         self.budget = FilterBudget()
         self.stage = PropertyStage(commit_log, self.budget)
 
@@ -100,7 +100,7 @@ class MessageReader:
         count_max: int,
         subscription: MessageFilter | None,
     ) -> GetResult:
-        """Read up to *count_max* messages from *offset* on that *subscription* lets through."""
+        """Read up to *count_max* messages from *offset* on that match *subscription*."""
         low, high = queue.min_offset, queue.max_offset
         refused = _range_status(offset, low, high)
         if refused is not None:
@@ -144,7 +144,10 @@ class MessageReader:
         size_max: int,
         sql: SqlFilter,
     ) -> tuple[int, int, bytes] | None:
-        """How many were looked at, how many *sql* wants, and their records; None for more to do."""
+        """Return how many were scanned, how many match *sql*, and their records.
+
+        Returns None if ``_get_each`` must read them instead.
+        """
         stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
         test = self.stage.test_of(sql)
         if stretch is None or test is None:
@@ -164,7 +167,7 @@ class MessageReader:
         size_max: int,
         subscription: MessageFilter | None,
     ) -> GetResult:
-        """The careful way: filter, mend what is wrong, step over what is gone or lost."""
+        """Filter, repair wrong entries, and skip deleted or lost records: slow, but complete."""
         status = GetStatus.NO_MATCHED_MESSAGE
         parts: list[bytes] = []
         size_all = 0
@@ -206,7 +209,10 @@ class MessageReader:
     def _verdict_on(
         self, queue: ConsumeQueue, subscription: MessageFilter
     ) -> Callable[[int, int, int], bool | None]:
-        """Whether a filter wants a unit's message; None when the read should end in front of it."""
+        """Return a function that tells whether a filter matches a unit's message.
+
+        It returns None if the read should end before the message.
+        """
         matches_hash = subscription.matches_hash
 
         def by_tag(_position: int, _size: int, tags_code: int) -> bool:
@@ -228,19 +234,20 @@ class MessageReader:
                 return None
             if not by_tag(log_offset, size, tags_code):
                 return False
-            # Of a record that is not the entry's the properties say nothing: look at it closer.
+            # The properties of a record that does not match its entry prove nothing: read it
+            # closely.
             return not stage.rejects(log_offset, size, test) or not self._agrees(log_offset, size)
 
         return by_properties
 
     def _agrees(self, log_offset: int, size: int) -> bool:
-        """Whether what stands at *log_offset* has that size and says that it stands there."""
+        """Return whether the record at *log_offset* states that offset and *size*."""
         return self._places.end_of(log_offset) == log_offset + size
 
     def _record(self, queue: UnitQueue, offset: int, log_offset: int, size: int) -> bytes | None:
-        """The record of message *offset*; empty when it is gone, or lost, which is reported.
+        """Return the record of message *offset*; empty if it is deleted, or lost (and reported).
 
-        None while it is being looked for: its entry is wrong.
+        Returns None while the record is being searched, because its entry is wrong.
         """
         if size <= _LARGE_BYTES or self._agrees(log_offset, size):
             record = self._log.read(log_offset, log_offset + size)
@@ -271,7 +278,7 @@ class MessageReader:
         )
 
     def _is_out_of_line(self, queue: UnitQueue, offset: int) -> bool:
-        """Whether an entry in front of the log stands behind one that is not."""
+        """Return whether an entry that points before the log follows one that does not."""
         before = queue.noted(offset - 1)
         return before is not None and before[0] >= self._log.min_offset
 
@@ -280,7 +287,7 @@ class MessageReader:
         return b""
 
     def report(self, log_offset: int, reason: str, **message: str | int) -> None:
-        """Count a damaged record and name it, once."""
+        """Count and log a damaged record, once."""
         if log_offset in self._reported:
             return
         self.damaged_count += 1
@@ -295,7 +302,7 @@ class MessageReader:
 
     @property
     def tested_count(self) -> int:
-        """How many messages filters over properties looked into since the start."""
+        """How many messages property filters have read since the start."""
         return self.stage.tested_count
 
     def get_batch(
@@ -305,9 +312,9 @@ class MessageReader:
         count_max: int,
         subscription: MessageFilter | None = None,
     ) -> GetResult:
-        """As ``get`` for a topic of type BatchCQ; a record may hold several messages.
+        """Do the same as ``get`` for a BatchCQ topic; a record may hold several messages.
 
-        As in RocketMQ an expression over properties is asked about the record as a whole.
+        As in RocketMQ, a property filter tests the record as a whole.
         """
         test = None if subscription is None else subscription.matches_properties
         if test is None:
@@ -362,9 +369,9 @@ class MessageReader:
     def _batch_units(
         self, queue: BatchConsumeQueue, offset: int, count: int
     ) -> list[tuple[int, ...]]:
-        """The units from a message on, mended if they do not follow each other.
+        """Return the units from a message on, repaired if they do not follow each other.
 
-        One more is read than is asked for: it says where the last one ends.
+        One more than *count* is read, because it shows where the last one ends.
         """
         units = list(_iter_batch_units(queue.read_units(offset, count + 1)))
         if not queue.is_in_line(offset, units, to_end=len(units) <= count):
@@ -375,7 +382,7 @@ class MessageReader:
     def get_bulk(
         self, queue: ConsumeQueue, offset: int, count_max: int, size_max: int
     ) -> GetResult:
-        """As ``get`` without a filter, under limits of the caller's (bulk_reading.py)."""
+        """Do the same as ``get`` without a filter, under the caller's limits (bulk_reading.py)."""
         low, high = queue.min_offset, queue.max_offset
         refused = _range_status(offset, low, high)
         if refused is not None:
@@ -389,14 +396,14 @@ class MessageReader:
         )
 
     def record(self, log_offset: int) -> bytes:
-        """The record that starts at *log_offset*, whoever says so; empty when none does."""
+        """Return the record that starts at *log_offset*, for an offset from anywhere; or empty."""
         found = self._places.record(log_offset)
         if found is None:
             return b""
         return found[0] if self.check_body(*found) else b""
 
     def check_body(self, record: bytes, check: RecordCheck) -> bool:
-        """Whether the body of a record is as it came; what is not is reported."""
+        """Return whether the body of a record is undamaged; report it if not."""
         unit = _pack_unit(check.commit_log_offset, len(record), 0)
         if count_sound(b"", 0, ANY_MESSAGE, unit, 1, record, _NEVER) == 1:
             return True
@@ -414,7 +421,7 @@ class MessageReader:
 
 
 def _what_is_wrong(record: bytes, *, check_body: bool) -> str | None:
-    """Why *record*, of which the place is right, is damaged; None if it is not."""
+    """Return why *record*, whose place is right, is damaged; None if it is not."""
     try:
         decode_message(record, check_crc=check_body)
     except ProtocolError as error:

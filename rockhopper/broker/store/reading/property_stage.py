@@ -1,9 +1,9 @@
-"""The second stage of a filtered read: looking into records for the properties of a message.
+"""The second stage of a filtered read: the properties of messages, read from their records.
 
-Consume queues hold no more than the hash of a tag, so a filter over properties has to read the
-commit log. It reads what stands behind the body only, and gives up for now when the budget of all
-filters is spent (filter_budget.py): the pull comes back empty with the offset that it reached, and
-whoever else waits for the event loop gets a turn.
+Consume queues hold only the hash of a tag, so a property filter must read the commit log. It reads
+only the bytes behind the body. If the budget of all filters is spent (filter_budget.py), it stops
+for now: the pull returns empty with the offset that it reached, and other work on the event loop
+gets a turn.
 """
 
 import struct
@@ -30,7 +30,7 @@ PropertyTest: TypeAlias = Callable[[Mapping[str, str]], bool]
 
 _WHOLE_SIZE_BYTES_MAX = 4096
 _TESTS_MAX = 1024
-# For each expression; of values that differ from message to message none comes again.
+# For each expression; values that differ in each message never recur.
 _VERDICTS_MAX = 4096
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _HEAD = head_struct("magic", "sys_flag", "body_size_bytes")
@@ -39,26 +39,26 @@ _UINT16 = struct.Struct(">H")
 
 
 class MessageFilter(Protocol):
-    """What a read lets through: ``protocol.subscription.Subscription``, or what stands for it."""
+    """The filter of a read: ``protocol.subscription.Subscription``, or a stand-in."""
 
     @property
     def tag_hashes(self) -> Set[int]:
-        """Hashes of tags whose messages are wanted at once; none where properties decide."""
+        """Hashes of tags whose messages match at once; empty if properties decide."""
 
     def matches_hash(self, tags_code: int) -> bool:
-        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+        """Return whether a message with *tags_code* in its consume queue entry may match."""
 
     @property
     def sql(self) -> SqlFilter | None:
-        """The expression that decides alone, if one does."""
+        """The expression, if it alone decides."""
 
     @property
     def matches_properties(self) -> PropertyTest | None:
-        """What decides by the properties of a message; None when its tag decided already."""
+        """The test of a message's properties; None if its tag decides."""
 
 
 class PropertyStage:
-    """Tests the properties of records of one commit log, for as long as the budget lasts."""
+    """Tests the properties of records of one commit log, as long as the budget lasts."""
 
     def __init__(self, log: CommitLog, budget: FilterBudget) -> None:
         self._log = log
@@ -66,37 +66,37 @@ class PropertyStage:
         self._is_first = False
         self._tests: dict[SqlFilter, Test | None] = {}
         self.tested_count = 0
-        """Messages whose properties were looked at, since the start."""
+        """Messages whose properties were read, since the start."""
 
     def begin(self) -> None:
-        """Begin a read that has its turn: its first message is looked at in any case."""
+        """Begin a read whose turn it is: its first message is read in any case."""
         self.budget.begin()
         self.look_at_one()
 
     def look_at_one(self) -> None:
-        """Look at one more message, whatever is spent."""
+        """Allow one more message, even if the budget is spent."""
         self._is_first = True
 
     def begin_between(self) -> None:
-        """Begin one that takes what the others leave, and may look at nothing."""
+        """Begin a read out of turn: it uses what others leave, and may read nothing."""
         self._is_first = self.budget.has_room()
         self.budget.begin()
 
     def end(self) -> None:
-        """The read is over."""
+        """End the read."""
         self.budget.end()
 
     def is_spent(self) -> bool:
-        """Whether the read should end in front of its next message."""
+        """Return whether the read should end before its next message."""
         if self._is_first:
             self._is_first = False
             return False
         return self.budget.is_spent()
 
     def test_of(self, sql: SqlFilter) -> Test | None:
-        """What ``select_sound`` needs for *sql*; None if that takes more than it can do.
+        """Return the input of ``select_sound`` for *sql*; None if it cannot handle the expression.
 
-        What was judged is remembered, for all who ask for the same expression.
+        Verdicts are cached for all readers with the same expression.
         """
         if sql not in self._tests:
             if len(self._tests) >= _TESTS_MAX:
@@ -106,7 +106,7 @@ class PropertyStage:
 
     def _new_test(self, sql: SqlFilter) -> Test | None:
         names = sql.property_names
-        # A name that is not UTF-8 is another one once it is read.
+        # A property name that is not valid UTF-8 changes when it is decoded.
         if len(names) > NAMES_MAX or any(_REPLACEMENT in name for name in names):
             return None
         try:
@@ -126,13 +126,13 @@ class PropertyStage:
         return encoded, verdicts, judge
 
     def rejects(self, log_offset: int, size: int, test: PropertyTest) -> bool:
-        """Whether the record there is a sound one that *test* does not want."""
+        """Return whether the record at *log_offset* is sound and does not match *test*."""
         self.tested_count += 1
         properties = self._properties(log_offset, size)
         return properties is not None and not test(properties)
 
     def _properties(self, log_offset: int, size: int) -> dict[str, str] | None:
-        """What a record holds; None when it is gone, or its sizes do not add up."""
+        """Return a record's properties; None if it is deleted, or its sizes do not add up."""
         end = log_offset + size
         is_long = size > _WHOLE_SIZE_BYTES_MAX
         head = self._log.read(log_offset, log_offset + HEAD_SIZE_BYTES_MAX if is_long else end)
