@@ -1,1 +1,1 @@
-"""RocketMQ's store directory: commit log, consume queues, index. MessageStore is the door."""
+"""The store of one broker: the commit log, and the queues and index derived from it."""

@@ -1,4 +1,4 @@
-"""What the flush thread does beside the log: queues, index, and the checkpoint that states it."""
+"""Flush what is derived from the log: queues and index; then save the checkpoint."""
 
 from collections.abc import Iterator
 
@@ -16,18 +16,18 @@ log = structlog.get_logger("broker.store")
 class DerivedFlush:
     """The files that are derived from the log, and how far they are on disk.
 
-    Everything here runs in the flush thread, or where that does not run.
+    Everything here runs in the flush thread, or while it does not run.
     """
 
     def __init__(self, opened: OpenedStore, dispatch: Dispatch) -> None:
-        """Recovery has dispatched and synced everything up to where *dispatch* is."""
+        """Recovery has dispatched and synced everything up to *dispatch*'s offset."""
         self.opened = opened
         self._dispatch = dispatch
         self._queues_time_ms = self._index_time_ms = dispatch.store_time_ms
         self._is_checkpoint_late = False
 
     def steps(self, thorough: bool) -> Iterator[None]:
-        """Flush queues worth flushing, or all of them and the index, one file a step."""
+        """Flush queues with enough to flush, or all of them and the index, one file a step."""
         dispatched_time_ms = self._dispatch.store_time_ms
         yield from self.opened.queues.flush_steps(thorough)
         if not thorough:
@@ -38,10 +38,10 @@ class DerivedFlush:
             self._index_time_ms = dispatched_time_ms
 
     def save_checkpoint(self) -> None:
-        """State what is on disk, after the fsyncs.
+        """Save how far everything is on disk, after the fsyncs.
 
         Raises:
-            TooManyOpenFilesError, OSError: not because the disk is full; the old one is in place.
+            TooManyOpenFilesError, OSError: not for a full disk; the old checkpoint is in place.
         """
         saved = self.opened.checkpoint
         commit_log = self.opened.commit_log
@@ -60,7 +60,7 @@ class DerivedFlush:
         except OSError as error:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
-            # The old one still holds: a crash would only read more of the log.
+            # The old one is still valid: a crash would only make recovery read more of the log.
             if not self._is_checkpoint_late:
                 log.warning("the checkpoint waits for disk space", reason=str(error))
             self._is_checkpoint_late = True

@@ -1,8 +1,8 @@
-"""Dispatch: what makes a record in the commit log visible, step by step behind the log.
+"""Dispatch: add records of the commit log to queues and index, and notify waiting readers.
 
-Consume queue entry, index entries, wake-up of who waits: sending calls this step in the same turn
-of the loop (or when the disk has confirmed, under SYNC_FLUSH), and the reput coroutine calls it for
-records that were left behind because a file could not be made.
+A send dispatches its messages in the same iteration of the loop, or, under SYNC_FLUSH, once the
+disk has confirmed them. The reput coroutine dispatches records that were left behind because a file
+could not be made.
 """
 
 from collections.abc import Callable, Container, Set
@@ -33,8 +33,8 @@ CATCH_UP_BYTES = 1 << 20
 class Dispatch:
     """Brings queues and index up to the log.
 
-    ``offset`` is how far they reach, ``store_time_ms`` the store time there; ``behind`` says why
-    they stay behind, if they do.
+    They are complete up to ``offset``; ``store_time_ms`` is the store time there. ``behind`` is the
+    error that keeps them behind the log, if any.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Dispatch:
         is_deleted: Callable[[str, int], bool],
         on_behind: Callable[[], None],
     ) -> None:
-        """*on_behind* is called when dispatch fails; ``catch_up`` then goes on.
+        """*on_behind* is called if dispatch fails; ``catch_up`` then continues.
 
-        *is_deleted* says whether a topic was deleted after a commit log offset.
+        *is_deleted* returns whether a topic was deleted after a commit log offset.
         """
         self._log = commit_log
         self._queues = queues
@@ -58,10 +58,10 @@ class Dispatch:
         self._tail = tail
         self._is_deleted = is_deleted
         self._on_behind = on_behind
-        # Queues whose new messages nobody sees yet, and the tags codes of those messages.
+        # Queues on hold, and the tags codes of their new messages, which are not visible yet.
         self._held: dict[QueueTail, set[int]] = {}
         self.behind: StoreError | None = None
-        # In front of it records are dispatched one by one.
+        # Before it records are dispatched one by one.
         self._by_record_until = 0
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
@@ -70,9 +70,9 @@ class Dispatch:
         self._on_watched: Callable[[str, int], None] = _ignore_watched
 
     def dispatch(self, staged: Staged, store_time_ms: int, timed_keys: bytes = b"") -> None:
-        """The dispatch step: consume queue entries, index entries, wake-up of who waits.
+        """Append consume queue entries and index entries, and notify waiting readers.
 
-        *timed_keys* are index keys of messages that were not stored all at one time.
+        *timed_keys* are index keys of messages with different store times.
         """
         appended = 0
         try:
@@ -108,12 +108,12 @@ class Dispatch:
     def watch(self, topics: Container[str], on_arrival: Callable[[str, int], None]) -> None:
         """Call *on_arrival* with topic and queue id when messages arrive in any of *topics*.
 
-        *topics* may change; the last call counts.
+        *topics* may change later; a further call replaces this one.
         """
         self._watched, self._on_watched = topics, on_arrival
 
     def hold(self, tail: QueueTail) -> None:
-        """Let nobody see what comes into a queue from now on, until ``release``."""
+        """Hide new messages of a queue until ``release``."""
         if tail not in self._held:
             queue = tail.consume_queue or self._open_queue(tail)
             assert isinstance(queue, ConsumeQueue)
@@ -121,7 +121,7 @@ class Dispatch:
             self._held[tail] = set()
 
     def release(self) -> None:
-        """Let everybody see what came into the queues on hold, all of it at once."""
+        """Make the hidden messages of all queues on hold visible at once."""
         held, self._held = self._held, {}
         for tail in held:
             if isinstance(tail.consume_queue, ConsumeQueue) and not tail.is_deleted:
@@ -131,11 +131,11 @@ class Dispatch:
                 self.tell(tail, tail.consume_queue.max_offset, codes)
 
     def is_held(self, topic: str) -> bool:
-        """Whether a queue of *topic* is on hold."""
+        """Return whether a queue of *topic* is on hold."""
         return any(tail.topic == topic for tail in self._held)
 
     def _wake(self, run: Run) -> None:
-        """Tell who waits of the messages and their tags."""
+        """Notify waiting readers of new messages and their tags."""
         held = self._held.get(run.tail)
         codes = {code for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units))}
         if held is None:
@@ -144,7 +144,7 @@ class Dispatch:
             held |= codes
 
     def tell(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
-        """Wake who waits for messages like those that now end a queue at *max_offset*."""
+        """Notify readers that wait for *tags_codes* in a queue, which ends at *max_offset*."""
         if tail.waiters:
             self.on_arrival(tail, max_offset, tags_codes)
         if tail.topic in self._watched:
@@ -172,10 +172,10 @@ class Dispatch:
         self._on_behind()
 
     def catch_up(self, bound: int) -> bool:
-        """Dispatch a piece of the log up to *bound*; return whether there is more to do.
+        """Dispatch a part of the log up to *bound*; return whether there is more to do.
 
         Raises:
-            StoreError, OSError: dispatch stands still at ``offset``.
+            StoreError, OSError: dispatch has stopped at ``offset``.
         """
         stop = min(bound, self.offset + CATCH_UP_BYTES)
         while self.offset < stop:
@@ -187,7 +187,7 @@ class Dispatch:
         return False
 
     def _redispatch_plain(self, stop: int) -> bool:
-        """Dispatch the plain records in front of *stop*; False if the next one takes more."""
+        """Dispatch the plain records before *stop*; return False if the next one is not plain."""
         begin = self.offset
         stretch = self._log.mapped(begin)
         if stretch is None or begin < self._by_record_until:
@@ -216,7 +216,7 @@ class Dispatch:
         return self._index is None or self._index.end_commit_log_offset < log_offset
 
     def _runs_in(self, found: list[PlainRun]) -> list[Run] | None:
-        """What was found, as dispatch has it; None if some of it takes a look at each record."""
+        """Return the runs in dispatch's form; None if their records need single checks."""
         runs = []
         for topic, queue_id, first_offset, count, units, start, end, _ in found:
             tail = self._tail(topic, queue_id)
@@ -239,7 +239,7 @@ class Dispatch:
         self._redispatch(staged, message.store_time_ms)
 
     def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> Staged:
-        """A record's run in its own queue, and one in each light queue, unless they are deleted."""
+        """Return a record's run in its own queue and in each light queue, except deleted ones."""
         code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
         unit = CONSUME_QUEUE_UNIT.pack(log_offset, end - log_offset, code)
         staged = Staged(log_offset)
@@ -279,7 +279,7 @@ class Dispatch:
         return run
 
     def _not_indexed(self, log_offset: int, packed_keys: bytes) -> bytes:
-        """Those of a message's index keys that are not in the index from a try that failed."""
+        """Return a message's index keys without those that a failed attempt has already added."""
         index = self._index
         if index is None or log_offset > index.end_commit_log_offset:
             return packed_keys
@@ -289,8 +289,8 @@ class Dispatch:
 
 
 def _ignore_watched(topic: str, queue_id: int) -> None:
-    """Nobody watches."""
+    """The default: nothing is watched."""
 
 
 def _ignore_arrival(tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
-    """Nobody waits."""
+    """The default: no reader waits."""

@@ -1,19 +1,24 @@
-"""The flush service: the one thread that calls fsync, and what waits for it.
+"""The flush service: the one thread that calls fsync, and the responses that wait for it.
 
-ASYNC_FLUSH  the commit log is flushed every ``flush_interval_ms``, at any rate of sending.
-SYNC_FLUSH   besides, at once when somebody waits; whatever is written while one fsync runs is
-             covered by the next one (group commit).
+ASYNC_FLUSH: the commit log is flushed every ``flush_interval_ms``, whatever the send rate.
 
-Consume queues and index follow at their own pace, one file at a time; in between the log is flushed
-whenever it is due or a producer waits. The checkpoint is saved after the fsyncs whose times it
-states.
+SYNC_FLUSH: in addition, it is flushed at once if a producer waits; messages written during one
+fsync are covered by the next one (group commit).
 
-Without a free file descriptor nothing can be flushed: what was to be stays as it is, the checkpoint
-does not move past it, and it is tried again a moment later.
+Consume queues and index are flushed at their own intervals, one file at a time; in between the log
+is flushed whenever it is due or a producer waits. The checkpoint is saved after the fsyncs that it
+covers.
 
-An fsync that fails is never repeated: the kernel may have dropped the pages and a second try would
-succeed without them. The service stops and reports the failure; the store refuses writes from
-then on.
+Without a free file descriptor nothing can be flushed. Then everything stays dirty, the checkpoint
+does not advance, and the flush is tried again a moment later.
+
+A failed fsync is never repeated: the kernel may have dropped the pages, and a second try would
+succeed without them. The service stops and reports the failure; from then on the store refuses
+writes.
+
+Example under SYNC_FLUSH: message 1 is written, and an fsync starts. Messages 2 and 3 are written
+meanwhile. When the fsync ends, message 1 is acknowledged, and a second fsync covers both 2 and 3. A
+power cut during it loses 2 and 3, which were not acknowledged.
 """
 
 import asyncio
@@ -33,34 +38,34 @@ from rockhopper.broker.store.files.errors import (
 
 log = structlog.get_logger("broker.store")
 
-# Called with None when the disk has confirmed, else with why it has not.
+# Called with None once the disk has confirmed, else with the reason why it has not.
 Release = Callable[[StoreError | None], None]
 EXPIRY_INTERVAL_S = 1.0
 SHORTAGE_PAUSE_S = 0.2
 
 
 def _ignore(_elapsed_s: float) -> None:
-    """Nobody counts."""
+    """The default of ``on_took``: do nothing."""
 
 
 class FlushWork(NamedTuple):
-    """What the thread does; every function runs in it and may block.
+    """The work of the flush thread; every function runs in it and may block.
 
-    Whatever raises TooManyOpenFilesError is called again.
+    A function that raises TooManyOpenFilesError is called again.
     """
 
     commit_log: Callable[[], int]
     """Flush the commit log; return up to which offset."""
     derived_files: Callable[[bool], Iterator[None]]
-    """Flush queues and index step by step; True means everything, False what is worth it."""
+    """Flush queues and index in steps: all of them for True, only those with enough for False."""
     checkpoint: Callable[[], None]
-    """Save the checkpoint if it has anything new to say."""
+    """Save the checkpoint if it has changed."""
 
 
 class FlushService:
-    """Runs FlushWork in a thread; what begins with ``on_`` is called in the event loop.
+    """Runs FlushWork in a thread; the ``on_`` functions are called in the event loop.
 
-    ``on_shortage`` is to free file descriptors.
+    ``on_shortage`` should free file descriptors.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class FlushService:
         self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
         self.on_flushed = on_flushed
         self.on_took: Callable[[float], object] = _ignore
-        """Called in the thread with the seconds of a flush of the commit log that had work."""
+        """Called in the thread with the seconds of each flush that had something to flush."""
         self._flushed_offset = -1
         self._on_failure = on_failure
         self._on_shortage = on_shortage
@@ -102,7 +107,7 @@ class FlushService:
         self._thread.start()
 
     def request(self) -> None:
-        """Flush the commit log as soon as possible; cheap, from the event loop's thread."""
+        """Request a flush of the commit log as soon as possible; cheap, from the event loop."""
         if not self._requested:
             self._requested = True
             self._wake.set()
@@ -177,8 +182,8 @@ class FlushService:
             self._log_due_s = now_s + self._interval_s
 
     def _flush_commit_log(self) -> None:
-        # Cleared before the flush looks at the end of the log: what is requested later than that
-        # is either covered by this flush or sets the event again.
+        # Cleared before the flush reads the end of the log: a later request is either covered by
+        # this flush or sets the event again.
         self._wake.clear()
         self._requested = False
         began_s = time.perf_counter()
@@ -203,10 +208,10 @@ class FlushService:
 
 
 class ParkedAnswers:
-    """Answers to producers that wait for the log to be safe, in the order of what they wait for.
+    """Responses to producers that wait until the log is safe, ordered by offset.
 
-    One that waits longer than *timeout_ms* is released with what *why_not* gives for the offset:
-    its message is in the log, and perhaps safe. Belongs to the event loop's thread.
+    A response that waits longer than *timeout_ms* is released with the error that *why_not* returns
+    for the offset; its message is in the log, and perhaps safe. Belongs to the event loop's thread.
     """
 
     def __init__(self, timeout_ms: int, why_not: Callable[[int], StoreError]) -> None:
@@ -219,14 +224,14 @@ class ParkedAnswers:
         return len(self._parked)
 
     def park(self, end_offset: int, release: Release) -> None:
-        """Call *release* once the log is released up to *end_offset*, or with why it is not."""
+        """Call *release* once the log is safe up to *end_offset*, or with the reason why not."""
         loop = asyncio.get_running_loop()
         self._parked.append((end_offset, loop.time() + self._timeout_s, release))
         if self._timer is None:
             self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire)
 
     async def wait(self, end_offset: int) -> None:
-        """Wait until the log is released up to *end_offset*.
+        """Wait until the log is safe up to *end_offset*.
 
         Raises:
             StoreError: the flush failed or took too long; the message is in the log all the same.
@@ -245,13 +250,13 @@ class ParkedAnswers:
         await future
 
     def release(self, offset: int) -> None:
-        """Release what *offset* covers."""
+        """Release the responses up to *offset*."""
         parked = self._parked
         while parked and parked[0][0] <= offset:
             parked.popleft()[2](None)
 
     def fail(self, error: StoreError) -> None:
-        """Release everything with *error*."""
+        """Release all responses with *error*."""
         while self._parked:
             self._parked.popleft()[2](error)
 
@@ -265,7 +270,7 @@ class ParkedAnswers:
         self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire) if again else None
 
     def close(self) -> None:
-        """Stop watching the time."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,19 +1,20 @@
-"""The scrub's look at the index: its entries against the keys of the records, in the log's order.
+"""The scrub of the index: compare its entries with the keys of the records, in the log's order.
 
-Entries were put in the order of the log. So the keys of the records that the scrub walks over
-(scrubbing.py) and the entries of the index files are two lists to be laid side by side:
+Entries are in the order of the log. So the keys of the records that the scrub walks over
+(scrubbing.py) and the entries of the index files are two lists that must match:
 
-- an entry that is not the key it stands beside, with the next ones matching again, is wrong, and is
-  set right where it is; so are its time, links and slots (index_chains.py);
-- entries between two that match, for no key, are strays: they lead to no record of their key.
-  Those that RocketMQ puts for tags, and those that it put twice, are fine;
-- an entry of the right record under another hash, to which that hash leads, is right: then the
-  key in the record's properties is damaged;
-- keys between two that match, for no entry, are missing. Nothing can be put between two entries,
-  and queries, recovery and RocketMQ rely on their order, so that file and those behind it are
-  built again from the log at the next start (index_rebuilding.py).
+- An entry that differs from its key, while the next ones match again, is wrong. It is repaired in
+  place, and so are its time, links and slots (index_chains.py).
+- Entries between two matches that belong to no key are strays: they lead to no record of their key.
+  Those that RocketMQ adds for tags, or adds twice, are fine.
+- An entry of the right record with another hash is right if it is in that hash's chain: then the
+  key in the record's properties is damaged.
+- Keys between two matches without an entry are missing. No entry can be inserted between two, and
+  queries, recovery and RocketMQ rely on their order. So the file and those behind it are rebuilt
+  from the log at the next start (index_rebuilding.py).
 
-Entries are compared a few at a time, in the event loop; who calls brings their pages into memory.
+Entries are compared a few at a time, in the event loop; the caller has loaded their pages into
+memory.
 """
 
 from collections import OrderedDict, deque
@@ -40,19 +41,19 @@ log = structlog.get_logger("broker.store")
 ENTRIES_PER_STEP = 128
 ENTRY_COST_BYTES = 256
 READ_AHEAD_BYTES = 64 << 10
-# How far to look for where keys and entries match again: some pages of entries.
+# How far to search for the next match of keys and entries: some pages of entries.
 WINDOW = 1000
-# Entries that came since the pass began, before its last file is left for the next pass.
+# Entries added since the pass began that are read before the last file is left to the next pass.
 _FED_MAX = 200_000
 _RECENT_MAX = 4 * WINDOW
-# Faults that stay are named once.
+# Lasting faults are logged once.
 _NAMED_MAX = 10_000
-# Lines of what was mended in one pass; writing one takes as long as mending a hundred.
+# Log lines about repairs in one pass; writing one takes as long as a hundred repairs.
 _LINES_MAX = 100
 
 
 class Key(NamedTuple):
-    """One key of a record; *is_needed* says that an entry has to be there for it."""
+    """One key of a record; *is_needed* means that it must have an entry."""
 
     hash: int
     offset: int
@@ -61,20 +62,20 @@ class Key(NamedTuple):
 
 
 class IndexScrub:
-    """One pass after the other over an index, in step with that over the log."""
+    """Pass after pass over an index, in step with the pass over the log."""
 
     def __init__(self, index: MessageIndex, rebuild: Callable[[str], None]) -> None:
-        """*rebuild* notes that files, from the one of that name on, are to be built again."""
+        """*rebuild* marks files for rebuilding, from the one with the given name on."""
         self._index = index
         self._rebuild = rebuild
         self._to_rebuild: set[str] = set()
         self._named: set[int] = set()
         self.mended_count = 0
-        """Entries, slots and headers set right since the start."""
+        """Entries, slots and headers repaired since the start."""
         self.fault_count = 0
-        """What was named and could not be: strays, places with missing entries, damaged keys."""
+        """Faults logged but not repaired: strays, places with missing entries, damaged keys."""
         self._keys: deque[Key] = deque()
-        # Tags by their records' offsets, and the hashes of the last record that were taken.
+        # Tags by their records' offsets, and the matched hashes of the last record.
         self._recent: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._taken: set[int] = set()
         self._taken_offset = -1
@@ -88,7 +89,7 @@ class IndexScrub:
         self._is_quiet = False
         self._line_count = 0
 
-    # What the scrub of the log says.
+    # Calls from the scrub of the log.
 
     def begin(self, log_offset: int) -> None:
         """Begin a pass, with the record at *log_offset* of the log."""
@@ -113,7 +114,7 @@ class IndexScrub:
         self._is_in_front = True
 
     def expect(self, check: RecordCheck, *, is_needed: bool) -> None:
-        """Take note of the keys of a record of the log, the next one."""
+        """Record the keys of the next record of the log."""
         if self._is_over or check.commit_log_offset < self._start:
             return
         found = keys_and_tags(check.properties_bytes)
@@ -129,18 +130,18 @@ class IndexScrub:
                 del self._recent[next(iter(self._recent))]
 
     def expect_anything(self, start: int, end: int) -> None:
-        """Take note of a damaged range of the log: entries may lead there."""
+        """Record a damaged range of the log: entries may point into it."""
         self._holes.append((start, end))
 
-    # What the scrub of the log asks.
+    # Queries from the scrub of the log.
 
     @property
     def is_behind(self) -> bool:
-        """Whether the log had better wait."""
+        """Whether the pass over the log should wait."""
         return bool(self._closing) or len(self._keys) > 4 * WINDOW
 
     def place(self) -> tuple[str, int, int] | None:
-        """File, start and size of what is looked at next, to be brought into memory."""
+        """Return file, start and size of the next bytes to compare, for loading into memory."""
         if self._closing:
             return self._closing[0].place()
         chains = self._at()
@@ -150,9 +151,9 @@ class IndexScrub:
         return str(chains.file.path), start, READ_AHEAD_BYTES
 
     def step(self, *, is_last: bool = False) -> int:
-        """Compare some of what is there; what it cost in bytes, 0 if there is nothing to do now.
+        """Compare some entries; return the cost in bytes, 0 if there is nothing to do now.
 
-        *is_last* says that the pass over the log has ended.
+        *is_last* means that the pass over the log has ended.
 
         Raises:
             OSError: the disk is failing or full; the pass over the index has ended.
@@ -179,7 +180,7 @@ class IndexScrub:
     # The files.
 
     def _at(self) -> IndexChains | None:
-        """Where the next entry is; None at the end of the index."""
+        """Return the chains of the file with the next entry; None at the end of the index."""
         chains = self._chains
         if chains is not None and chains.file.descriptor < 0:
             chains.close()  # Its messages have expired.
@@ -203,7 +204,7 @@ class IndexScrub:
         return files[number] if number < len(files) else None
 
     def _ahead(self) -> Iterator[tuple[int, int]]:
-        """Hash and offset of the entries from the next one on, over the ends of files."""
+        """Yield hash and offset of the entries from the next one on, across files."""
         chains = self._at()
         file: IndexFile | None = None if chains is None else chains.file
         number = 0 if chains is None else chains.number
@@ -216,7 +217,7 @@ class IndexScrub:
     # Comparing.
 
     def _compare(self, *, is_last: bool) -> int:
-        """Settle the next key, or more; how many entries and keys that took, 0 to wait."""
+        """Settle the next key, or more; return how many entries and keys, 0 to wait."""
         chains = self._at()
         key = self._keys[0]
         if chains is not None:
@@ -238,7 +239,7 @@ class IndexScrub:
         return max(self._settle(), ENTRIES_PER_STEP)
 
     def _settle(self) -> int:
-        """Find where keys and entries match again, and judge what is between."""
+        """Find where keys and entries match again, and judge those in between."""
         keys = list(islice(self._keys, WINDOW))
         ahead = list(islice(self._ahead(), WINDOW))
         if self._is_in_front and (in_front := self._in_front(ahead)):
@@ -250,7 +251,7 @@ class IndexScrub:
                 return self._judge(keys[: places[entry]], ahead[:entry_count])
         if len(keys) == WINDOW:
             return self._give_up()
-        # The end of the pass: entries that came since are of no concern.
+        # The end of the pass: entries added since then do not matter.
         beyond = keys[-1].offset
         entries = [entry for entry in ahead[: len(keys)] if entry[1] <= beyond]
         if len(ahead) <= len(keys):
@@ -258,7 +259,7 @@ class IndexScrub:
         return self._judge(keys, entries)
 
     def _in_front(self, ahead: list[tuple[int, int]]) -> int:
-        """How many entries belong to records in front of the pass."""
+        """Return how many entries belong to records before the start of the pass."""
         known = {key.offset for key in islice(self._keys, WINDOW)}
         last = 0
         for number, (_, offset) in enumerate(ahead, 1):
@@ -269,7 +270,7 @@ class IndexScrub:
         return last
 
     def _judge(self, keys: list[Key], entries: list[tuple[int, int]]) -> int:
-        """Settle *keys* and *entries*, which do not match, in front of those that do again."""
+        """Settle *keys* and *entries*, which do not match, before the next match."""
         taken = len(keys) + len(entries)
         needed = [key for key in keys if key.is_needed]
         if len(entries) == len(keys):
@@ -331,7 +332,7 @@ class IndexScrub:
         topic, tags = self._recent.get(entry[1], ("", ""))
         return bool(tags) and index_key_hash(topic, f"T#{tags}") == entry[0]
 
-    # Naming.
+    # Logging.
 
     def _name_mended(self, file: IndexFile, count: int, **where: object) -> None:
         self.mended_count += count
@@ -379,7 +380,7 @@ class IndexScrub:
         )
 
     def _give_up(self, missing: int = 0) -> int:
-        """Have the file built again, and go on behind it."""
+        """Mark the file for rebuilding, and continue behind it."""
         chains = self._at() or self._chains
         if chains is None:
             count = len(self._keys)
@@ -423,8 +424,8 @@ class IndexScrub:
         return size_bytes
 
     def _end(self) -> int:
-        """Take the entries that came since the pass began, then compare the last file's slots."""
-        self._is_over = True  # Records that come now have entries that are passed by.
+        """Read the entries added since the pass began, then compare the last file's slots."""
+        self._is_over = True  # Further records do not matter; their entries are skipped.
         chains = self._at()
         if chains is not None and self._fed < _FED_MAX:
             count = min(ENTRIES_PER_STEP, chains.file.next_number - chains.number)

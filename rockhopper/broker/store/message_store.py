@@ -1,17 +1,17 @@
-"""MessageStore: the door of the store.
+"""MessageStore: the interface of the store.
 
-Writing takes three steps, so that the messages of one read of a socket cost one system call:
+A write takes three steps, so that the messages of one read of a socket cost one system call:
 
     store.begin()                   one clock read for the pass
-    store.stage(...)                any number of times: builds records, hands out queue offsets
+    store.stage(...)                any number of times: builds records, assigns queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
 
-A record is *safe* when it may be acknowledged and shown (safe_point.py): once it is written, under
-SYNC_FLUSH once it is on disk, and with replicas once they have it. ``when_safe`` is the one way to
-wait for that.
+A record is *safe* once it may be acknowledged and read (safe_point.py): when it is written; under
+SYNC_FLUSH, when it is on disk; and with replicas, when they have it. ``when_safe`` is the one way
+to wait for that.
 
-Everything here belongs to the event loop's thread. Three things run elsewhere: fsync
-(flush.py), making the next file, and deleting old ones (retention.py).
+Everything here belongs to the event loop's thread. Three things run elsewhere: fsync (flush.py),
+making the next file, and deleting old ones (retention.py).
 """
 
 import time
@@ -73,7 +73,7 @@ class MessageStore(StoreReading):
         self.staging = Staging(
             opened.commit_log, self._new_tail, opened.tags_codes, self.light_queues, now_ms
         )
-        # The hot path calls these once per message: no step in between.
+        # The hot path calls these once per message, so they are bound directly.
         self.tail = self.staging.tail
         self.begin = self.staging.begin
         self.stage = self.staging.stage
@@ -104,14 +104,14 @@ class MessageStore(StoreReading):
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.failure: StoreFailedError | None = None
-        # Whether its files may not be as they should, and not only its broker deposed.
+        # Whether its files may be damaged; False if its broker was only deposed.
         self._is_damaged = False
-        # Up to where a follower knows the topics of the messages; None for all others.
+        # The offset up to which a follower knows the topics of messages; None if not a follower.
         self._follows_to: int | None = None
-        # Whether the directory may belong to somebody else by now.
+        # Whether another process may own the directory now.
         self.is_lost = False
         self.disk_full_reason: str | None = None
-        # Why a master takes no messages now though its disk would.
+        # Why a master rejects messages although its disk is fine.
         self.refusal: StoreError | None = None
         self.on_flushed: Callable[[], None] = _ignore_flush
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
@@ -147,7 +147,7 @@ class MessageStore(StoreReading):
         self.scrub = ScrubService(scrub, self.mender, self._log, ScrubSettings.of(config), wall_ms)
         self._release_idle_at_s = 0.0
         self._releasing: Iterator[int] | None = None
-        # What is as old as one to two times TAIL_S is no longer in the log's tail.
+        # Records older than one to two times TAIL_S are no longer in the log's tail.
         self._next_tail = self.reader.tail_start
         self._tail_until_s = 0.0
 
@@ -164,11 +164,11 @@ class MessageStore(StoreReading):
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         extent: Extent = WHOLE,
     ) -> "MessageStore":
-        """Lock, load and recover a store directory; blocks until every record is dispatched.
+        """Lock, load and recover a store directory; block until every record is dispatched.
 
-        *known_offsets* tells the queues that there are, and up to where consumers were given what
-        is in them; it is asked where the log has lost its end. *now_ms* never goes back; the hours
-        that settings name are those of *wall_ms*.
+        *known_offsets* returns the queues, and the offsets up to which consumers received messages;
+        it is called if the log has lost its end. *now_ms* never goes back; *wall_ms* decides the
+        hours named in settings.
 
         Raises:
             StoreLockedError: another process has it open.
@@ -189,11 +189,11 @@ class MessageStore(StoreReading):
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 
     def scrub_with(self, others: Callable[[], Awaitable[None]]) -> None:
-        """Have *others* look at files that are not the store's, after each pass of the scrub."""
+        """Call *others* after each pass of the scrub, to check files outside the store."""
         self.scrub.others = others
 
     async def start(self) -> None:
-        """Start flushing, catching up and deleting expired files; needs a running event loop."""
+        """Start to flush, catch up and delete expired files; needs a running event loop."""
         self.flush_service.start()
         self._reput.start()
         self.scrub.start()
@@ -201,22 +201,22 @@ class MessageStore(StoreReading):
         await self._retention.start()
 
     def abandon(self) -> None:
-        """Let go of all files without a word, as a killed process does; nothing is running."""
+        """Release all files without any write, like a killed process; for a store not started."""
         self.opened.close(clean=False)
 
     def flush_now(self) -> None:
-        """Flush the log, then dispatch and answer what waited for that; blocks for the disk.
+        """Flush the log, then dispatch and answer what waited for it; block for the disk.
 
         Raises:
-            StoreError: as from the flush service; the store has not failed by it.
+            StoreError: as from the flush service; it does not mark the store as failed.
         """
         self._flushed(self._log.flush())
 
     async def close(self, *, opens_again: bool = False) -> None:
-        """Dispatch and flush everything, write the checkpoint, and say that the stop was clean.
+        """Dispatch and flush everything, write the checkpoint, and mark the stop as clean.
 
         After a failed fsync nothing is flushed and ``abort`` stays, so that the next start reads
-        from disk what is really there. So does a store that was deposed and *opens_again*.
+        the true content of the disk. The same is true for a deposed store that *opens_again*.
         """
         self.safe_point.close()
         self.release()
@@ -262,12 +262,12 @@ class MessageStore(StoreReading):
     def wake_with(self, on_arrival: Callable[[QueueTail, int, Set[int]], None]) -> None:
         """Call *on_arrival* when messages arrive in a queue with waiters.
 
-        It gets the queue's tail, the queue's end, and the tags codes of the messages.
+        Its arguments are the queue's tail, the queue's end, and the tags codes of the messages.
         """
         self._dispatch.on_arrival = on_arrival
 
     def check_writable(self) -> None:
-        """Raise the StoreError that a producer must be told, if messages cannot be taken now."""
+        """Raise the StoreError to return to producers if messages cannot be accepted now."""
         if self.failure is not None:
             raise self.failure
         if self.disk_full_reason is not None:
@@ -280,7 +280,7 @@ class MessageStore(StoreReading):
 
     @property
     def is_writable(self) -> bool:
-        """Whether messages are taken now."""
+        """Whether messages are accepted now."""
         return (
             self.failure is None
             and self.disk_full_reason is None
@@ -290,14 +290,14 @@ class MessageStore(StoreReading):
 
     @property
     def staged_offset(self) -> int:
-        """The end of what is staged so far."""
+        """The end of the records staged so far."""
         return self._log.staged_offset
 
     def commit(self) -> int:
         """Write the pass and return the offset up to which the log is written.
 
         Raises:
-            StoreError: nothing of the pass is visible to anybody; its queue offsets are free again.
+            StoreError: nothing of the pass is visible; its queue offsets are free again.
         """
         begun_s = time.perf_counter()
         try:
@@ -346,19 +346,19 @@ class MessageStore(StoreReading):
 
     @property
     def written_is_safe(self) -> bool:
-        """Whether nobody has to wait for what is in the log; else ``safe_offset`` says how far."""
+        """Whether written messages are safe at once; else see ``safe_offset``."""
         return self.safe_point.is_what_is_written
 
     @property
     def safe_offset(self) -> int:
-        """Messages in front of this commit log offset may be acknowledged."""
+        """Messages before this commit log offset may be acknowledged."""
         return self.safe_point.offset
 
     def catch_up(self) -> bool:
-        """Dispatch a bounded piece of what is left behind; return whether there is more to do.
+        """Dispatch a limited part of the backlog; return whether there is more to do.
 
         Raises:
-            StoreError, OSError: dispatch stands still at ``dispatched_offset``.
+            StoreError, OSError: dispatch has stopped at ``dispatched_offset``.
         """
         bound = self.safe_offset
         if self._follows_to is not None:
@@ -367,17 +367,17 @@ class MessageStore(StoreReading):
 
     @property
     def received_offset(self) -> int:
-        """Where the next bytes of a master's log belong, of a store that follows one."""
+        """On a follower: the offset of the next bytes of the master's log."""
         return self._log.received_offset
 
     def append_raw(self, offset: int, data: bytes) -> None:
-        """Append bytes of a master's log as they come; they wait for ``follow_to``.
+        """Append bytes of a master's log as they arrive; they wait for ``follow_to``.
 
-        A kill leaves what came up to then, but for a record that was cut in two.
+        A kill preserves all received bytes except an incomplete last record.
 
         Raises:
-            LogMismatchError: they do not go on with what is there.
-            StoreError: ``received_offset`` says how much of them is in the log.
+            LogMismatchError: they do not continue the log.
+            StoreError: only the bytes before ``received_offset`` are in the log.
         """
         if self.failure is not None:
             raise self.failure
@@ -386,15 +386,15 @@ class MessageStore(StoreReading):
         self._log.append_raw(offset, data)
 
     def drop_torn(self) -> None:
-        """Forget the record whose rest has not come. Raises StoreError."""
+        """Drop an incomplete last record. Raises StoreError."""
         self._log.drop_torn()
 
     def log_bytes(self, start: int, end: int) -> bytes:
-        """What the log holds of [start, end), which must lie in one file, be it less than all."""
+        """Return the written bytes of [start, end), which must be in one file; perhaps fewer."""
         return self._log.read(start, min(end, self._log.written_offset))
 
     def tail_of_copy(self, size_bytes_max: int) -> tuple[int, bytes]:
-        """The last bytes of the log, of one file, and the offset at which they stand.
+        """Return the last bytes of the log, from one file, and the offset at which they start.
 
         For a follower that compares them with its master's.
         """
@@ -404,7 +404,7 @@ class MessageStore(StoreReading):
         return start, self._log.read(start, end)
 
     def follow_to(self, end_offset: int) -> None:
-        """Let messages in front of *end_offset* into their queues, once they are safe here.
+        """Let messages before *end_offset* into their queues, once they are safe here.
 
         A copy of a log without epochs is opened with SYNC_FLUSH, so that no unit outlives its
         record.
@@ -414,19 +414,19 @@ class MessageStore(StoreReading):
         self._reput.wake()
 
     def expire_before(self, min_offset: int) -> None:
-        """Let nothing expire from now on but files in front of *min_offset*."""
+        """From now on, let only files before *min_offset* expire."""
         if self._retention is not None:
             self._retention.delete_before = min_offset
 
     def expires_sooner_after(self, has_taken_care: Callable[[int], bool]) -> None:
-        """Ask *has_taken_care* before files expire sooner than they did, see ReservedTime."""
+        """Call *has_taken_care* before files expire sooner than before, see ReservedTime."""
         self.opened.reserved_time.has_taken_care.append(has_taken_care)
 
     def note_async_flush(self) -> None:
-        """Note that queues may be ahead of the disk soon; ``flush_each`` comes after it. Blocks.
+        """Record that queues may soon be ahead of the disk; call it before ``flush_each``. Blocks.
 
         Raises:
-            OSError: it is not noted: the next start would take what a crash costs for damage.
+            OSError: it is not recorded: the next start would take the loss of a crash for damage.
         """
         inventory.no_longer_sync(self.layout)
 
@@ -435,14 +435,14 @@ class MessageStore(StoreReading):
         self.safe_point.flush_each(is_sync)
 
     def lead(self) -> None:
-        """Write from now on, of a store that followed; all of its log is in the queues."""
+        """Accept writes from now on, as a former follower; its whole log must be dispatched."""
         assert self.dispatched_offset == self._log.written_offset
         self._follows_to = None
         self.staging.begin_anew()
         self.light_queues = LightQueues(self._config, self._queues.topics())
 
     def depose(self, error: StoreFailedError) -> None:
-        """Write nothing more, and answer what waits with *error*; to be closed, and opened anew."""
+        """Stop all writes, and answer waiting requests with *error*; then close and reopen."""
         self._log.seal(error)
         self.failure = error
         self.safe_point.fail(error)
@@ -464,7 +464,7 @@ class MessageStore(StoreReading):
             self.opened.mappings.forget_unmapped()
 
     def _wake_readers(self, queue: UnitQueue, tags_code: int) -> None:
-        """Let those look again who wait for a message whose entry was wrong."""
+        """Notify readers that wait for a message whose entry was wrong."""
         tail = self.tail(queue.topic, queue.queue_id)
         self._dispatch.tell(tail, queue.max_offset, {tags_code})
 
@@ -478,7 +478,7 @@ class MessageStore(StoreReading):
         self.on_failure(error)
 
     def look_after_files(self) -> None:
-        """Fail, and acknowledge nothing more, if lock or commit log are not where they were."""
+        """Fail, and acknowledge nothing more, if lock or commit log were moved or replaced."""
         lost = None if self.failure is not None else self.opened.watch.what_is_lost()
         if lost is not None:
             self.is_lost = True
@@ -489,12 +489,12 @@ class MessageStore(StoreReading):
 
     @property
     def disks_used_percent(self) -> tuple[int, int]:
-        """Of the disks of commit log and consume queues; −1 for one that is not known."""
+        """Of the disks of commit log and consume queues; −1 if unknown."""
         retention = self._retention
         return (UNKNOWN_PERCENT, UNKNOWN_PERCENT) if retention is None else retention.used_percents
 
     def counted_ms(self) -> int:
-        """The time that the age of messages is counted by, see TrustedTime; no later than now."""
+        """Return the time by which the age of messages counts, see TrustedTime; never after now."""
         return self._now_ms() if self._retention is None else self._retention.counted_ms()
 
     def delete_expired_soon(self) -> None:
@@ -503,13 +503,13 @@ class MessageStore(StoreReading):
             self._retention.ask()
 
     def topics(self) -> list[str]:
-        """The topics that have queues with messages, or had."""
+        """Return the topics that have queues with messages, or had."""
         return self._queues.topics()
 
 
 def _ignore_flush() -> None:
-    """Nobody asked to be told."""
+    """The default of ``on_flushed``: do nothing."""
 
 
 def _ignore_failure(error: StoreFailedError) -> None:
-    """Nobody asked to be told."""
+    """The default of ``on_failure``: do nothing."""

@@ -1,12 +1,12 @@
-"""Opening a store directory: the order of steps, and what the open store is made of.
+"""Open a store directory: the order of the steps, and the parts of the open store.
 
     1  lock          before anything is read: recovery changes files
-    2  abort         its absence says that the last stop was clean; made anew, durably
+    2  abort         if it is absent, the last stop was clean; it is made again, durably
     3  load          commit log files, consume queues, index, checkpoint
-    4  recover       where the log ends; what queues and index lack is dispatched again
-    5  commit log    ready to be written
+    4  recover       find the log's end; dispatch again what queues and index lack
+    5  commit log    ready for writing
 
-Closing goes the other way; ``abort`` goes last, and only after a stop that lost nothing.
+Closing goes in the opposite order; ``abort`` is removed last, and only if nothing was lost.
 """
 
 import contextlib
@@ -61,11 +61,12 @@ class Extent(NamedTuple):
     """How much of a store is opened."""
 
     mapped_files_max: int = MAPPED_FILES_MAX
-    """So many files of log and queues are mapped at most, with a descriptor each."""
+    """The maximum of mapped files of log and queues, each with a descriptor."""
     cut_at: int | None = None
-    """The log ends there, whatever it holds behind: that goes to the quarantine."""
+    """End the log at this offset; the bytes behind it are moved to the quarantine."""
     is_in_the_making: bool = False
-    """A tool opens it that is making it: nobody else may, and the tool tells what was found."""
+    """A tool opens the store that it is making: no broker may, and the tool reports the findings.
+    """
 
 
 WHOLE = Extent()
@@ -86,15 +87,15 @@ class OpenedStore:
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         extent: Extent = WHOLE,
     ) -> None:
-        """Open it. Raises StoreError, OSError; nothing is left open then."""
+        """Open it. Raises StoreError, OSError; then nothing is left open."""
         self.layout = StoreLayout.of(config)
         self.tags_codes = tags_codes
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._known_offsets = known_offsets
         self.former_end: Callable[[str, int], int] = lambda topic, queue_id: 0
-        """Where a queue begins whose topic had messages there and was deleted."""
-        # Before it is made: RocketMQ has no such directory.
+        """The first offset of a queue whose deleted topic had messages in it."""
+        # Checked before the directory is made: RocketMQ does not have it.
         self._is_ours = self.layout.own.is_dir()
         self.reserved_time = ReservedTime(
             lambda: config.live.file_reserved_hours * 3_600_000, now_ms
@@ -115,7 +116,7 @@ class OpenedStore:
             last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
             abort_file.create(self.layout.abort)
             with contextlib.ExitStack() as nothing_changed:
-                # A setting that does not fit must not make the next start think of a crash.
+                # A wrong setting must not make the next start assume a crash.
                 if last_exit_clean:
                     nothing_changed.callback(abort_file.remove, self.layout.abort)
                 self._load(config, last_exit_clean)
@@ -128,7 +129,7 @@ class OpenedStore:
             if not extent.is_in_the_making:
                 self.report.log(last_exit_clean=last_exit_clean)
             if not self._files.files:
-                # Units without any file of the log tell the next start that the log is gone.
+                # If units exist but no log file, the next start concludes that the log was lost.
                 self._files.append_file().sync(0)
             log_identity.note(self.layout, self._files)
             log_end = self.report.log_end
@@ -180,10 +181,10 @@ class OpenedStore:
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
 
     def _cut(self, end: int) -> None:
-        """End the log at *end*, and let nothing claim that it went further.
+        """End the log at *end*, and correct everything that claims that it went further.
 
-        Recovery then goes on as after a power cut that left so much; it drops what queues and index
-        have behind the end.
+        Recovery then works as after a power cut that left so much; it drops the units and index
+        entries that point behind the end.
         """
         cut = log_tail.cut(self.layout, self._files, end)
         if cut is not None:
@@ -216,7 +217,7 @@ class OpenedStore:
         return mapping
 
     def set_read_ahead(self, *, enabled: bool) -> None:
-        """Let the kernel read ahead in the commit log, or not; files mapped later are told too."""
+        """Allow or forbid read-ahead in the commit log, also for files that are mapped later."""
         self._read_ahead.turn(self._files.files, enabled=enabled)
 
     def _load_queues(
@@ -285,7 +286,7 @@ class OpenedStore:
         return report
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message of a queue gets."""
+        """Return the queue offset that the next message of a queue gets."""
         queue = self.queues.get(topic, queue_id)
         known = max(
             self.report.next_queue_offsets.get((topic, queue_id), 0),
@@ -294,7 +295,7 @@ class OpenedStore:
         return known if queue is None else max(queue.max_offset, known)
 
     def properties_from(self, offset: int) -> Iterator[bytes]:
-        """The properties of each record from a commit log offset on, as they are stored."""
+        """Yield the stored properties of each record from a commit log offset on."""
         end = self.commit_log.written_offset
         witnesses = QueueWitnesses(self.queues, self._files)
         walk = LogWalk(self._files.files, offset, quiet_from=end, witnesses=witnesses)
@@ -303,7 +304,7 @@ class OpenedStore:
                 yield record.properties
 
     def resolve_ext(self, topic: str, queue_id: int, address: int) -> int | None:
-        """The tags code at an address that a consume queue entry holds; None if unreadable."""
+        """Return the tags code at an address from a consume queue entry; None if unreadable."""
         key = (topic, queue_id)
         ext = self._exts.get(key)
         if ext is None:
@@ -315,7 +316,7 @@ class OpenedStore:
     def make_retention(
         self, config: StoreConfig, on_disk_full: Callable[[str | None], None]
     ) -> RetentionService:
-        """The service that deletes expired files of this store."""
+        """Return the service that deletes expired files of this store."""
         retention = RetentionService(
             self.layout,
             self._files,
@@ -332,7 +333,7 @@ class OpenedStore:
         return retention
 
     def delete_topics(self, topics: Collection[str], end: int) -> DeletedQueues:
-        """Forget the queues of topics whose records end at *end* at the latest; their files.
+        """Forget the queues of topics whose records end at or before *end*; return their files.
 
         Blocks.
         """
@@ -345,7 +346,7 @@ class OpenedStore:
         return deleted
 
     def purge_topics(self, topics: Collection[str], end: int) -> int:
-        """Let the queues of topics begin behind the records up to *end*; return how many that took.
+        """Make the queues of topics begin behind *end*; return how many messages that removes.
 
         Blocks.
         """
@@ -353,11 +354,11 @@ class OpenedStore:
         return sum(self._begin_behind(topic, end) for topic in topics)
 
     def has_gone(self, topic: str) -> bool:
-        """Whether the log may have records of *topic* that were deleted or purged with it."""
+        """Return whether the log may have records that were deleted or purged with *topic*."""
         return self.is_gone(topic, 0)
 
     def is_gone(self, topic: str, commit_log_offset: int) -> bool:
-        """Whether a record of *topic* was deleted or purged with it, though the log has it."""
+        """Return whether a record was deleted or purged with *topic*, though the log has it."""
         return self.deleted_topics.hides(topic, commit_log_offset) or self.purged_topics.hides(
             topic, commit_log_offset
         )
@@ -371,7 +372,7 @@ class OpenedStore:
         return count
 
     def close(self, *, clean: bool) -> None:
-        """Let go of everything; *clean* says that all of it is dispatched and on disk."""
+        """Close everything; *clean* means that all of it is dispatched and on disk."""
         end = self.commit_log.written_offset
         if clean:
             log_identity.note(self.layout, self._files)

@@ -1,16 +1,16 @@
-"""What the store takes and returns where messages are put one by one."""
+"""Arguments and results of storing single messages."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from rockhopper.protocol.message import StoredMessage
 
-# Topic and queue that a message is for, its properties (changed in place) -> where it is put.
+# Topic, queue and properties (changed in place) of a message -> its final topic and queue.
 Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]
 
 
 class PutResult(NamedTuple):
-    """Where a message stands; ``end_offset`` is what must be flushed for it to be durable."""
+    """The place of a message; once the log is flushed up to ``end_offset``, it is durable."""
 
     commit_log_offset: int
     queue_offset: int
@@ -19,7 +19,7 @@ class PutResult(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A stored message that is to be stored once more, elsewhere, as born when and where it was."""
+    """A stored message to be stored again elsewhere, with its original birth time and host."""
 
     topic: str
     queue_id: int
@@ -33,7 +33,7 @@ class Copy(NamedTuple):
 
 
 class MessageToStore(NamedTuple):
-    """One message as ``put`` takes it; *born_host* is 8 or 20 bytes as in the record."""
+    """One message as ``put`` accepts it; *born_host* is 8 or 20 bytes as in the record."""
 
     topic: str
     queue_id: int

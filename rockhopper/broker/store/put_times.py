@@ -1,8 +1,9 @@
-"""How long messages took to be written into the log: what code 28 says of it.
+"""How long messages took to be written into the log, as code 28 reports it.
 
-Counted once per pass, for all its messages. Nearly all take less than a millisecond: those are one
-counter, ``quick``, that the store adds to. The others are counted by RocketMQ's ranges
-(StoreStatsService) and by powers of two of a microsecond, from which percentiles are estimated.
+Counted once per pass, for all its messages. Nearly all take less than a millisecond: one counter,
+``quick``, covers them, and the store adds to it directly. The others are counted by RocketMQ's
+ranges (StoreStatsService) and by powers of two of a microsecond, from which percentiles are
+estimated.
 """
 
 from bisect import bisect_right
@@ -28,7 +29,7 @@ _POWERS = 40
 
 
 class PutTimes:
-    """Of the present period and of the one before, so that a new period does not look idle."""
+    """Counts of the present and the previous period, so that a new period does not look idle."""
 
     def __init__(self) -> None:
         self.quick = 0
@@ -38,7 +39,7 @@ class PutTimes:
         self._ranges_before, self._powers_before = self._ranges[:], self._powers[:]
 
     def add(self, elapsed_s: float, messages: int) -> None:
-        """Count the messages of a pass that took so long."""
+        """Count the messages of a pass that took *elapsed_s*."""
         if elapsed_s < QUICK_S:
             self.quick += messages
             return
@@ -46,21 +47,21 @@ class PutTimes:
         self._powers[min(int(elapsed_s * 1e6).bit_length(), _POWERS - 1)] += messages
 
     def begin_period(self) -> None:
-        """Forget the period before."""
+        """Begin a new period, and forget the one before the last."""
         self._quick_before, self.quick = self.quick, 0
         self._ranges_before, self._powers_before = self._ranges, self._powers
         self._ranges, self._powers = [0] * len(RANGES), [0] * _POWERS
 
     def distribution(self) -> str:
-        """``[<=0ms]:1 [0~10ms]:0 …``, as RocketMQ writes it, with a blank at the end."""
+        """Return ``[<=0ms]:1 [0~10ms]:0 …``, as RocketMQ writes it, with a blank at the end."""
         counts = [a + b for a, b in zip(self._ranges, self._ranges_before, strict=True)]
         counts[0] += self.quick + self._quick_before
         return "".join(f"[{name}]:{n} " for name, n in zip(RANGES, counts, strict=True))
 
     def percentile_ms(self, share: float) -> float:
-        """What *share* of the messages took at most, by the upper end of a power of two.
+        """Return the time that *share* of the messages did not exceed, up to a power of two.
 
-        0 where that is less than a millisecond.
+        Returns 0 if that is less than a millisecond.
         """
         counts = [a + b for a, b in zip(self._powers, self._powers_before, strict=True)]
         seen = self.quick + self._quick_before

@@ -1,9 +1,9 @@
-"""The reput coroutine: dispatches what is in the commit log and not yet in queues and index.
+"""The reput coroutine: dispatches records of the log that queues and index do not have yet.
 
-Sending dispatches its own messages in the same turn of the loop, so there is normally nothing to
-do here. The coroutine runs when that failed (no room for a consume queue file, say), reading the
-log from where dispatch stopped and going through the same dispatch step. It never polls: it is
-woken, and after a failure it tries again a second later.
+A send dispatches its own messages in the same iteration of the loop, so normally there is nothing
+to do here. If that failed (no space for a consume queue file, say), the coroutine reads the log
+from where dispatch stopped and runs the same dispatch step. It never polls: it is notified, and
+retries a second after a failure.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ RETRY_INTERVAL_S = 1.0
 
 
 class ReputService:
-    """Drives *catch_up*, which dispatches a bounded piece and says whether there is more."""
+    """Drives *catch_up*, which dispatches a limited part and returns whether there is more."""
 
     def __init__(self, catch_up: Callable[[], bool]) -> None:
         self._catch_up = catch_up
@@ -32,11 +32,11 @@ class ReputService:
         self._task = keep_running(self._run, "reput")
 
     def wake(self) -> None:
-        """Say that the log is ahead of the queues."""
+        """Notify the coroutine that the log is ahead of the queues."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """End the coroutine between two pieces."""
+        """End the coroutine between two parts."""
         if self._task is not None:
             end_task(self._task)
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,7 +56,7 @@ class ReputService:
                 self._wake.set()
                 await asyncio.sleep(RETRY_INTERVAL_S)
             except Exception:
-                self._wake.set()  # for the run that begins in place of this one
+                self._wake.set()  # for the run that replaces this one
                 raise
             else:
                 if failing:

@@ -1,28 +1,29 @@
-"""Which files may go: by the time of their last message, the hour, and how full the disk is.
+"""Retention: which files are deleted, by age of the last message, hour, and disk use.
 
-The decisions are plain functions of values. RetentionService carries them out every
-``interval_ms``: commit log files first, then the consume queues and the index follow the new
-minimum. Unconsumed messages are not protected, as in RocketMQ.
+The decisions are pure functions. RetentionService applies them every ``interval_ms``: commit log
+files first, then the consume queues and the index follow the new minimum. Unconsumed messages are
+not protected, as in RocketMQ.
 
-A file's age counts from the store time of its last message, by the wall clock (TrustedTime);
-RocketMQ takes the file's modification time, which a copy or a late flush renews, and which is used
-here only where no message is found, or where its store time has not come yet: a clock was wrong
-then. Where that time has not come either, the file is as old as the one after it. A time that is
-too early does no harm: a file goes only after those before it.
+A file's age counts from the store time of its last message, by the wall clock (TrustedTime).
+RocketMQ uses the file's modification time, which a copy or a late flush renews. It is used here
+only if no message is found, or if its store time is in the future because a clock was wrong. If the
+modification time is in the future too, the file is as old as the one after it. A time that is too
+early does no harm: a file is deleted only after those before it.
 
-Disk use, in percent of what is used or usable by us, of the fuller of the disks that hold the
-commit log and the consume queues:
+Disk use is in percent of the used and usable space, on the fuller of the disks of commit log and
+consume queues:
 
-    above warning_percent          the store takes no messages; files go whatever their age
-    above clean_forcibly_percent   files go whatever their age
-    above used_percent_max         expired files go at any hour
-    otherwise                      expired files go in the hours of deleteWhen
+    above warning_percent          the store rejects messages; files are deleted whatever their age
+    above clean_forcibly_percent   files are deleted whatever their age
+    above used_percent_max         expired files are deleted at any hour
+    otherwise                      expired files are deleted in the hours of deleteWhen
 
-Messages are taken again once the use is down to the lower of warning_percent and
+Messages are accepted again once the use is down to the lower of warning_percent and
 clean_forcibly_percent.
 
-A disk is full as well, whatever its use, when the log needs its next file and there is no room for
-that: expired files then go at any hour, and messages are taken again once the file is made.
+A disk also counts as full, whatever its use, if the log needs its next file and there is no space
+for it. Expired files are then deleted at any hour, and messages are accepted again once the file is
+made.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.store")
 
-# How often a full disk is looked at again, so that producers need not wait for the next round.
+# A full disk is checked this often, so that producers need not wait for the next round.
 FULL_DISK_INTERVAL_MS = 1000
 UNKNOWN_PERCENT = -1
 LOWERING_MS_MIN = 60_000
@@ -60,7 +61,7 @@ WARNING_PERCENT_MAX = 90
 
 
 class RetentionSettings(NamedTuple):
-    """How long messages stay; RocketMQ's keys are named in broker/settings/broker_config.py."""
+    """How long messages are kept; broker/settings/broker_config.py names RocketMQ's keys."""
 
     reserved_ms: int = 72 * 3_600_000
     delete_when: str = "04"
@@ -73,7 +74,7 @@ class RetentionSettings(NamedTuple):
     clean_forcibly: bool = True
 
     def clamped(self) -> "RetentionSettings":
-        """With the percentages within the bounds that RocketMQ keeps them in."""
+        """Return a copy with the percentages limited to RocketMQ's bounds."""
         return self._replace(
             used_percent_max=min(max(self.used_percent_max, 10), 95),
             clean_forcibly_percent=min(
@@ -84,7 +85,7 @@ class RetentionSettings(NamedTuple):
 
 
 class DiskVerdict(NamedTuple):
-    """What the use of the disks calls for."""
+    """The measures that the use of the disks requires."""
 
     is_full: bool
     is_pressed: bool
@@ -92,7 +93,7 @@ class DiskVerdict(NamedTuple):
 
 
 def used_percent(used_bytes: int, usable_bytes: int) -> int:
-    """Use in percent, rounded up; ``UNKNOWN_PERCENT`` for a disk without a size."""
+    """Return the use in percent, rounded up; ``UNKNOWN_PERCENT`` for a disk without a size."""
     total_bytes = used_bytes + usable_bytes
     return -(-used_bytes * 100 // total_bytes) if total_bytes > 0 else UNKNOWN_PERCENT
 
@@ -100,7 +101,7 @@ def used_percent(used_bytes: int, usable_bytes: int) -> int:
 def judge_disks(
     percents: Sequence[int], settings: RetentionSettings, *, was_full: bool
 ) -> DiskVerdict:
-    """Judge the use of the disks; one that cannot be told counts as over used_percent_max."""
+    """Judge the use of the disks; an unknown one counts as over used_percent_max."""
     fullest = max(percents)
     return DiskVerdict(
         is_full=fullest > settings.warning_percent
@@ -111,7 +112,7 @@ def judge_disks(
 
 
 def is_cleaning_hour(delete_when: str, now_ms: int) -> bool:
-    """Whether the local hour is one of *delete_when*, hours with ``;`` between."""
+    """Return whether the local hour is one of *delete_when*, hours separated by ``;``."""
     hour = time.localtime(now_ms / 1000).tm_hour
     return any(part.strip().isdigit() and int(part) == hour for part in delete_when.split(";"))
 
@@ -123,7 +124,7 @@ def expired_count(
     *,
     regardless_of_age: bool,
 ) -> int:
-    """How many files may go, by the last times of all but the newest, oldest file first."""
+    """Return how many files to delete, by the last times of all but the newest, oldest first."""
     count = 0
     for last_time_ms in last_times_ms:
         is_expired = now_ms - last_time_ms >= settings.reserved_ms
@@ -137,13 +138,13 @@ class FileTime(NamedTuple):
     """When a file of the commit log got its last message."""
 
     stored_ms: int
-    """By that message itself."""
+    """According to that message itself."""
     written_ms: int
-    """By the file system."""
+    """According to the file system."""
 
 
 def last_time_ms(times: Iterable[FileTime], now_ms: int) -> int:
-    """When the first of some files that follow each other got its last message."""
+    """Return when the first of some consecutive files got its last message."""
     for each in times:
         for each_ms in each:
             if each_ms <= now_ms:
@@ -152,24 +153,25 @@ def last_time_ms(times: Iterable[FileTime], now_ms: int) -> int:
 
 
 class ReservedTime:
-    """How long the log is kept, also when that is changed while the broker runs.
+    """How long the log is kept, even if the setting changes while the broker runs.
 
-    More counts at once. Less counts when everybody has taken care of what is older by then and
-    still needed: timers append it again, transactions are looked at. Belongs to the loop's thread.
+    A longer time applies at once. A shorter time applies once all features have handled older
+    messages that are still needed: timers append them again, transactions are checked. Belongs to
+    the loop's thread.
     """
 
     def __init__(self, wanted_ms: Callable[[], int], now_ms: Callable[[], int]) -> None:
-        """*wanted_ms* is what the settings say now."""
+        """*wanted_ms* returns the present setting."""
         self._wanted_ms = wanted_ms
         self._now_ms = now_ms
         self._kept_ms = wanted_ms()
         self._lowered_to_ms = self._kept_ms
         self._lowered_at_ms = 0
         self.has_taken_care: list[Callable[[int], bool]] = []
-        """Each says whether less may count that was asked for at a time."""
+        """Each returns whether a shorter time may apply that was requested at a given time."""
 
     def __call__(self) -> int:
-        """How old the last message of a file must be, in ms, for it to go."""
+        """Return how old the last message of a file must be, in ms, for it to be deleted."""
         wanted_ms, now_ms = self._wanted_ms(), self._now_ms()
         if wanted_ms >= self._kept_ms:
             self._kept_ms = self._lowered_to_ms = wanted_ms
@@ -180,7 +182,7 @@ class ReservedTime:
         return self._kept_ms
 
     def _is_taken_care_of(self) -> bool:
-        # Each is asked, so that each begins.
+        # All are called, so that all begin.
         answers = [done(self._lowered_at_ms) for done in self.has_taken_care]
         return all(answers)
 
@@ -195,7 +197,7 @@ def _disk_usage(path: Path) -> tuple[int, int]:
 
 
 class RetentionService:
-    """Deletes what has expired and watches the disk. Belongs to the event loop's thread."""
+    """Deletes expired files and watches the disk. Belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -209,12 +211,12 @@ class RetentionService:
         wall_ms: Callable[[], int],
         on_disk_full: Callable[[str | None], None],
     ) -> None:
-        """*settings* may answer otherwise from one round to the next.
+        """*settings* may return other values in the next round.
 
-        *on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
-
-        *now_ms* is the clock of store times, which goes on from a time that the wall clock showed
-        by mistake: a message is no older than *wall_ms* says. That tells the hour of the day, too.
+        *on_disk_full* is called with a sentence when the disk becomes full, and with None when it
+        no longer is. *now_ms* is the clock of store times, which never goes back, even after the
+        wall clock showed a wrong time. So a message's age is limited by *wall_ms*, which also
+        decides the hour of the day.
         """
         self._layout = layout
         self._files = commit_log_files
@@ -224,16 +226,16 @@ class RetentionService:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self.trusted_ms = TrustedTime(layout.own, wall_ms, _monotonic_ms)
-        """What no message is taken to be older by."""
+        """The upper bound of the time by which the age of messages counts."""
         self._on_disk_full = on_disk_full
         self.disk_usage = _disk_usage
-        """Gives the used and usable bytes of the disk that holds a path."""
+        """Returns the used and usable bytes of the disk that holds a path."""
         self.delete_before: int | None = None
-        """Of a store that follows another: files that end here at the latest go, and no others."""
+        """On a follower: files that end at or before this offset are deleted, and no others."""
         self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
-        """Of the disks of commit log and consume queues, as they were looked at last."""
+        """The use of the disks of commit log and consume queues at the last check."""
         self.make_next_file: Callable[[], Future[MappedFile]] | None = None
-        """Has the next file of the commit log made, see ``log_cannot_grow``."""
+        """Starts making the next file of the commit log, see ``log_cannot_grow``."""
         self._full: str | None = None
         self._no_room: str | None = None
         self._followed_min_offset = commit_log_files.min_offset
@@ -244,7 +246,7 @@ class RetentionService:
         self.asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Delete what has expired now, whatever deleteWhen says."""
+        """Delete expired files now, whatever deleteWhen says."""
         self.asked.set()
 
     @property
@@ -253,18 +255,18 @@ class RetentionService:
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether messages are refused for want of room."""
+        """Whether messages are rejected for lack of space."""
         return (self._full or self._no_room) is not None
 
     def counted_ms(self) -> int:
-        """The time that the age of messages is counted by, in milliseconds since 1970."""
+        """Return the time by which the age of messages counts, in milliseconds since 1970."""
         return self._counted_ms(self.trusted_ms(self._settings.reserved_ms))
 
     def _counted_ms(self, trusted_ms: int) -> int:
         return min(self._now_ms(), trusted_ms)
 
     def log_cannot_grow(self, reason: str) -> None:
-        """Take the disk for full until the next file of the commit log is made."""
+        """Treat the disk as full until the next file of the commit log is made."""
         if self._no_room is None:
             self._no_room = reason
             log.error("the commit log cannot grow", reason=reason)
@@ -272,13 +274,13 @@ class RetentionService:
             self.ask()
 
     async def start(self) -> None:
-        """Look at the disk, and go on doing so in a task of its own."""
+        """Check the disk, and continue to do so in a task."""
         self.counted_ms()
         self._look_at_disks()
         self._task = keep_running(self._run, "retention")
 
     async def stop(self) -> None:
-        """End the task; a deletion that has begun is carried out."""
+        """End the task; a deletion that has begun is completed."""
         if self._task is not None:
             end_task(self._task)
             with contextlib.suppress(asyncio.CancelledError):
@@ -299,7 +301,7 @@ class RetentionService:
                 log.error("expired files could not be deleted", reason=str(error))
 
     async def run_once(self) -> int:
-        """Do one round and return how many commit log files went.
+        """Do one round and return how many commit log files were deleted.
 
         Raises:
             OSError: a file could not be deleted; the next round tries again.
@@ -337,10 +339,10 @@ class RetentionService:
         return verdict
 
     async def _grow(self) -> None:
-        """Make the next file of the commit log if there may be room for it."""
+        """Make the next file of the commit log if there may be space for it."""
         assert self.make_next_file is not None
         with contextlib.suppress(OSError):
-            # Others need what is left of the disk: nothing is taken to see that it is too little.
+            # Others need the rest of the disk: do not fill it just to see that it is too small.
             _, usable_bytes = self.disk_usage(self._layout.commit_log)
             if usable_bytes >= self._files.file_size_bytes:
                 await asyncio.shield(asyncio.wrap_future(self.make_next_file()))
@@ -349,7 +351,7 @@ class RetentionService:
                 self._on_disk_full(self._full)
 
     def _used_percent(self, path: Path) -> int:
-        # A directory that is made with its first file lies on its parent's disk.
+        # A directory that is made with its first file is on its parent's disk.
         for existing in (path, *path.parents):
             if existing.exists():
                 try:
@@ -406,7 +408,7 @@ class RetentionService:
         return count
 
     async def _delete_detached(self) -> None:
-        """Take files off the disk that are out of the log: a gigabyte can take a while."""
+        """Delete files from disk that are no longer in the log: a gigabyte can take a while."""
         while self._to_delete:
             await asyncio.shield(asyncio.to_thread(self._delete, self._to_delete[0]))
             self._to_delete.pop(0)
@@ -419,14 +421,14 @@ class RetentionService:
             self._note_start()
 
     def _note_start(self, leaving: MappedFile | None = None) -> None:
-        """Note where the log begins; on a full disk there may be room for that in a later round."""
+        """Record where the log begins; if the disk is full, a later round retries."""
         self._is_start_noted = False
         with contextlib.suppress(OSError):
             log_identity.note_start(self._layout, self._files.min_offset, leaving)
             self._is_start_noted = True
 
     def _last_time(self, file: MappedFile) -> FileTime:
-        """Of a full file, which changes no more."""
+        """Return the times of a full file, which no longer changes."""
         known = self._last_times.get(file.base_offset)
         if known is None:
             written_ms = int(file.path.stat().st_mtime * 1000)
@@ -436,7 +438,7 @@ class RetentionService:
         return known
 
     async def _follow(self, commit_log_min: int) -> None:
-        """Let queues and index go of what the commit log no longer has."""
+        """Delete the files of queues and index whose records the commit log no longer has."""
         deleted = 0
         for queue in self._queues:
             deleted += queue.delete_expired(commit_log_min)

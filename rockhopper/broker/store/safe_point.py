@@ -1,12 +1,16 @@
-"""The safe point: up to where messages may be acknowledged and shown.
+"""The safe point: up to where messages may be acknowledged and read.
 
-    ASYNC_FLUSH   what is written
-    SYNC_FLUSH    what is on disk
-    replicated    of that, what the replicas have confirmed as well
+    ASYNC_FLUSH   the end of what is written
+    SYNC_FLUSH    the end of what is on disk
+    replicated    the smaller of that and the offset that the replicas have confirmed
 
-What lies behind it is in the log, and waits here: answers to be sent, and what is to be dispatched.
-Nobody sees it before: under SYNC_FLUSH a power cut could leave consumer offsets beyond the end of
-the log, and a replica set could take back what a consumer saw.
+Records behind it are in the log, and wait here: their responses, and their dispatch. They are not
+visible before: under SYNC_FLUSH a power cut could leave consumer offsets beyond the end of the log,
+and a replica set could revoke a message that a consumer has read.
+
+Example: messages 1, 2 and 3 are written, the disk has 1 and 2, and the replicas have 1. Under
+SYNC_FLUSH with replicas the safe point is behind message 1. After a crash of this master another
+one leads, with message 1; nobody had read 2 or 3, and their producers had no acknowledgement.
 
 Belongs to the event loop's thread.
 """
@@ -28,7 +32,7 @@ from rockhopper.broker.store.queues.queue_tail import Staged
 
 
 class SafePoint:
-    """Knows how far it is, and what waits for it."""
+    """The safe point, and the responses and dispatches that wait for it."""
 
     def __init__(
         self,
@@ -37,26 +41,26 @@ class SafePoint:
         dispatch: Dispatch,
         request_flush: Callable[[], None],
     ) -> None:
-        """*request_flush* has the log flushed as soon as possible."""
+        """*request_flush* requests a flush of the log as soon as possible."""
         self._log = log
         self._dispatch = dispatch
         self._request_flush = request_flush
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._waiting_bytes_max = config.flush_waiting_bytes_max
-        # What was acknowledged before every message had to be on disk stays so.
+        # Messages acknowledged before SYNC_FLUSH was turned on stay safe.
         self._assured_offset = 0
         self._confirmed_offset: int | None = None
         self._undispatched: deque[tuple[int, Staged]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self.is_what_is_written = not self._is_sync
-        """Whether nobody has to wait for what is in the log."""
+        """Whether written messages are safe at once."""
         self._on_written: Callable[[], None] = _tell_nobody
         self.failure: StoreFailedError | None = None
 
     @property
     def offset(self) -> int:
-        """Messages in front of this commit log offset may be acknowledged."""
+        """Messages before this commit log offset may be acknowledged."""
         held_offset = self._log.written_offset
         if self._is_sync:
             held_offset = max(self._log.flushed_offset, self._assured_offset)
@@ -64,9 +68,9 @@ class SafePoint:
         return held_offset if confirmed_offset is None else min(held_offset, confirmed_offset)
 
     def flush_each(self, is_sync: bool) -> None:
-        """From now on messages are safe on disk alone, or once they are written.
+        """Make messages safe only once they are on disk, or already once they are written.
 
-        What was safe stays so. Not for logs that others copy: they count on the one or the other.
+        Safe messages stay safe. Not for logs with replicas, which rely on one mode.
         """
         if is_sync == self._is_sync:
             return
@@ -82,10 +86,10 @@ class SafePoint:
     def replicate(
         self, confirmed_offset: int, on_written: Callable[[], None], timeout_ms: int
     ) -> None:
-        """From now on what is safe is besides what ``confirm`` was called with.
+        """From now on messages also need the replicas' confirmation, see ``confirm``.
 
-        *on_written* is called when there is more of the log for replicas to fetch. Answers wait
-        for them *timeout_ms*.
+        *on_written* is called when there is more of the log for replicas to fetch. Responses wait
+        *timeout_ms* for the replicas.
         """
         self._confirmed_offset = confirmed_offset
         self._on_written = on_written
@@ -94,13 +98,13 @@ class SafePoint:
         self.is_what_is_written = False
 
     def confirm(self, confirmed_offset: int) -> None:
-        """Take note that all that must hold the log do so up to there; it never goes back."""
+        """Record that all required replicas have the log up to an offset; it never goes back."""
         if self._confirmed_offset is not None and confirmed_offset > self._confirmed_offset:
             self._confirmed_offset = confirmed_offset
             self.moved()
 
     def check_waiting(self) -> None:
-        """Raise StoreBusyError if too much waits already."""
+        """Raise StoreBusyError if too many bytes wait already."""
         waiting_bytes = self._log.written_offset - self.offset
         if not self.is_what_is_written and waiting_bytes > self._waiting_bytes_max:
             raise StoreBusyError(
@@ -109,7 +113,7 @@ class SafePoint:
             )
 
     def hand_on(self, staged: Staged) -> None:
-        """Dispatch what was written, or wait with that until it is safe."""
+        """Dispatch written records now, or once they are safe."""
         if not self.is_what_is_written:
             self._undispatched.append((self._log.store_time_ms, staged))
             if self._is_sync:
@@ -119,9 +123,9 @@ class SafePoint:
             self._dispatch.dispatch(staged, self._log.store_time_ms)
 
     def when(self, end_offset: int, release: Release) -> None:
-        """Call *release* when messages in front of *end_offset* are safe, perhaps now.
+        """Call *release* when messages before *end_offset* are safe, perhaps now.
 
-        It gets None, or why they are not: they are in the log all the same.
+        Its argument is None, or the reason why they are not; they are in the log all the same.
         """
         if end_offset <= self.offset:
             release(None)
@@ -131,7 +135,7 @@ class SafePoint:
             self._parked.park(end_offset, release)
 
     async def wait(self, end_offset: int) -> None:
-        """Return when messages in front of *end_offset* are safe.
+        """Return when messages before *end_offset* are safe.
 
         Raises:
             StoreError: they are not; they are in the log all the same.
@@ -143,7 +147,7 @@ class SafePoint:
         await self._parked.wait(end_offset)
 
     async def wait_for_disk(self, end_offset: int) -> None:
-        """Have the log flushed at once, and return when it is durable up to *end_offset*.
+        """Request a flush of the log at once, and return when it is durable up to *end_offset*.
 
         Raises:
             StoreError: the flush failed or took too long; the log has the messages all the same.
@@ -153,24 +157,24 @@ class SafePoint:
             await self._until_durable.wait(end_offset)
 
     def has_dispatched(self, end_offset: int) -> bool:
-        """Whether all messages in front of a commit log offset are in their queues."""
+        """Return whether all messages before a commit log offset are in their queues."""
         waiting = self._undispatched
         return self._dispatch.behind is None and (not waiting or waiting[0][1].start >= end_offset)
 
     def flushed(self, offset: int) -> None:
-        """Take note of how far the log is on disk."""
+        """Record how far the log is on disk."""
         self._until_durable.release(offset)
         self.moved()
         if self._until_durable or (self._is_sync and self._log.written_offset > offset):
             self._request_flush()
 
     def moved(self) -> None:
-        """Dispatch and answer what is safe now. One answer that fails must not stop others."""
+        """Dispatch and answer what is safe now. One failed response must not stop others."""
         offset = self.offset
         waiting = self._undispatched
         while waiting and waiting[0][1].end <= offset:
             store_time_ms, staged = waiting.popleft()
-            # The reput coroutine may have been there before, if dispatch was behind.
+            # If dispatch was behind, the reput coroutine may have dispatched them already.
             if staged.start < self._dispatch.offset:
                 staged = staged.split_at(self._dispatch.offset)
             if staged.runs and self._dispatch.behind is None:
@@ -178,13 +182,13 @@ class SafePoint:
         self._parked.release(offset)
 
     def fail(self, error: StoreFailedError) -> None:
-        """Answer everything that waits, now and later, with *error*."""
+        """Answer all waiting and later requests with *error*."""
         self.failure = error
         self._parked.fail(error)
         self._until_durable.fail(error)
 
     def close(self) -> None:
-        """Stop watching the time."""
+        """Cancel the timers."""
         self._parked.close()
         self._until_durable.close()
 
@@ -193,7 +197,7 @@ class SafePoint:
         return "replicas" if self._confirmed_offset is not None and is_flushed else "the disk"
 
     def _why_not(self, end_offset: int) -> StoreError:
-        """Why what ends there was not safe in time."""
+        """Return why messages up to *end_offset* were not safe in time."""
         is_held = not self._is_sync or self._log.flushed_offset >= end_offset
         if self._confirmed_offset is not None and is_held:
             return NotReplicatedError("the replicas did not confirm the message in time")
@@ -201,4 +205,4 @@ class SafePoint:
 
 
 def _tell_nobody() -> None:
-    """No replica waits."""
+    """The default: no replica waits."""

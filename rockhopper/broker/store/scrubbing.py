@@ -1,15 +1,16 @@
-"""The scrub: reads the commit log in the background and finds what has rotted before a reader does.
+"""The scrub: reads the commit log in the background and finds corruption before a reader does.
 
-It goes from record to record in the order of the log, from the oldest to the log's tail, and then
-from the start again. Of each record it looks at sizes, place and the CRC of the body, and compares
-its queue's entry with it, the tags code included: damage is named and counted, a wrong entry is
-mended. Properties have no checksum in the format, so of them only what does not add up is found.
+It walks the records in the order of the log, from the oldest to the log's tail, and then starts
+again. It checks the sizes, the place and the body's CRC of each record, and compares its queue's
+entry with it, including the tags code. It logs and counts damage, and repairs wrong entries. The
+format has no checksum of properties, so only inconsistent properties are found.
 
-How much it reads in a second is a setting, with another value for the hours in which few are about.
-Pages come into memory in a thread; what is done in the event loop takes a fraction of a
-millisecond at a time. A record counts as a kilobyte at least, because small ones cost as much.
+A setting limits the bytes per second, with another value for off-peak hours. Pages are loaded into
+memory in a thread; each step in the event loop takes a fraction of a millisecond. A record counts
+as at least a kilobyte, because small ones cost as much.
 
-Searches for records of wrong entries that readers began (entry_mending.py) go on here as well.
+The scrub also continues the searches that readers began for records of wrong entries
+(entry_mending.py).
 """
 
 import asyncio
@@ -45,7 +46,7 @@ _LIGHT_QUEUES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 class ScrubSettings(NamedTuple):
-    """How fast and how often; the settings are named in broker/settings/store_config.py."""
+    """How fast and how often; broker/settings/store_config.py names the settings."""
 
     bytes_per_second: int
     off_peak_bytes_per_second: int
@@ -54,7 +55,7 @@ class ScrubSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: StoreConfig) -> Self:
-        """Those of a store."""
+        """Return the settings of a store."""
         return cls(
             config.scrub_bytes_per_second,
             config.scrub_off_peak_bytes_per_second,
@@ -63,7 +64,7 @@ class ScrubSettings(NamedTuple):
         )
 
     def rate_at(self, now_ms: int) -> int:
-        """Bytes in a second, by the local hour; 0 for none."""
+        """Return the bytes per second at the local hour; 0 turns the scrub off."""
         hour = time.localtime(now_ms / 1000).tm_hour
         hours = (part.strip() for part in self.off_peak_hours.split(";"))
         is_off_peak = any(part.isdigit() and int(part) == hour for part in hours)
@@ -71,7 +72,7 @@ class ScrubSettings(NamedTuple):
 
 
 class Scrub:
-    """One pass after the other over a log, a slice at a time."""
+    """Pass after pass over a log, a slice at a time."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Scrub:
         dispatched: Callable[[], int],
         is_gone: Callable[[str, int], bool],
     ) -> None:
-        """*is_gone* says whether a record of a topic was deleted with it, by its offset."""
+        """*is_gone* returns whether a record of a topic, at an offset, was deleted with it."""
         self._log = commit_log
         self._queues = queues
         self._places = places
@@ -95,12 +96,12 @@ class Scrub:
         self._dispatched = dispatched
         self._is_gone = is_gone
         self.pass_count = 0
-        """Passes that were completed since the start."""
+        """Passes completed since the start."""
         self.begin()
 
     @property
     def end(self) -> int:
-        """Up to where this pass goes: the log's tail is new, and was checked on arrival."""
+        """Where this pass ends: the log's tail is new, and was checked on arrival."""
         return min(self._reader.tail_start, self._dispatched())
 
     def begin(self) -> None:
@@ -110,7 +111,7 @@ class Scrub:
             self.index.begin(self.log_offset)
 
     def step(self) -> int:
-        """Look at some records or entries; what they cost in bytes, 0 at the end of the pass."""
+        """Check some records or entries; return the cost in bytes, 0 at the end of the pass."""
         cost = 0
         if self.log_offset < self._log.min_offset:
             self.begin()
@@ -123,7 +124,7 @@ class Scrub:
         return cost
 
     def places(self) -> list[tuple[str, int, int]]:
-        """What of which files is looked at next."""
+        """Return path, start and size of the next pieces of files to be read."""
         is_behind = self.index is not None and self.index.is_behind
         is_over = is_behind or self.log_offset >= self.end
         log_place = None if is_over else self._log.place_of(self.log_offset, CHUNK_BYTES)
@@ -171,7 +172,7 @@ class Scrub:
         )
 
     def _beyond(self, log_offset: int) -> int:
-        """Where the log goes on behind what is no record."""
+        """Return where the log continues behind bytes that are not a record."""
         head = self._log.read(log_offset, log_offset + BLANK_RECORD.size)
         if len(head) < BLANK_RECORD.size or BLANK_RECORD.unpack(head)[1] == MAGIC_BLANK:
             return self._log.next_file_offset(log_offset)
@@ -184,7 +185,7 @@ class Scrub:
 
 
 class ScrubService:
-    """Drives a Scrub at its pace. Belongs to the event loop."""
+    """Drives a Scrub at its rate. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -202,7 +203,7 @@ class ScrubService:
         self.wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.others: Callable[[], Awaitable[None]] | None = None
-        """Called at the end of each pass, for files that are not the store's."""
+        """Called at the end of each pass, to check files outside the store."""
         mender.on_search = self.wake.set
 
     def start(self) -> None:
@@ -231,7 +232,7 @@ class ScrubService:
                 await asyncio.sleep(0)
 
     async def do_a_chunk(self) -> float:
-        """Scrub a chunk; how long to wait before the next one."""
+        """Scrub a chunk; return how many seconds to wait before the next one."""
         rate = self.settings.rate_at(self._wall_ms())
         if rate <= 0:
             return RETRY_S
@@ -254,7 +255,7 @@ class ScrubService:
 
 
 def _bring_into_memory(path: str, start: int, size_bytes: int) -> None:
-    """Read a piece of a file, so that looking at its mapping waits for no disk. Blocks."""
+    """Read a piece of a file, so that accesses to its mapping do not wait for the disk. Blocks."""
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,8 +1,8 @@
-"""Staging: the messages of one pass, from their parts to records in the commit log.
+"""Staging: the messages of one pass, from their fields to records in the commit log.
 
-A pass is what one read of a socket brings. Its messages get their places in log and queue at once,
-their records are collected, and one write at the end makes them part of the log, or none of them;
-of a broker that is killed in that write the first records may stay, none of them acknowledged.
+A pass is the messages of one read of a socket. Each gets its place in log and queue at once, the
+records are collected, and one write at the end adds all of them to the log, or none. If the broker
+is killed during that write, the first records may stay; none of them was acknowledged.
 """
 
 import struct
@@ -48,22 +48,22 @@ class Staging:
         light_queues: LightQueues,
         now_ms: Callable[[], int],
     ) -> None:
-        """*new_tail* tells where a queue goes on that no message went to since the start."""
+        """*new_tail* returns the tail of a queue that got no message since the start."""
         self._log = commit_log
         self.store_host = commit_log.store_host
-        """What every record says about where it is stored."""
+        """The host that every record states as its store host."""
         self._new_tail = new_tail
         self._tags_codes = tags_codes
         self._light_queues = light_queues
         self._now_ms = now_ms
         self.tails: dict[tuple[str, int], QueueTail] = {}
-        # By topic, so that forgetting one does not look at all.
+        # By topic, so that forgetting one needs no search through all.
         self._queue_ids: dict[str, list[int]] = {}
         self._staged: Staged | None = None
         self._run: Run | None = None
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
-        """Where the next message of a queue goes; the caller has validated topic and queue."""
+        """Return the tail of a queue; the caller has validated topic and queue."""
         key = (topic, queue_id)
         tail = self.tails.get(key)
         if tail is None:
@@ -72,24 +72,24 @@ class Staging:
         return tail
 
     def queue_ids(self, topic: str) -> list[int]:
-        """The queues of a topic that have a tail."""
+        """Return the queues of a topic that have a tail."""
         return list(self._queue_ids.get(topic, ()))
 
     def begin_anew(self) -> None:
-        """Take from the queues where each goes on: others have written to them."""
+        """Read the next offsets from the queues again, because others have written to them."""
         self.tails.clear()
         self._queue_ids.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Let a topic of this name start anew."""
+        """Forget a topic, so that a new one with its name starts afresh."""
         for queue_id in self._queue_ids.pop(topic, ()):
             self.tails.pop((topic, queue_id)).is_deleted = True
         self._light_queues.forget(topic)
 
     def forget_unused(self, tail: QueueTail) -> None:
-        """Forget a light queue that never had a message, unless somebody waits for one.
+        """Forget a light queue that never had a message, unless a reader waits for one.
 
-        Any name may be asked for, and there is no topic that bounds how many are.
+        Clients may name any light queue, and no topic limits their number.
         """
         has_messages = tail.next_offset > 0 or tail.consume_queue is not None
         if not is_light(tail.topic) or has_messages or tail.waiters:
@@ -120,7 +120,7 @@ class Staging:
         """Add a producer's message to the pass, with *suffix* behind its properties.
 
         Returns its commit log offset, its unique key, whether its producer waits for the disk, and
-        the size of its record; None if the message is not plain (encoding.py) and nothing happened.
+        the size of its record; None, with nothing done, if the message is not plain (encoding.py).
 
         Raises:
             RecordTooLargeError: no file can hold it; it is not in the pass.
@@ -160,15 +160,15 @@ class Staging:
         return log_offset, unique_key, waits, len(record)
 
     def place(self) -> tuple[int, int, int]:
-        """Where the next record of the pass goes, where its file ends for it, its store time in ms.
+        """Return offset, limit and store time in ms of the next record of the pass.
 
-        Records that reach to the second of these need no new file.
+        Records that end at or before the limit need no new file.
         """
         commit_log = self._log
         return commit_log.staged_offset, commit_log.room_end, commit_log.store_time_ms
 
     def stage_encoded(self, records: bytes, runs: list[Run], packed_keys: bytes) -> None:
-        """Add records that were made for ``place``, and do not reach beyond it, to the pass.
+        """Add records to the pass that were encoded for ``place`` and do not exceed its limit.
 
         *runs* begin at the next offsets of their queues.
         """
@@ -179,7 +179,7 @@ class Staging:
         staged.runs += runs
         staged.packed_keys += packed_keys
         staged.end = self._log.staged_offset
-        # What follows must not go to a run in front of these.
+        # Later messages must not join a run before these.
         self._run = None
 
     def stage_batch(
@@ -192,8 +192,8 @@ class Staging:
     ) -> tuple[int, bytes] | None:
         """Add the messages of a batch body to the pass, each as a record of its own.
 
-        Returns the first one's commit log offset and the packed consume queue units of all; None
-        if the batch is not plain (encoding.py) and nothing happened.
+        Returns the first one's commit log offset and the packed consume queue units of all; None,
+        with nothing done, if the batch is not plain (encoding.py).
 
         Raises:
             RecordTooLargeError: no file can hold it; nothing of it is in the pass.
@@ -204,9 +204,9 @@ class Staging:
     def stage_run(
         self, tail: QueueTail, body: bytes, suffix: bytes, born_time_ms: int
     ) -> tuple[int, bytes] | None:
-        """``stage_batch`` for messages that are plain as single ones are, and were born here.
+        """``stage_batch`` for messages that are plain as single ones, and were born on this host.
 
-        *suffix* comes behind the properties of each.
+        *suffix* is appended to the properties of each.
         """
         return self._stage_all(encode_run, tail, body, suffix, born_time_ms)
 
@@ -255,8 +255,8 @@ class Staging:
     ) -> int:
         """Add any message to the pass and return its commit log offset.
 
-        Its queue offset is the tail's next one. *batch_count* is the number of messages in a
-        record that holds a batch, for topics of type BatchCQ.
+        Its queue offset is the tail's next one. *batch_count* is the number of messages in a record
+        that holds a batch, for topics of type BatchCQ.
 
         Raises:
             RecordTooLargeError: no file can hold it; it is not in the pass.
@@ -280,7 +280,7 @@ class Staging:
         return log_offset
 
     def stage_again(self, copy: Copy) -> int:
-        """Add a copy of a stored message to the pass; returns and raises as ``stage``."""
+        """Add a copy of a stored message to the pass; return and raise as ``stage``."""
         message = copy.message
         return self.stage(
             self.tail(copy.topic, copy.queue_id),
@@ -342,13 +342,13 @@ class Staging:
         return log_offset
 
     def _stage_light(self, tail: QueueTail, unit: bytes, log_offset: int) -> None:
-        """Let the record at *log_offset*, the last of the pass, be in a light queue as well."""
+        """Add the record at *log_offset*, the last of the pass, to a light queue as well."""
         run = self._open_run(tail, log_offset)
         run.units.append(unit)
         run.count = run.batch_count = 1
         self._extend(run, b"")
         tail.next_offset += 1
-        # What follows must not go to a run in front of this one.
+        # Later messages must not join a run before this one.
         self._run = None
 
     def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
@@ -363,17 +363,17 @@ class Staging:
         return staged
 
     def _extend(self, run: Run, packed_keys: bytes) -> None:
-        """Let *run*, and what is staged, reach to the end of the pass."""
+        """Extend *run*, and the staged range, to the end of the pass."""
         staged = self._staged
         assert staged is not None
         staged.packed_keys += packed_keys
         staged.end = run.end = self._log.staged_offset
 
     def write(self) -> Staged | None:
-        """Write the pass and return what it has put into the log, for dispatch.
+        """Write the pass and return what it added to the log, for dispatch.
 
         Raises:
-            StoreError: it is not in the log, but for ``take_written``; its queue offsets are free.
+            StoreError: it is not in the log, except ``take_written``; its queue offsets are free.
         """
         try:
             self._log.write()
@@ -383,12 +383,12 @@ class Staging:
         return self.take_written()
 
     def take_written(self) -> Staged | None:
-        """What is in the log of a pass that failed: a full file made part of it be written."""
+        """Return the part of a failed pass that was written because a file was full."""
         staged, self._staged, self._run = self._staged, None, None
         return staged if staged is not None and staged.runs else None
 
     def give_back(self) -> None:
-        """Free the queue offsets of what was not written."""
+        """Free the queue offsets of unwritten messages."""
         if self._staged is None:
             return
         for run in reversed(self._staged.split_at(self._log.written_offset).runs):

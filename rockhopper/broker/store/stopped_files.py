@@ -1,13 +1,13 @@
-"""What a clean stop left of tables and notes: so that the start names what has gone since.
+"""The sizes of tables and journals at a clean stop, so that the next start logs missing ones.
 
-A file that is missing or empty looks like one that never held anything, and one that was cut
-between two records like one that never went on. So sizes are noted, last before ``abort`` goes.
+A missing or empty file looks like one that never held anything, and one that was cut between two
+records looks complete. So sizes are saved, as the last step before ``abort`` is removed.
 
 ``<root>/rockhopper/stopped-files.json``: a line of JSON and one with its CRC-32, as the inventory.
 
     {"inventory": <CRC-32 of inventory.json>, "sizes": {"config/topics.json": 1234, …}}
 
-The inventory is another one if an older release ran since: the note says nothing then.
+If an older release ran since, the inventory has changed, and the saved sizes are ignored.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ FILE_NAME = "stopped-files.json"
 
 
 def note(layout: StoreLayout) -> None:
-    """Note what there is; a full disk leaves the former note, which says nothing any more."""
+    """Save the sizes; on a full disk the former ones stay, which the next start ignores."""
     with contextlib.suppress(OSError):
         sizes = {_name(path, layout): path.stat().st_size for path in _files(layout)}
         document = {"inventory": _checksum(layout), "sizes": sizes}
@@ -35,10 +35,10 @@ def note(layout: StoreLayout) -> None:
 
 
 def check(layout: StoreLayout) -> None:
-    """Name what is missing or shorter; ask only behind a clean stop.
+    """Log files that are missing or shorter; call it only after a clean stop.
 
-    RocketMQ may have written the tables since, and a start that leaves a replica set its own small
-    files: of these, what is missing or empty.
+    RocketMQ may have written the tables since, and a start that leaves a replica set rewrites its
+    small files: of these, only missing or empty ones are logged.
     """
     try:
         document = checked_line.decode((layout.own / FILE_NAME).read_bytes())
@@ -74,7 +74,7 @@ def _checksum(layout: StoreLayout) -> int:
 
 
 def _files(layout: StoreLayout) -> Iterator[Path]:
-    """Tables, and what is noted beside the store's own notes, which other checks are for."""
+    """Yield tables and journals, without the store's own notes, which have other checks."""
     passed_over = layout.quarantine, layout.deleted_queues
     directories = [path for path in layout.own.iterdir() if path not in passed_over]
     paths = [

@@ -1,4 +1,4 @@
-"""StoreReading: everything that can be asked of an open store, without changing it."""
+"""StoreReading: all queries of an open store, none of which changes it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,13 +26,13 @@ from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 
 class StoreReading:
-    """Messages by queue, by place, by key and by time; where queues and the log begin and end."""
+    """Messages by queue, offset, key and time; the bounds of queues and log."""
 
     _dispatch: Dispatch
 
     def __init__(self, config: StoreConfig, opened: OpenedStore) -> None:
         self.opened = opened
-        """The files, and what recovery found."""
+        """The files, and the result of recovery."""
         self._log = opened.commit_log
         self._queues = opened.queues
         self._index = opened.index
@@ -66,7 +66,7 @@ class StoreReading:
         count_max: int,
         subscription: MessageFilter | None = None,
     ) -> GetResult:
-        """Read messages of a queue; *subscription* None lets everything through."""
+        """Read messages of a queue; with *subscription* None all of them match."""
         queue = self._queues.get(topic, queue_id)
         if isinstance(queue, ConsumeQueue):
             return self.reader.get(queue, offset, count_max, subscription)
@@ -75,13 +75,13 @@ class StoreReading:
         return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
 
     def newest_of_log(self) -> tuple[mmap, int, int] | None:
-        """The mapping of the file that is written to, and [start, end) of what it holds."""
+        """Return the mapping of the file that is written to, and its [start, end)."""
         return self._log.newest()
 
     def log_around(self, log_offset: int) -> tuple[mmap, int, int] | None:
-        """The mapping of the file that holds an offset, and [start, end) of what it holds.
+        """Return the mapping of the file that holds an offset, and its [start, end).
 
-        It may be closed in the next turn of the loop.
+        It may be closed in the next iteration of the loop.
 
         Raises:
             OSError, StoreError: it cannot be mapped.
@@ -89,16 +89,16 @@ class StoreReading:
         return self._log.mapped(log_offset)
 
     def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue whose units are its own messages, one each; None for any other."""
+        """Return a queue with one unit for each of its own messages; None for any other."""
         queue = self._queues.get(topic, queue_id)
         return queue if isinstance(queue, ConsumeQueue) and not queue.is_light else None
 
     def get_bulk(
         self, topic: str, queue_id: int, offset: int, count_max: int, size_max: int
     ) -> GetResult:
-        """Read many messages of a queue at once: up to *count_max*, or *size_max* bytes of them.
+        """Read many messages of a queue at once: up to *count_max*, or *size_max* bytes.
 
-        Queues of type BatchCQ answer under the limits of ordinary reads.
+        BatchCQ queues return them under the limits of ordinary reads.
         """
         queue = self._queues.get(topic, queue_id)
         if isinstance(queue, ConsumeQueue):
@@ -107,7 +107,7 @@ class StoreReading:
 
     @property
     def tested_count(self) -> int:
-        """How many messages filters over properties looked into since the start."""
+        """How many messages property filters have read since the start."""
         return self.reader.tested_count
 
     @property
@@ -117,29 +117,29 @@ class StoreReading:
 
     @property
     def mended_count(self) -> int:
-        """How many entries of queues and index were wrong and set right since the start."""
+        """How many entries of queues and index were repaired since the start."""
         scrub = self._index_scrub
         return self.mender.mended_count + (0 if scrub is None else scrub.mended_count)
 
     @property
     def index_fault_count(self) -> int:
-        """How many faults of the index and its keys were named and could not be mended in place."""
+        """How many faults of the index and its keys were logged but not repaired in place."""
         return 0 if self._index_scrub is None else self._index_scrub.fault_count
 
     @property
     def dispatched_offset(self) -> int:
-        """Up to where messages are in their queues."""
+        """The offset up to which messages are in their queues."""
         return self._dispatch.offset
 
     def claimed_at(self, log_offset: int) -> bytes:
-        """What a record at *log_offset* claims for itself; empty when that cannot be one.
+        """Return the bytes at *log_offset* by their stated size; empty if they cannot be a record.
 
-        Nobody has looked at it: for those who do so themselves.
+        They are not verified; the caller must do that.
         """
         return self._log.record_at(log_offset)
 
     def message_at(self, commit_log_offset: int) -> bytes:
-        """The verified record at a commit log offset; empty when there is none."""
+        """Return the verified record at a commit log offset; empty if there is none."""
         return self.reader.record(commit_log_offset)
 
     def query(
@@ -150,7 +150,7 @@ class StoreReading:
         begin_ms: int,
         end_ms: int,
     ) -> list[bytes]:
-        """What ``search_key`` finds, at once, those included that were deleted with the topic."""
+        """Return all results of ``search_key``, including messages deleted with the topic."""
         search, steps = self.search_key(topic, key, count_max, begin_ms, end_ms, with_gone=True)
         for _ in steps:
             pass
@@ -166,9 +166,9 @@ class StoreReading:
         *,
         with_gone: bool = False,
     ) -> tuple[KeySearch, Iterator[None]]:
-        """A search for the newest messages of *topic* that carry *key*, and the steps that do it.
+        """Return a search for the newest messages of *topic* with *key*, and its steps.
 
-        Unless *with_gone*, those are left out that were deleted or purged with the topic.
+        Unless *with_gone*, messages that were deleted or purged with the topic are left out.
         """
         record_at = self.reader.record
         if not with_gone and self.opened.has_gone(topic):
@@ -179,9 +179,9 @@ class StoreReading:
     def search_tag(
         self, topic: str, tag: str, count_max: int, begin_ms: int, end_ms: int
     ) -> tuple[TagSearch, Iterator[None]]:
-        """A search for the newest messages of *topic* with *tag*, and the steps that do it.
+        """Return a search for the newest messages of *topic* with *tag*, and its steps.
 
-        Queues of type BatchCQ know no tags. What was deleted or purged is left out.
+        BatchCQ queues have no tags. Deleted or purged messages are left out.
         """
 
         def bounds(queue: ConsumeQueue) -> tuple[int, int]:
@@ -204,10 +204,10 @@ class StoreReading:
         return b"" if self.opened.is_gone(topic, log_offset) else self.reader.record(log_offset)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offset. Creates nothing.
+        """Return (min, max) queue offset. Creates nothing.
 
-        Both are where the first message goes for a queue that does not exist: 0, unless a former
-        topic of that name had messages there.
+        For a queue that does not exist, both are the offset of its first message: 0, unless a
+        former topic of that name had messages in it.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -216,16 +216,16 @@ class StoreReading:
         return max(queue.min_offset, 0), queue.max_offset
 
     def has_messages(self, topic: str) -> bool:
-        """Whether any queue of this topic has a message that has not expired."""
+        """Return whether any queue of this topic has a message that has not expired."""
         ranges = (self.queue_range(topic, queue_id) for queue_id in self.queue_ids(topic))
         return any(low < high for low, high in ranges)
 
     def has_first_message(self, topic: str, queue_id: int) -> bool:
-        """Whether nothing that was sent to a queue of this topic has expired."""
+        """Return whether no message of a queue of this topic has expired."""
         return self.queue_range(topic, queue_id)[0] <= self.opened.former_end(topic, queue_id)
 
     def queue_end_at(self, topic: str, queue_id: int, log_offset: int) -> int:
-        """The end that a queue had when the commit log ended at *log_offset*."""
+        """Return the end that a queue had when the commit log ended at *log_offset*."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return self.opened.next_queue_offset(topic, queue_id)
@@ -233,50 +233,53 @@ class StoreReading:
         return queue.max_offset if found is None else found[0]
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether any message went to a queue."""
+        """Return whether the queue exists, that is, has ever had a message."""
         return self._queues.get(topic, queue_id) is not None
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> bytes:
-        """Up to *count* packed units of a queue from *offset* on; none of a topic of BatchCQ."""
+        """Return up to *count* packed units of a queue from *offset* on; none for BatchCQ."""
         queue = self._queues.get(topic, queue_id)
         return queue.read_units(offset, count) if isinstance(queue, ConsumeQueue) else b""
 
     def records_bytes(self, topic: str, queue_id: int) -> int:
-        """What the records of a queue take in the log, of long queues about."""
+        """Return the bytes of a queue's records in the log; an estimate for long queues."""
         queue = self._queues.get(topic, queue_id)
         return 0 if queue is None else queue.records_bytes()
 
     def set_read_ahead(self, *, enabled: bool) -> None:
-        """Let the kernel read ahead in the commit log, or not, until the next start."""
+        """Allow or forbid read-ahead in the commit log until the next start."""
         self.opened.set_read_ahead(enabled=enabled)
 
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool) -> int:
-        """The queue offset that stands at a store time; 0 for a queue that does not exist."""
+        """Return the queue offset for a store time; 0 for a queue that does not exist."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
         return queue.offset_by_time(time_ms, upper, self._store_time_of)
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """The store time of one message, −1 when there is no such message."""
+        """Return the store time of one message, −1 if it does not exist."""
         result = self.get_message(topic, queue_id, queue_offset, 1)
         if result.status is not GetStatus.FOUND:
             return -1
         return decode_message(result.body).store_time_ms
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """The store time of a queue's oldest message, −1 when it has none."""
+        """Return the store time of a queue's oldest message, −1 if it has none."""
         return self.store_time(topic, queue_id, self.queue_range(topic, queue_id)[0])
 
     def properties_from(self, offset: int) -> Iterator[bytes]:
-        """The properties of each record from a commit log offset on, as they are stored.
+        """Yield the stored properties of each record from a commit log offset on.
 
-        For looking back at the newest part of the log before anybody is served.
+        For reading the newest part of the log before requests are served.
         """
         return self.opened.properties_from(offset)
 
     def records_from(self, log_offset: int) -> Iterator[bytes]:
-        """The records from *log_offset* on, where one starts or a file's last one ended."""
+        """Yield the records from *log_offset* on.
+
+        *log_offset* is where a record starts, or where a file's last one ends.
+        """
         commit_log = self._log
         while log_offset < commit_log.written_offset:
             record = commit_log.record_at(log_offset)
@@ -298,7 +301,7 @@ class StoreReading:
 
     @property
     def min_commit_log_offset(self) -> int:
-        """The oldest byte of the log."""
+        """The offset of the oldest byte of the log."""
         return self._log.min_offset
 
     @property
@@ -308,12 +311,12 @@ class StoreReading:
 
     @property
     def flushed_offset(self) -> int:
-        """Up to where the log is known to be durable."""
+        """The offset up to which the log is known to be durable."""
         return self._log.flushed_offset
 
     @property
     def earliest_time_ms(self) -> int:
-        """The store time of the oldest message in the log, −1 when it is empty."""
+        """The store time of the oldest message in the log, −1 if it is empty."""
         log_offset = self._log.min_offset
         head = self._log.record_at(log_offset)
         return self._store_time_of(log_offset, len(head)) if head else -1
@@ -324,5 +327,5 @@ class StoreReading:
         return self.opened.layout
 
     def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the queues of *topic* that hold or held messages."""
+        """Return the ids of the queues of *topic* that hold or held messages."""
         return sorted(self._queues.queues_of(topic))

@@ -1,13 +1,17 @@
-"""The time that deletions go by: the wall clock's, without what it was set forward by lately.
+"""The time used for deletions: the wall clock, ignoring a recent step forward.
 
-A step of STEP_MS_MIN or more counts when it has stood for as long as messages are kept, and never
-if it is taken back before: what a wrong clock deletes does not come back with the right one. By
-then all that was stored before the step has truly reached the age at which it may go.
+A step of STEP_MS_MIN or more counts once it has lasted for as long as messages are kept, and never
+if it is taken back before: files that a wrong clock deletes do not come back with the right one. By
+then all messages stored before the step have really reached the age at which they expire.
 
-So that a restart neither trusts nor forgets a step, the time is noted in
+So that a restart neither trusts nor forgets a step, the time is saved in
 ``<root>/rockhopper/trusted-time.json``, a checked line:
 
-    {"time": <milliseconds since 1970>, "held": <how long a step has stood by then, in ms>}
+    {"time": <milliseconds since 1970>, "held": <how long a step has lasted by then, in ms>}
+
+Example: messages are kept for 72 hours, and the clock jumps ahead by a year. Nothing expires by the
+new time. If the clock is corrected within 72 hours, nothing was deleted too early; otherwise the
+new time counts from then on.
 """
 
 from collections.abc import Callable
@@ -27,7 +31,7 @@ NOTE_INTERVAL_MS = 600_000
 
 
 class TrustedTime:
-    """Ask it more often than every STEP_MS_MIN, in one thread; ``note`` is for any other."""
+    """Call it more often than every STEP_MS_MIN, in one thread; ``note`` may run in any other."""
 
     def __init__(
         self,
@@ -39,16 +43,16 @@ class TrustedTime:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self.written_ms = 0
-        """When the store was written last, for one that has no note yet; 0: unknown."""
+        """When the store was written last, for one without a saved time; 0: unknown."""
         self._ahead_ms: int | None = None
         self._seen_ms = 0
         self._held_ms = 0
         self._stepped_ahead_ms: int | None = None
-        """How far the wall clock that is not trusted yet is ahead of the monotonic one."""
+        """How far the untrusted wall clock is ahead of the monotonic one."""
         self._noted_ms: int | None = None
 
     def __call__(self, reserved_ms: int) -> int:
-        """Milliseconds since 1970, where messages are kept for *reserved_ms*."""
+        """Return milliseconds since 1970; messages are kept for *reserved_ms*."""
         monotonic_ms = self._monotonic_ms()
         ahead_ms = self._wall_ms() - monotonic_ms
         if self._ahead_ms is None:
@@ -78,10 +82,10 @@ class TrustedTime:
         return monotonic_ms + self._ahead_ms
 
     def note(self) -> None:
-        """Keep the time for the next start, if it has not been lately. Blocks.
+        """Save the time for the next start, unless it was saved recently. Blocks.
 
         Raises:
-            OSError: the former note is still in place.
+            OSError: the former time is still in place.
         """
         if self._ahead_ms is None or (
             self._noted_ms is not None and self._seen_ms - self._noted_ms < NOTE_INTERVAL_MS

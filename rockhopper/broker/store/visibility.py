@@ -1,4 +1,4 @@
-"""What of the log is shown: not yet what comes into queues on hold, nor any more deleted topics."""
+"""Which messages are visible: not those of queues on hold, nor those of deleted topics."""
 
 from collections.abc import Callable, Collection
 
@@ -17,40 +17,40 @@ class Visibility:
         self._log = opened.commit_log
         self._dispatch = dispatch
         self._staging = staging
-        # Where the log ended when the first of the queues was held that are.
+        # Where the log ended when the first of the queues now on hold was held.
         self._held_from_offset: int | None = None
         self.on_deleted: Callable[[Collection[str]], None] | None = None
-        """Called once topics are deleted, with nothing of them in the log behind it yet."""
+        """Called once topics are deleted, before any later message of theirs is in the log."""
         self.on_purged: Callable[[Collection[str], int], None] | None = None
-        """Called once topics are empty up to an offset of the log."""
+        """Called once topics are emptied up to an offset of the log."""
 
     def hold(self, tail: QueueTail) -> None:
-        """Show nobody what comes into a queue from now on, until ``release``.
+        """Hide new messages of a queue until ``release``.
 
-        Messages are taken and answered as before, and their entries are written, so that it does
-        not matter to ``release`` how many there are. For queues of type SimpleCQ.
+        Messages are accepted and acknowledged as before, and their entries are written, so the cost
+        of ``release`` does not depend on their number. For queues of type SimpleCQ.
         """
         if self._held_from_offset is None:
             self._held_from_offset = self._log.written_offset
         self._dispatch.hold(tail)
 
     def release(self) -> None:
-        """Show everybody what came into the queues on hold and is dispatched, all at once."""
+        """Make the dispatched messages of all queues on hold visible at once."""
         self._held_from_offset = None
         self._dispatch.release()
 
     def queue_ends(self, topic: str) -> dict[int, int]:
-        """Queue id -> the offset of the next message, of the queues of a topic."""
+        """Return the offset of the next message by queue id, for the queues of a topic."""
         ids = {*self.opened.queues.queues_of(topic), *self._staging.queue_ids(topic)}
         return {queue_id: self._staging.tail(topic, queue_id).next_offset for queue_id in ids}
 
     def delete_topics(self, topics: Collection[str]) -> DeletedQueues:
         """Forget the queues of topics; their records stay in the log until they expire.
 
-        The files are the caller's to remove, who may do so in a thread.
+        The caller must remove the files, and may do so in a thread.
 
         Raises:
-            OSError: the deletion could not be noted; nothing is forgotten.
+            OSError: the deletion could not be recorded; nothing is forgotten.
         """
         deleted = self.opened.delete_topics(topics, self._log.written_offset)
         for topic in topics:
@@ -60,9 +60,9 @@ class Visibility:
         return deleted
 
     def delete_in_front_of(self, topics: Collection[str], end: int) -> DeletedQueues | None:
-        """The same as another replica did it when its log ended at *end*; None if it was done.
+        """Delete topics as another replica did when its log ended at *end*; None if already done.
 
-        To be called when the log is dispatched up to there and no further. Raises OSError.
+        Call it when the log is dispatched up to *end* and no further. Raises OSError.
         """
         hides = self.opened.deleted_topics.hides
         left = [topic for topic in topics if not hides(topic, end - 1)]
@@ -81,13 +81,13 @@ class Visibility:
             self.opened.purge_topics(left, end)
 
     def ends(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Topics that were deleted, and such that were purged, and where the log ended then."""
+        """Return the deleted topics, the purged ones, and where the log ended at each."""
         return dict(self.opened.deleted_topics), dict(self.opened.purged_topics)
 
     def purge_topics(self, topics: Collection[str]) -> int:
         """Empty the queues of topics, which keep their offsets; return how many messages went.
 
-        What no consumer could have seen yet stays: it was sent later, as far as anybody knows.
+        Messages that no consumer could have seen yet stay: they count as sent later.
         """
         end = self._dispatch.offset
         held_from = self._held_from_offset
