@@ -20,11 +20,7 @@ from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
 from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, Entry
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
-from rockhopper.broker.kernel.tables.offset_journal import decode_changes
-from rockhopper.broker.name_server.values.kv_config import KeyValueTable
-from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.sink_copies import SinkCopies
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     Kind,
     StateRecordError,
     decode_document,
@@ -32,6 +28,10 @@ from rockhopper.broker.replication.state.state_records import (
     decode_slots,
     decode_table_entry,
 )
+from rockhopper.broker.kernel.tables.offset_journal import decode_changes
+from rockhopper.broker.name_server.values.kv_config import KeyValueTable
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.sink_copies import SinkCopies
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson

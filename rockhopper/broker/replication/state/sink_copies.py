@@ -17,7 +17,7 @@ import msgspec
 
 from rockhopper.broker.features.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.features.sinks.staged_parts import sink_key
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
     Kind,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from rockhopper.broker.features.pop.lanes import lane_record
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
     Kind,
@@ -22,6 +21,7 @@ from rockhopper.broker.replication.state.state_records import (
     encode_piece,
     joined,
 )
+from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.protocol import fastjson
 
 _COMPRESSION = 1

@@ -26,6 +26,12 @@ from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.state_records import (
+    Kind,
+    StateRecord,
+    StateRecordError,
+    decode_state,
+)
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.replication.state import applied
@@ -33,12 +39,6 @@ from rockhopper.broker.replication.state.applied import Applied
 from rockhopper.broker.replication.state.kept_state import KeptState
 from rockhopper.broker.replication.state.snapshot import Pieces
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
-from rockhopper.broker.replication.state.state_records import (
-    Kind,
-    StateRecord,
-    StateRecordError,
-    decode_state,
-)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.replication.state.state_records import NO_SNAPSHOT, Entry, encode_state
+from rockhopper.broker.kernel.state_records import NO_SNAPSHOT, Entry, encode_state
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
     RecordTooLargeError,

@@ -27,6 +27,15 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
 from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
 from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.state_records import (
+    PIECE_SIZE_BYTES,
+    Entry,
+    Kind,
+    encode_numbers,
+    encode_slots,
+    encode_table_entry,
+    joined,
+)
 from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.kernel.tables.offset_journal import Change, encode_changes
 from rockhopper.broker.kernel.tables.topics import TopicConfig
@@ -36,15 +45,6 @@ from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.sink_copies import pieces_of_parts
 from rockhopper.broker.replication.state.snapshot import once, pieces_of
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID, StateLog
-from rockhopper.broker.replication.state.state_records import (
-    PIECE_SIZE_BYTES,
-    Entry,
-    Kind,
-    encode_numbers,
-    encode_slots,
-    encode_table_entry,
-    joined,
-)
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.names import STATE_TOPIC

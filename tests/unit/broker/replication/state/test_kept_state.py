@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     Kind,
     StateRecordError,
     encode_numbers,

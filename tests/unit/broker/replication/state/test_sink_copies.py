@@ -6,12 +6,12 @@ import pytest
 
 from rockhopper.broker.features.sinks.journal import SinkJournal
 from rockhopper.broker.features.sinks.staged_parts import sink_key
-from rockhopper.broker.replication.state.sink_copies import SinkCopies, pieces_of_parts
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     StateRecordError,
     encode_part,
 )
+from rockhopper.broker.replication.state.sink_copies import SinkCopies, pieces_of_parts
 
 INTENT = b'{"sinkId":"s","batchId":3,"messageCount":2,"parts":["a.part","b.part"],"fromOffset":17}'
 

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.snapshot import Pieces, pieces_of
-from rockhopper.broker.replication.state.state_records import (
+from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Kind,
     StateRecordError,
     encode_piece,
 )
+from rockhopper.broker.replication.state.kept_tables import KeptTables
+from rockhopper.broker.replication.state.snapshot import Pieces, pieces_of
 from tests.support.state_rig import Pair
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.kernel.state_records import Kind, decode_state
 from rockhopper.broker.replication.state.state_log import StateLog
-from rockhopper.broker.replication.state.state_records import Kind, decode_state
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.message_store import MessageStore

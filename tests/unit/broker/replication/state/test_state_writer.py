@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from rockhopper.broker.kernel.state_records import Kind, decode_state
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.replication.state.state_records import Kind, decode_state
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.protocol.names import STATE_TOPIC

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rockhopper.broker.kernel.state_records import Kind, StateRecordError
 from rockhopper.broker.replication.state import state_records as records
-from rockhopper.broker.replication.state.state_records import Kind, StateRecordError
 
 
 def test_a_body_holds_its_writer_its_snapshot_and_entries() -> None:
