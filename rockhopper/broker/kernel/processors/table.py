@@ -4,6 +4,7 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
+from rockhopper.broker.features.sinks.processors import SinkProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import needs
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -26,7 +27,6 @@ from rockhopper.broker.kernel.processors.recall import RecallProcessor
 from rockhopper.broker.kernel.processors.replies import ReplyProcessor
 from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
-from rockhopper.broker.kernel.processors.sinks import SinkProcessors
 from rockhopper.broker.kernel.processors.static_topics import StaticTopicProcessors
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor

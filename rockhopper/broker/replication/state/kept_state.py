@@ -14,6 +14,7 @@ import structlog
 from rockhopper.broker.features.pop.compaction import Compaction
 from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.features.sinks.copies import SinkCopies
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
@@ -31,7 +32,6 @@ from rockhopper.broker.kernel.state_records import (
 from rockhopper.broker.kernel.tables.offset_journal import decode_changes
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.sink_copies import SinkCopies
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson

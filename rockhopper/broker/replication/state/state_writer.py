@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from rockhopper.broker.features.sinks.copies import pieces_of_parts
 from rockhopper.broker.features.sinks.journal import Intent
 from rockhopper.broker.kernel.members.queue_locks import QueueKey
 from rockhopper.broker.kernel.parts import ServingParts
@@ -42,7 +43,6 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.sink_copies import pieces_of_parts
 from rockhopper.broker.replication.state.snapshot import once, pieces_of
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID, StateLog
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.features.sinks.copies import SinkCopies, pieces_of_parts
 from rockhopper.broker.features.sinks.journal import SinkJournal
 from rockhopper.broker.features.sinks.staged_parts import sink_key
 from rockhopper.broker.kernel.state_records import (
@@ -11,7 +12,6 @@ from rockhopper.broker.kernel.state_records import (
     StateRecordError,
     encode_part,
 )
-from rockhopper.broker.replication.state.sink_copies import SinkCopies, pieces_of_parts
 
 INTENT = b'{"sinkId":"s","batchId":3,"messageCount":2,"parts":["a.part","b.part"],"fromOffset":17}'
 
