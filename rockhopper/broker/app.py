@@ -29,6 +29,7 @@ import structlog
 
 from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
+from rockhopper.broker.kernel.families import Family, rendered
 from rockhopper.broker.kernel.members.guarding import (
     accounts_of,
     guard_of,
@@ -37,7 +38,6 @@ from rockhopper.broker.kernel.members.guarding import (
     tell_about_guard,
 )
 from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families, readiness
-from rockhopper.broker.kernel.metrics.families import Family, rendered
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import ServingParts

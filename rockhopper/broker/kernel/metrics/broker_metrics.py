@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.transactions.transactions import Transactions
+from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
-from rockhopper.broker.kernel.metrics.families import SAMPLES_PER_TURN, Family, counter, gauge
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
 from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
 from rockhopper.broker.kernel.parts import ServingParts

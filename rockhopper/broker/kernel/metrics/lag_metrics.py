@@ -12,9 +12,9 @@ between. At most metricsQueuesMax queues have series of their own, those that la
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, gauge
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.followed_topics import followed_topics
-from rockhopper.broker.kernel.metrics.families import SAMPLES_PER_TURN, Family, gauge
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import is_retry_topic

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rockhopper.broker.kernel.metrics.families import Family, histogram
+from rockhopper.broker.kernel.families import Family, histogram
 from rockhopper.broker.server.loop.latencies import PULLS, SENDS, Latencies, RequestTimes
 
 RPC_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1.0, 2.0, 3.0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.server.listening.listener import Gate
 
 

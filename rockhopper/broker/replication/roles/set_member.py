@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.broker_standing import BrokerStanding

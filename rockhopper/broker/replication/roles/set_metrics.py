@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.replication.election.campaigning import CAUSES
 from rockhopper.broker.replication.election.machine import Machine, Role
 from rockhopper.broker.replication.roles.alarms import REASONS

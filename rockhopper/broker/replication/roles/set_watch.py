@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.replication.election.campaigning import CAUSES
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.roles import set_metrics

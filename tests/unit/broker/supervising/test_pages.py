@@ -2,8 +2,8 @@
 
 import pytest
 
+from rockhopper.broker.kernel.families import rendered
 from rockhopper.broker.kernel.metrics.broker_metrics import readiness
-from rockhopper.broker.kernel.metrics.families import rendered
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.supervising.pages import merge_metrics, pages_of
 

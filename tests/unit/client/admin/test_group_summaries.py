@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
 from rockhopper.client import Admin
 from rockhopper.client.admin.group_summaries import GroupSummary, summarise_groups

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.metrics.lag_metrics import LOOKS_PER_TURN, LagAges, lag_families
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from tests.support.direct import pull, send

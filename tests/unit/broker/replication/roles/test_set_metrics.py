@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rockhopper.broker.kernel.metrics.families import Family
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.replication.election.campaigning import CAUSES
 from rockhopper.broker.replication.election.leading import Follower, MasterTerm
 from rockhopper.broker.replication.election.machine import Machine

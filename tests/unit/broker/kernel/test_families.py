@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rockhopper.broker.kernel.metrics.families import counter, gauge, histogram, rendered
+from rockhopper.broker.kernel.families import counter, gauge, histogram, rendered
 from rockhopper.broker.server.loop.latencies import Latencies
 from rockhopper.broker.settings.broker_config import BrokerConfig
 
