@@ -160,7 +160,7 @@ pages: compatibility  ## make the pages anew that come from the code: settings, 
 	@$(BIN)/python -m docs.site.metrics_page
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
-	@$(BIN)/python -m rockhopper.broker.kernel.processors.compatibility
+	@$(BIN)/python -m docs.site.compatibility_page
 
 bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
 	$(BIN)/python -m benchmarks.bench

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from rockhopper.broker.kernel.metrics.families import Family
-
 from rockhopper.broker import Broker
+from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.metrics.broker_metrics import families
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.kernel.processors import compatibility
+from docs.site import compatibility_page as compatibility
 from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.protocol.codes import RequestCode

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+from rockhopper.broker.app import FEATURES
 from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.broker.name_server.processors import NameServiceProcessors
@@ -37,10 +38,21 @@ class _Anything:
     def __call__(self, *_: object, **__: object) -> Any:
         return _Anything()
 
+    def __getitem__(self, _: object) -> Any:
+        return _Anything()
+
+
+class _AnyBroker(_Anything):
+    """A broker of such parts, with every feature."""
+
+    def __init__(self) -> None:
+        anything = cast(Any, _Anything())
+        self.features = {feature.name: feature.build(anything, anything) for feature in FEATURES}
+
 
 def broker_table() -> Mapping[int, Row]:
     """The request codes that a broker serves, of no broker."""
-    return build_table(cast(Any, _Anything()))
+    return build_table(cast(Any, _AnyBroker()))
 
 
 def name_service_table() -> Mapping[int, Row]:
