@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rockhopper.broker.feature import Feature
+from rockhopper.broker.features.sinks.feature import SinkFeature
 from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.families import Family, rendered
@@ -124,6 +126,10 @@ TEMPORARY_SETTINGS = {
 }
 
 
+FEATURES: tuple[Feature, ...] = (SinkFeature(),)
+"""Every feature, each behind those that it requires. ``make deletable`` takes one out."""
+
+
 class Broker(ServingParts):
     """A broker, by default with an embedded name server.
 
@@ -132,6 +138,7 @@ class Broker(ServingParts):
     """
 
     server: Server
+    feature_list = FEATURES
 
     def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
         """*http_socket* is a bound socket for the HTTP port; it replaces httpPort."""

@@ -7,6 +7,7 @@ would get.
 import asyncio
 from pathlib import Path
 
+from rockhopper.broker.app import FEATURES
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.tables.topics import TopicConfig
@@ -38,6 +39,8 @@ SETTINGS = {
 
 class ServedBroker(ServingParts):
     """The parts of a broker by the names they have in Broker, and how to ask it."""
+
+    feature_list = FEATURES
 
     def __init__(
         self, root: Path, clock: Clock, settings: dict[str, str], access: Access | None = None

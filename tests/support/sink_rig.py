@@ -3,19 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.features.sinks import (
-    SinkContents,
-    SinkDecisions,
-    SinkHomes,
-    SinkNotes,
-    SinkOwners,
-    SinkPrepared,
-    SinkPublisher,
-)
 from rockhopper.broker.features.sinks.appender import BatchAppender
-from rockhopper.broker.features.sinks.publisher import SinkError
+from rockhopper.broker.features.sinks.publisher import SinkError, SinkPublisher
+from rockhopper.broker.features.sinks.state import SinkState
+from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -53,23 +47,17 @@ class Sinks:
             store_host=STORE_HOST,
             suffix=b"CLUSTER\x01c\x02",
         )
-        self.prepared = SinkPrepared(root / "rockhopper" / "sinks" / "prepared.json")
-        self.decisions = SinkDecisions(root / "rockhopper" / "sinks" / "decisions.json")
-        self.contents = SinkContents(root / "rockhopper" / "sinks" / "contents.json")
-        self.tables = (self.prepared, self.decisions, self.contents)
+        self.state = SinkState(self.store.layout, BrokerClock(clock, clock.monotonic_ns))
+        self.prepared, self.decisions = self.state.prepared, self.state.decisions
+        self.contents = self.state.contents
+        self.tables = tuple(self.state.tables)
         for table in self.tables:
             table.load()
         self.publisher = SinkPublisher(
-            root / "rockhopper" / "sinks",
+            self.state,
             self.store,
             appender,
-            notes=SinkNotes(
-                SinkOwners(root / "rockhopper" / "sinks" / "owners.json"),
-                SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
-                self.prepared,
-                self.decisions,
-                self.contents,
-            ),
+            StateChannels(),
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,
             now_ms=clock,

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rockhopper.broker.app import FEATURES
 from rockhopper.broker.features.pop.extra_info import ExtraInfo
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.parts import ServingParts
@@ -41,6 +42,8 @@ Result = TypeVar("Result")
 
 class Member(ServingParts):
     """One replica: a store that follows or leads."""
+
+    feature_list = FEATURES
 
     def __init__(self, root: Path, clock: Clock, loop: SteppedLoop, **settings: str) -> None:
         self.loop = loop

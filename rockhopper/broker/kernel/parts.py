@@ -3,13 +3,13 @@
 Broker adds what is around it: ports, connections, name service, registration, the process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.features.sinks import SinkNotes, SinkPublisher
-from rockhopper.broker.features.sinks.appender import BatchAppender
 from rockhopper.broker.features.transactions.transactions import Transactions
+from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -25,7 +25,8 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.send_checks import SendChecks
-from rockhopper.broker.kernel.send.sender import Sender, broker_properties
+from rockhopper.broker.kernel.send.sender import Sender
+from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.store_protection import protect_store
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.static_topics import StaticTopicTable
@@ -44,16 +45,24 @@ from rockhopper.broker.server.loop.part import Parts
 from rockhopper.broker.server.loop.slices import in_slices
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
-from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import retry_topic
 
 
 class ServingParts:
     """The parts by the names under which processors and tests reach them."""
 
+    feature_list: Sequence[Feature] = ()
+    """The features, in the order in which they are built."""
+    states: dict[str, State]
+    """The state of each feature, by its name."""
+    features: dict[str, FeaturePart]
+    """The part of each feature, by its name."""
+    state: StateChannels
+    kernel: Kernel
     config: BrokerConfig
     clock: BrokerClock
     stats: BrokerStats
@@ -75,7 +84,6 @@ class ServingParts:
     transactions: Transactions
     retry_owners: RetryOwners
     pop: PopService
-    sinks: SinkPublisher
     sender: Sender
     send_back: SendBack
     withdrawing: Withdrawing
@@ -112,7 +120,11 @@ class ServingParts:
 
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
-        self.tables = Tables(self.config, now_ms=self.now_ms)
+        layout = StoreLayout.of(self.config.store)
+        self.states = {
+            feature.name: feature.state(layout, self.clock) for feature in self.feature_list
+        }
+        self.tables = Tables(self.config, now_ms=self.now_ms, states=tuple(self.states.values()))
         self.topics = self.tables.topics
         self.groups = self.tables.groups
         self.offsets = self.tables.offsets
@@ -257,31 +269,32 @@ class ServingParts:
         self.puller.on_retries_read.append(self.pop.give_to_pulling)
         self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
-        self.sinks = SinkPublisher(
-            store.layout.own / "sinks",
-            store,
-            BatchAppender(
-                store,
-                topics,
-                stats,
-                redirect,
-                UniqueIds(store_host[:-4], now_ms),
-                store_host=store_host,
-                suffix=broker_properties(config),
-            ),
-            notes=SinkNotes(
-                self.tables.sink_owners,
-                self.tables.sink_homes,
-                self.tables.sink_prepared,
-                self.tables.sink_decisions,
-                self.tables.sink_contents,
-            ),
-            staged_bytes_max=config.sink_staged_bytes_max,
-            expire_ms=config.sink_staged_expire_ms,
-            now_ms=steady_ms,
-            passed_ms=self.clock.passed_ms,
+        self.state = StateChannels()
+        self.kernel = Kernel(
+            config=config,
+            clock=self.clock,
+            stats=stats,
+            store=store,
+            store_host=store_host,
+            tables=self.tables,
+            topics=topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            producers=self.producers,
+            locks=self.locks,
+            sender=self.sender,
+            puller=self.puller,
+            positions=self.positions,
+            waiters=self.long_polling,
+            scheduled=Scheduled(self.delayed, self.timers, redirect),
+            state=self.state,
+            announce=self.announce,
         )
-        topics.listeners.append(self.sinks.topic_changed)
+        self.features = {
+            feature.name: feature.build(self.kernel, self.states[feature.name])
+            for feature in self.feature_list
+        }
         self.tables.others = self.pop.request_modes, self.transactions.counts
         if name_service is not None:
             self.tables.others += (name_service.values,)
@@ -297,7 +310,7 @@ class ServingParts:
             self.pop,
             self.delayed,
             self.timers,
-            self.sinks,
+            *self.features.values(),
             self.peer_brokers,
             self.cluster_queues,
             self.filter_turns,

@@ -1,17 +1,11 @@
 """The persisted tables of a broker, read and saved together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
-from rockhopper.broker.features.sinks import (
-    SinkContents,
-    SinkDecisions,
-    SinkHomes,
-    SinkOwners,
-    SinkPrepared,
-)
 from rockhopper.broker.kernel.scheduled.delayed import DelayOffsetTable
+from rockhopper.broker.kernel.state import State
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import JsonTable
@@ -42,7 +36,11 @@ TOPICS_NAMED_MAX = 20
 class Tables(Part):
     """What ``config/`` of a store directory holds."""
 
-    def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, now_ms: Callable[[], int], states: Sequence[State] = ()
+    ) -> None:
+        self.states = tuple(states)
+        """Those of the features: their tables are loaded, saved and scrubbed with the kernel's."""
         layout = self._layout = StoreLayout.of(config.store)
         directory = layout.config
         self.topics = TopicTable(directory / "topics.json", config, now_ms=now_ms)
@@ -60,11 +58,6 @@ class Tables(Part):
         self.topics.mappings = self.static_topics.mappings
         self.topics.listeners.append(self._topic_changed)
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
-        self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
-        self.sink_homes = SinkHomes(layout.sink_homes, now_ms=now_ms)
-        self.sink_prepared = SinkPrepared(layout.sink_prepared, now_ms=now_ms)
-        self.sink_decisions = SinkDecisions(layout.sink_decisions, now_ms=now_ms)
-        self.sink_contents = SinkContents(layout.sink_contents, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
         self.history = LogHistory(layout.log_history, now_ms=now_ms)
@@ -93,16 +86,12 @@ class Tables(Part):
             self.offsets,
             self.static_topics,
             self.delay_offsets,
-            self.sink_owners,
-            self.sink_homes,
-            self.sink_prepared,
-            self.sink_decisions,
-            self.sink_contents,
             self.topic_ids,
             self.topic_ends,
             self.history,
             self.users,
             self.acls,
+            *(table for state in self.states for table in state.tables),
         )
 
     @property
@@ -157,6 +146,9 @@ class Tables(Part):
                 known[name, queue_id] = max(offset, known.get((name, queue_id), 0))
         for level, offset in self.delay_offsets.offsets.items():
             known[SCHEDULE_TOPIC, level - 1] = offset
+        for state in self.states:
+            for queue, offset in state.known_offsets().items():
+                known[queue] = max(offset, known.get(queue, 0))
         return known
 
     def agree_with(self, store: MessageStore) -> None:
@@ -171,6 +163,8 @@ class Tables(Part):
         self._warn_of_compaction()
         store.opened.former_end = self.topic_ends.end_of
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+        for state in self.states:
+            state.agree_with(store)
 
     def _warn_of_compaction(self) -> None:
         names = [name for name, topic in self.topics.configs.items() if topic.is_to_be_compacted]

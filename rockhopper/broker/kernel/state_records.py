@@ -27,9 +27,7 @@ Kinds and their payloads:
    11 DELETED        topics as JSON: their messages before this record are deleted
    12 PURGED         [topics, log offset before which their messages are purged] as JSON
    13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
-   14 PUBLISHED      {sink id: [last batch id, its messages]} as JSON; that batch is complete
-   15 PART           size:2 file name, position:8, bytes of a part that is going to be published
-   16 INTENT         rockhopper/sinks/intent.json, the entries (features/sinks/journal.py)
+   14 to 16          of sinks (features/sinks/state.py)
    17 TIMERS_MORE    entries of slots (kernel/scheduled/timers/entries.py), behind TIMERS_ALL
    18 LOCKS          [[group, topic, broker, queue id, client; blank for a released lock], …] as
                      JSON
@@ -69,9 +67,6 @@ class Kind(IntEnum):
     DELETED = 11
     PURGED = 12
     ENDS = 13
-    PUBLISHED = 14
-    PART = 15
-    INTENT = 16
     TIMERS_MORE = 17
     LOCKS = 18
 
@@ -92,7 +87,7 @@ class StateRecordError(ValueError):
     """The body is not a valid record; the message gives the reason."""
 
 
-def joined(kind: Kind, parts: list[bytes]) -> list[Entry]:
+def joined(kind: int, parts: list[bytes]) -> list[Entry]:
     """Join payloads of one kind into entries of about ENTRY_SIZE_BYTES."""
     entries: list[Entry] = []
     start = size_bytes = 0
@@ -155,38 +150,26 @@ def decode_piece(payload: bytes) -> tuple[int, int, bytes]:
 def encode_table_entry(table: str, name: str, value: Any) -> bytes:
     """Encode the payload of ENTRY; *value* None for a deleted entry."""
     text = b"" if value is None else json.dumps(value).encode()
-    return _text(table) + _text(name) + text
+    return encode_text(table) + encode_text(name) + text
 
 
 def decode_table_entry(payload: bytes) -> tuple[str, str, Any]:
     """Return table, name and value."""
-    table, position = _text_at(payload, 0)
-    name, position = _text_at(payload, position)
+    table, position = decode_text(payload, 0)
+    name, position = decode_text(payload, position)
     text = payload[position:]
     return table, name, json.loads(text) if text else None
 
 
 def encode_document(table: str, document: bytes) -> bytes:
     """Encode the payload of DOCUMENT."""
-    return _text(table) + document
+    return encode_text(table) + document
 
 
 def decode_document(payload: bytes) -> tuple[str, bytes]:
     """Return table and content."""
-    table, position = _text_at(payload, 0)
+    table, position = decode_text(payload, 0)
     return table, payload[position:]
-
-
-def encode_part(name: str, position: int, data: bytes) -> bytes:
-    """Encode the payload of PART."""
-    return _text(name) + encode_numbers(position) + data
-
-
-def decode_part(payload: bytes) -> tuple[str, int, bytes]:
-    """Return file name, position and bytes."""
-    name, position = _text_at(payload, 0)
-    (at,) = decode_numbers(payload[position:], 1)
-    return name, at, payload[position + 8 :]
 
 
 def encode_slots(places: Iterable[tuple[int, int]]) -> bytes:
@@ -212,12 +195,14 @@ def decode_numbers(payload: bytes, count: int) -> tuple[int, ...]:
     return struct.unpack_from(f">{count}q", payload)
 
 
-def _text(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
+    """Return size:2 and the text in UTF-8."""
     data = text.encode()
     return _SIZE.pack(len(data)) + data
 
 
-def _text_at(payload: bytes, position: int) -> tuple[str, int]:
+def decode_text(payload: bytes, position: int) -> tuple[str, int]:
+    """Return the text at *position*, and the position behind it."""
     (size_bytes,) = _SIZE.unpack_from(payload, position)
     start = position + _SIZE.size
     return payload[start : start + size_bytes].decode(), start + size_bytes

@@ -143,31 +143,6 @@ class StoreLayout:
         return self.own / "log-history.json"
 
     @property
-    def sink_owners(self) -> Path:
-        """Whose batches those of each sink are."""
-        return self.own / "sinks" / "owners.json"
-
-    @property
-    def sink_homes(self) -> Path:
-        """Which other broker publishes the batches of a sink."""
-        return self.own / "sinks" / "homes.json"
-
-    @property
-    def sink_prepared(self) -> Path:
-        """Which staged parts are kept until their batch is published."""
-        return self.own / "sinks" / "prepared.json"
-
-    @property
-    def sink_contents(self) -> Path:
-        """What the last batch of each sink holds."""
-        return self.own / "sinks" / "contents.json"
-
-    @property
-    def sink_decisions(self) -> Path:
-        """Which parts on which brokers make the batch of a sink."""
-        return self.own / "sinks" / "decisions.json"
-
-    @property
     def quarantine(self) -> Path:
         """Where recovery keeps the bytes that it cut off."""
         return self.own / "quarantine"

@@ -20,6 +20,7 @@ from rockhopper.pipeline.sink.home import HOME_FILE, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules, read_rules
 from rockhopper.pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
 from rockhopper.protocol.codes import RequestCode
+from tests.support.features import sinks_of
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import fail, refuse
 from tests.support.sink_batches import batches, exact, numbered, rules, write
@@ -73,7 +74,7 @@ def test_what_failed_tasks_staged_is_never_seen(broker: PipelineBroker, topic: s
     assert killed.part.name != good.part.name
     writing.commit_parts([good])
     assert broker.bodies(topic) == numbered(0, 40)
-    assert broker.broker.sinks.staged_bytes == 0
+    assert sinks_of(broker.broker).staged_bytes == 0
 
 
 def test_a_topic_that_was_made_anew_between_two_batches_is_noticed(
@@ -167,7 +168,7 @@ def test_an_aborted_batch_leaves_nothing(broker: PipelineBroker, topic: str) -> 
     writing = exact(broker, topic)
     part = write(writing.rules, numbered(0, 5))
     writing.abort_parts([part, None])
-    assert broker.broker.sinks.staged_bytes == 0
+    assert sinks_of(broker.broker).staged_bytes == 0
     with pytest.raises(PipelineError, match=r"batch 0 of the sink .* could not be published"):
         writing.commit_parts([part])
     writing.abort_parts([None])
@@ -248,9 +249,9 @@ def test_a_batch_is_spread_over_the_brokers_of_its_topic_and_appears_once(
         writing.commit_parts(parts)
         assert sorted(broker.bodies(topic) + other.bodies(topic)) == numbered(0, 100)
         for each in (broker, other):
-            assert each.broker.sinks.staged_bytes == 0
-            assert each.broker.sinks.shared.keeps() == set()
-            assert each.broker.sinks.home(topic) == "broker-a"
+            assert sinks_of(each.broker).staged_bytes == 0
+            assert sinks_of(each.broker).shared.keeps() == set()
+            assert sinks_of(each.broker).home(topic) == "broker-a"
 
 
 def test_rows_of_a_key_are_in_one_queue_of_all_brokers_in_their_order(
@@ -318,7 +319,7 @@ def test_a_batch_that_fails_at_any_step_is_published_once_when_it_is_repeated(
         next_one.commit_parts([write(next_one.rules, ["y"], batch=1)])
         assert len(broker.bodies(topic) + other.bodies(topic)) == 42
         for each in (broker, other):
-            assert each.broker.sinks.shared.keeps() == set()
+            assert sinks_of(each.broker).shared.keeps() == set()
 
 
 def test_a_decided_batch_is_finished_before_the_next_one(
@@ -355,7 +356,7 @@ def test_a_broker_with_a_share_that_is_away_is_waited_for_and_named(
 
 def test_a_home_that_lost_its_store_is_noticed(broker: PipelineBroker, topic: str) -> None:
     async def lose() -> None:
-        broker.broker.sinks.purge()
+        sinks_of(broker.broker).purge()
 
     with broker.beside() as other:
         broker.create(topic, 2)
@@ -383,7 +384,8 @@ def test_a_named_broker_gets_all_rows_of_a_topic_that_others_have_too(
         free = exact(broker, topic)
         free.commit_parts([write(free.rules, numbered(0, 40), batch=8)])
         assert sorted(broker.bodies(topic) + other.bodies(topic)) == [*numbered(0, 40), "x"]
-        assert broker.broker.sinks.home(topic) == other.broker.sinks.home(topic) == "broker-b"
+        homes = {sinks_of(each.broker).home(topic) for each in (broker, other)}
+        assert homes == {"broker-b"}
     # It is away now.
     gone = exact(broker, topic, broker="broker-b", **QUICK)
     with pytest.raises(PipelineError, match="is no broker 'broker-b' to publish on: start") as told:
@@ -434,7 +436,7 @@ def test_the_checkpoint_knows_the_broker_that_is_away(
         assert other.bodies(name) == ["a"]
     assert (tmp_path / HOME_FILE).exists()
     broker.create(name, 2)
-    monkeypatch.setattr(broker.broker.sinks, "home", lambda _: "")
+    monkeypatch.setattr(sinks_of(broker.broker), "home", lambda _: "")
     with pytest.raises(PipelineError, match=r"were published on broker-b, as .*: start broker-b"):
         writing.commit_parts([write(writing.rules, ["a"])])
     assert broker.bodies(name) == []
@@ -468,7 +470,7 @@ def test_a_broker_that_published_nothing_says_so_itself(
         at_b.abort_parts([part])
         with pytest.raises(PipelineError, match="could not be published"):
             at_b.commit_parts([part])
-        assert broker.broker.sinks.home(topic) == "broker-b"
+        assert sinks_of(broker.broker).home(topic) == "broker-b"
         at_a = exact(broker, topic, broker="broker-a", **QUICK)
         at_a.commit_parts([write(at_a.rules, ["a"])])
         assert (broker.bodies(topic), other.bodies(topic)) == (["a"], [])
@@ -532,7 +534,7 @@ def test_a_broker_that_joined_publishes_no_batch_before_it_knows_the_home(
                 )
                 writing.commit_parts(parts)
         writing.commit_parts(parts)
-        assert other.broker.sinks.home(topic) == "broker-a"
+        assert sinks_of(other.broker).home(topic) == "broker-a"
         writing.commit_parts([write(writing.rules, ["last"], batch=2)])
         found = sorted(broker.bodies(topic) + other.bodies(topic))
         assert found == [*numbered(0, 40), "first", "last"]

@@ -2,23 +2,3 @@
 
 A job stages the parts of a batch, then publishes it under (sink id, batch id). See publisher.py.
 """
-
-from rockhopper.broker.features.sinks.notes import (
-    SinkContents,
-    SinkDecisions,
-    SinkHomes,
-    SinkNotes,
-    SinkOwners,
-    SinkPrepared,
-)
-from rockhopper.broker.features.sinks.publisher import SinkPublisher
-
-__all__ = [
-    "SinkContents",
-    "SinkDecisions",
-    "SinkHomes",
-    "SinkNotes",
-    "SinkOwners",
-    "SinkPrepared",
-    "SinkPublisher",
-]

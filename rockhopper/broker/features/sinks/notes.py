@@ -12,8 +12,6 @@ again with other rows under the same number:
     contents.json    {"<sink id>": [41, "1000:5be0cd19137e2179"], …}
 """
 
-from typing import NamedTuple
-
 from rockhopper.broker.kernel.tables.checked_table import CheckedTable
 
 
@@ -64,13 +62,3 @@ class SinkContents(CheckedTable):
         """What is in a batch of a sink, blank for unknown."""
         entry = self.entries.get(sink_id)
         return str(entry[1]) if entry is not None and entry[0] == batch_id else ""
-
-
-class SinkNotes(NamedTuple):
-    """All of them."""
-
-    owners: SinkOwners
-    homes: SinkHomes
-    prepared: SinkPrepared
-    decisions: SinkDecisions
-    contents: SinkContents

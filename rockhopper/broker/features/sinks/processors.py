@@ -4,21 +4,22 @@ What they promise is in broker/features/sinks/publisher.py; docs/request-codes.m
 who write clients.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from rockhopper.broker.features.sinks import SinkPublisher
 from rockhopper.broker.features.sinks.appender import REFUSED_PROPERTIES
-from rockhopper.broker.features.sinks.publisher import SinkError
+from rockhopper.broker.features.sinks.publisher import SinkError, SinkPublisher
 from rockhopper.broker.features.sinks.runs import messages_of, plain_count
 from rockhopper.broker.features.sinks.staged_parts import is_part_name
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.slices import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.needs import Asked, Need, in_field
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import (
     IllegalMessage,
     IllegalOperation,
@@ -37,6 +38,7 @@ from rockhopper.protocol.bodies.sinks import (
     encode_sink_body,
     split_sink_items,
 )
+from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
@@ -67,6 +69,14 @@ PROPERTIES_SIZE_BYTES_MAX = 32_000
 RESERVED_BYTES = 32_767 - PROPERTIES_SIZE_BYTES_MAX
 
 
+def _staged_topics(request: Asked) -> Iterable[str]:
+    return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
+
+
+SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))
+STAGED_TOPICS = Need((Action.PUB,), Kind.TOPIC, _staged_topics)
+
+
 @dataclass(eq=False, repr=False)
 class SinkProcessors:
     """Serves sinks."""
@@ -77,6 +87,18 @@ class SinkProcessors:
     _timers: Timers
     _sinks: SinkPublisher
     _now_ms: Callable[[], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and the permissions that it needs."""
+        return {
+            RequestCode.SINK_STAGE: serves(self.stage, SINK, STAGED_TOPICS),
+            RequestCode.SINK_PUBLISH: serves(self.publish, SINK),
+            RequestCode.SINK_STATUS: serves(self.status, SINK),
+            RequestCode.SINK_ABORT: serves(self.abort, SINK),
+            RequestCode.SINK_HOME: serves(self.home, SINK),
+            RequestCode.SINK_PREPARE: serves(self.prepare, SINK),
+            RequestCode.SINK_DECIDE: serves(self.decide, SINK),
+        }
 
     async def stage(self, request: Request) -> Response:
         """70002: add messages to a part; they are checked now, so that publishing cannot fail."""

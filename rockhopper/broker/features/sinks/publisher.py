@@ -19,7 +19,8 @@ That holds for one row of batches only, so a sink that was given an owner (``own
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+import contextlib
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,7 @@ import msgspec
 import structlog
 
 from rockhopper.broker.features.sinks.appender import BatchAppender
-from rockhopper.broker.features.sinks.journal import Intent, SinkJournal
-from rockhopper.broker.features.sinks.notes import SinkNotes
+from rockhopper.broker.features.sinks.journal import Intent
 from rockhopper.broker.features.sinks.shared_batches import SharedBatches
 from rockhopper.broker.features.sinks.staged_parts import (
     PartKey,
@@ -38,10 +38,25 @@ from rockhopper.broker.features.sinks.staged_parts import (
     find_topics,
     sink_key,
 )
+from rockhopper.broker.features.sinks.state import (
+    INTENT,
+    PART,
+    PUBLISHED,
+    SinkState,
+    encode_intent,
+    encode_parts,
+    encode_published,
+)
+from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
-from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    NotReplicatedError,
+    StoreError,
+    TooManyOpenFilesError,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
 from rockhopper.tasks import end_tasks, run_in_background, start_task
@@ -62,11 +77,11 @@ class SinkPublisher(Part):
 
     def __init__(
         self,
-        directory: Path,
+        state: SinkState,
         store: MessageStore,
         appender: BatchAppender,
+        channels: StateChannels,
         *,
-        notes: SinkNotes,
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
@@ -74,32 +89,27 @@ class SinkPublisher(Part):
     ) -> None:
         self._store = store
         self._appender = appender
-        self._owners, self._homes = notes.owners, notes.homes
-        self._contents = notes.contents
-        self.shared = SharedBatches(notes.prepared, notes.decisions)
+        self._state = state
+        self._owners, self._homes = state.owners, state.homes
+        self._contents = state.contents
+        self.shared = SharedBatches(state.prepared, state.decisions)
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms
         self._passed_ms = passed_ms
-        self._parts = StagedParts(directory)
-        self._journal = SinkJournal(directory)
-        self._published: dict[str, tuple[int, int]] = {}
+        self._parts = StagedParts(state.directory)
+        self._journal = state.journal
         self._publishing: dict[tuple[str, int], asyncio.Task[int]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._syncing: asyncio.Task[None] | None = None
-        self.on_intent: Callable[[Intent, list[Path]], Awaitable[None]] | None = None
-        """Called once a batch is sure to be published, with the files of its parts."""
-        self.on_prepared: Callable[[list[Path]], Awaitable[None]] | None = None
-        """Called with the files of parts that are going to be kept."""
-        self.on_published: Callable[[str, int, int], None] | None = None
-        """Called with a sink, its last batch and the number of its messages."""
-        self.confirmed: Callable[[], Awaitable[None]] | None = None
-        """What an answer waits for besides: the other replicas of a set."""
+        self._part_channel = channels.channel(PART)
+        self._intent_channel = channels.channel(INTENT)
+        self._published_channel = channels.channel(PUBLISHED)
 
     @property
     def published(self) -> dict[str, tuple[int, int]]:
         """Sink id -> its last batch and the number of its messages."""
-        return self._published
+        return self._state.published
 
     @property
     def is_syncing(self) -> bool:
@@ -117,12 +127,12 @@ class SinkPublisher(Part):
         Raises:
             StoreError, OSError: it cannot be read or finished.
         """
-        self._published = self._journal.load_published()
+        self._state.load_published()
         intent = self._journal.load_intent()
         self._parts.load(self._passed_ms())
         if intent is not None:
             await self._resume(intent)
-        for sink_id, (last, _) in self._published.items():
+        for sink_id, (last, _) in self.published.items():
             key = sink_key(sink_id)
             self._discard([part for part in self._parts.keys(key) if part[1] <= last])
 
@@ -244,7 +254,7 @@ class SinkPublisher(Part):
 
     def last_batch_id(self, sink_id: str) -> int:
         """The last batch of a sink that is published, −1 for none."""
-        return self._published.get(sink_id, (-1, 0))[0]
+        return self.published.get(sink_id, (-1, 0))[0]
 
     def owner(self, sink_id: str) -> str:
         """Whose batches those of a sink are, blank for unknown."""
@@ -306,8 +316,8 @@ class SinkPublisher(Part):
         A batch that is just being published is not held up.
         """
         self._discard(self._parts.untouched_since(self._passed_ms() + 1))
-        if self._published:
-            self._published.clear()
+        if self.published:
+            self.published.clear()
             self._journal.save_published({})
         self.shared.purge()
         for table in (self._owners, self._homes, self._contents):
@@ -339,9 +349,9 @@ class SinkPublisher(Part):
         self._check_owner(sink_id, owner)
         if (task := self._publishing.get((sink_id, batch_id))) is not None:
             await asyncio.shield(task)
-        last, count = self._published.get(sink_id, (-1, 0))
+        last, count = self.published.get(sink_id, (-1, 0))
         if batch_id <= last:
-            await self._replicated()
+            await self._published_channel.confirmed()
             return (count if batch_id == last else 0), True
         if (held := self.shared.prepared_batch(sink_id)) > batch_id:
             raise SinkError(
@@ -354,8 +364,7 @@ class SinkPublisher(Part):
         paths = [part.path for part in staged]
         if paths:
             await self._on_disk(sink_id, batch_id, lambda: self._parts.sync(paths))
-        if self.on_prepared is not None:
-            await self.on_prepared(paths)
+        await self._replicate_parts(paths)
         await self.shared.prepare(sink_id, batch_id, [part.name for part in parts])
         return sum(part.message_count for part in parts), False
 
@@ -374,7 +383,7 @@ class SinkPublisher(Part):
         """
         self._check_owner(sink_id, owner)
         if batch_id <= self.last_batch_id(sink_id):
-            await self._replicated()
+            await self._published_channel.confirmed()
             return batch_id, {}
         # What a kill, or a failover, has left of a batch that is published does not count.
         self.shared.published(sink_id, self.last_batch_id(sink_id))
@@ -382,7 +391,7 @@ class SinkPublisher(Part):
             await self._own(sink_id, owner)
             await self._note_content(sink_id, batch_id, content)
             await self.shared.decide(sink_id, batch_id, shares)
-        await self._replicated()
+        await self._published_channel.confirmed()
         return self.shared.decision(sink_id) or (-1, {})
 
     def content(self, sink_id: str, batch_id: int) -> str:
@@ -412,9 +421,9 @@ class SinkPublisher(Part):
             StoreError, OSError: nothing is published.
         """
         self._check_owner(sink_id, owner)
-        last, count = self._published.get(sink_id, (-1, 0))
+        last, count = self.published.get(sink_id, (-1, 0))
         if batch_id <= last:
-            await self._replicated()
+            await self._published_channel.confirmed()
             return (count if batch_id == last else 0), True
         key = (sink_id, batch_id)
         task = self._publishing.get(key)
@@ -431,7 +440,7 @@ class SinkPublisher(Part):
         async with self._one_at_a_time:
             self._check_owner(sink_id, owner)
             if batch_id <= self.last_batch_id(sink_id):
-                return self._published[sink_id][1]
+                return self.published[sink_id][1]
             self._store.check_writable()
             staged = self._checked(sink_id, batch_id, parts)
             await self._check_topics(sink_id, batch_id, staged)
@@ -448,16 +457,25 @@ class SinkPublisher(Part):
             self._appender.deleted.clear()
             if intent.message_count:
                 await self._commit_to(intent, paths)
-                if self.on_intent is not None:
-                    await self.on_intent(intent, paths)
+                await self._replicate_intent(intent, paths)
                 await self._append(intent, paths)
             await self._settle(intent, paths)
-            await self._replicated()
+            await self._published_channel.confirmed()
             return intent.message_count
 
-    async def _replicated(self) -> None:
-        if self.confirmed is not None:
-            await self.confirmed()
+    async def _replicate_intent(self, intent: Intent, paths: list[Path]) -> None:
+        await self._replicate_parts(paths)
+        self._intent_channel.note(encode_intent(intent))
+        # The batch will be published, here or elsewhere; what follows waits for the followers.
+        with contextlib.suppress(NotReplicatedError):
+            await self._intent_channel.confirmed()
+
+    async def _replicate_parts(self, paths: list[Path]) -> None:
+        if self._part_channel.is_replicated:
+            for payload in encode_parts(paths):
+                self._part_channel.note(payload)
+                self._part_channel.flush()
+                await asyncio.sleep(0)
 
     def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
         staged: list[StagedPart] = []
@@ -563,13 +581,13 @@ class SinkPublisher(Part):
 
     async def _settle(self, intent: Intent, paths: list[Path]) -> None:
         """Make the batch durable, and remember it instead of its intent; until that has worked."""
-        self._published[intent.sink_id] = (intent.batch_id, intent.message_count)
-        if self.on_published is not None:
-            self.on_published(intent.sink_id, intent.batch_id, intent.message_count)
+        self.published[intent.sink_id] = (intent.batch_id, intent.message_count)
+        last = {intent.sink_id: (intent.batch_id, intent.message_count)}
+        self._published_channel.note(encode_published(last))
         while True:
             try:
                 await self._store.flushed(self._store.max_commit_log_offset)
-                await asyncio.to_thread(self._journal.save_published, dict(self._published))
+                await asyncio.to_thread(self._journal.save_published, dict(self.published))
                 await asyncio.to_thread(self._journal.finish, paths)
                 break
             except (StoreError, OSError) as error:

@@ -28,7 +28,6 @@ from rockhopper.protocol.bodies.popping import (
     QueryAssignmentRequestBody,
     SetMessageRequestModeRequestBody,
 )
-from rockhopper.protocol.bodies.sinks import decode_sink_item, split_sink_items
 from rockhopper.protocol.bodies.topic_ids import decode_topics
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.sys_flags import PULL_FLAG_BROWSE, PULL_FLAG_SUBSCRIPTION
@@ -92,10 +91,6 @@ def _acknowledged(topics_or_groups: str) -> Names:
         BatchAckMessageRequestBody,
         lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
     )
-
-
-def _staged(request: Asked) -> Iterable[str]:
-    return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
 def _both(action: Action, topics: Names, groups: Names) -> tuple[Need, Need]:
@@ -173,8 +168,6 @@ COMPARED = Need(
     Kind.TOPIC,
     lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
 )
-OF_SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))
-STAGED = (OF_SINK, Need((Action.PUB,), Kind.TOPIC, _staged))
 TOPICS_MADE = Need((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))
 GROUP_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects(None, "groupName"))
 GROUPS_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects("groupConfigList", "groupName"))

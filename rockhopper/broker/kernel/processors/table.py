@@ -4,7 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.features.sinks.processors import SinkProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import needs
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -118,7 +117,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     )
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
-    sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)
     store_admin = StoreAdminProcessors(
         store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
     )
@@ -138,7 +136,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     logical = static.logical
     send = logical(replies.sends.process, static.send)
     pull = logical(pulls.process, static.pull)
-    return {
+    rows = {
         **_pop(popping),
         **_accounts(accounts),
         # Queues shared out by the broker
@@ -255,13 +253,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.BULK_PULL_QUEUES: serves(bulk.process_queues, *needs.PULLED_IN_BULK),
         Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
         Code.LOG_HISTORY: serves(history.process, needs.COMPARED),
-        Code.SINK_STAGE: serves(sinks.stage, *needs.STAGED),
-        Code.SINK_PUBLISH: serves(sinks.publish, needs.OF_SINK),
-        Code.SINK_STATUS: serves(sinks.status, needs.OF_SINK),
-        Code.SINK_ABORT: serves(sinks.abort, needs.OF_SINK),
-        Code.SINK_HOME: serves(sinks.home, needs.OF_SINK),
-        Code.SINK_PREPARE: serves(sinks.prepare, needs.OF_SINK),
-        Code.SINK_DECIDE: serves(sinks.decide, needs.OF_SINK),
         # The broker
         Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
         Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
@@ -273,6 +264,11 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.GET_ALL_DELAY_OFFSET: administers(admin.all_delay_offsets, SEE),
         **_of_store(store_admin),
     }
+    for name, part in broker.features.items():
+        if taken := sorted(rows.keys() & part.processors.keys()):
+            raise ValueError(f"the feature {name} serves the code {taken[0]}, which is another's")
+        rows.update(part.processors)
+    return rows
 
 
 def _accounts(accounts: AuthAdminProcessors) -> dict[int, Row]:

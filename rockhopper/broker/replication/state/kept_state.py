@@ -7,6 +7,7 @@ the tables. Applying the same entries again, in order, changes nothing.
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import structlog
@@ -14,7 +15,6 @@ import structlog
 from rockhopper.broker.features.pop.compaction import Compaction
 from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.features.sinks.copies import SinkCopies
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
@@ -72,7 +72,6 @@ class KeptState:
         )
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
-        self._sinks = SinkCopies(layout.own / "sinks")
         self._passed_ms = passed_ms
         self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
         """The owner of each locked queue, and the time of its record."""
@@ -90,11 +89,11 @@ class KeptState:
             Kind.DELETED: self._take_deleted,
             Kind.PURGED: self._take_purged,
             Kind.ENDS: self._take_ends,
-            Kind.PUBLISHED: lambda payload, _: self._sinks.take_published(payload),
-            Kind.PART: lambda payload, _: self._sinks.take_part(payload),
-            Kind.INTENT: lambda payload, _: self._sinks.take_intent(payload),
             Kind.LOCKS: self._take_locks,
         }
+        for state in tables.states:
+            for kind in state.kinds:
+                self._takers[kind] = partial(state.apply, kind)
 
     def open(self) -> None:
         """Read the files once the store is open; blocks.

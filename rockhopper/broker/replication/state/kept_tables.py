@@ -5,6 +5,7 @@ from typing import NamedTuple
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 
@@ -29,27 +30,33 @@ class KeptTables(NamedTuple):
             tables.topic_ids,
             tables.topic_ends,
             tables.history,
-            tables.sink_owners,
-            tables.sink_homes,
-            tables.sink_prepared,
-            tables.sink_decisions,
-            tables.sink_contents,
             tables.users,
             tables.acls,
             self.modes,
             *([] if self.values is None else [self.values]),
+            *self._of_features(Channel.CONFIRMED),
         )
 
     @property
     def gathered(self) -> dict[str, JsonTable]:
         """The tables whose changes may be replicated a moment later."""
-        return _by_name(self.tables.subscriptions, self.counts)
+        return _by_name(
+            self.tables.subscriptions, self.counts, *self._of_features(Channel.GATHERED)
+        )
 
     @property
     def every(self) -> dict[str, JsonTable]:
         """The tables of both kinds, and those that are replicated in other ways."""
         others = _by_name(self.tables.offsets, self.tables.delay_offsets)
         return self.confirmed | self.gathered | others
+
+    def _of_features(self, channel: Channel) -> list[JsonTable]:
+        return [
+            table
+            for state in self.tables.states
+            for table, its_channel in state.tables.items()
+            if its_channel is channel
+        ]
 
 
 def _by_name(*tables: JsonTable) -> dict[str, JsonTable]:

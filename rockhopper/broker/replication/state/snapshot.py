@@ -52,7 +52,8 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
     yield from joined(Kind.TIMERS_MORE, list(parts.timers.index.packed()))
     yield Kind.POPPED_ALL, b""
     yield from joined(Kind.POPPED, [once(lane_record(lane)) for lane in parts.pop.lanes])
-    yield Kind.PUBLISHED, fastjson.dumps(parts.sinks.published).encode()
+    for state in kept.tables.states:
+        yield from state.snapshot()
 
 
 def once(record: bytes) -> bytes:

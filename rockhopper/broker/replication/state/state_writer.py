@@ -13,21 +13,17 @@ one.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Collection
-from pathlib import Path
 
-import msgspec
 import structlog
 
-from rockhopper.broker.features.sinks.copies import pieces_of_parts
-from rockhopper.broker.features.sinks.journal import Intent
 from rockhopper.broker.kernel.members.queue_locks import QueueKey
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
 from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
 from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
@@ -45,7 +41,7 @@ from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.snapshot import once, pieces_of
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID, StateLog
-from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.names import STATE_TOPIC
 
@@ -91,6 +87,7 @@ class StateWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._changes: dict[tuple[str, int], int] = {}
         self._popped: list[bytes] = []
+        self._noted: dict[int, list[bytes]] = {}
         self._touched: dict[tuple[str, str], None] = {}
         self._locks: dict[tuple[str, QueueKey], str] = {}
         self._snapshot_at = 0
@@ -144,9 +141,7 @@ class StateWriter:
         delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
         parts.pop.lanes.on_noted = self._pop_noted
         parts.locks.on_changed = self._locked
-        parts.sinks.on_intent, parts.sinks.on_published = self._intended, self._published
-        parts.sinks.on_prepared = self._tell_parts
-        parts.sinks.confirmed = log.confirmed
+        parts.state.writer = self
         visibility = self._store.visibility
         visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
 
@@ -181,6 +176,26 @@ class StateWriter:
             self._timer.cancel()
             self._timer = None
         self._log.close()
+
+    def write(self, kind: int, payload: bytes, channel: Channel, interval_ms: int) -> None:
+        """Write a change of a feature's state, as its channel says. Raises StoreError if STAGED."""
+        match channel:
+            case Channel.STAGED:
+                self._log.stage([(kind, payload)])
+            case Channel.GATHERED:
+                if self._is_writing:
+                    self._noted.setdefault(kind, []).append(payload)
+                    self._soon(interval_ms)
+            case _:
+                self._log.note([(kind, payload)], alone=channel is Channel.ALONE)
+
+    def flush(self) -> None:
+        """Write what is noted; not in the midst of a pass."""
+        self._log.flush()
+
+    async def confirmed(self) -> None:
+        """Return when the followers have what is noted. Raises NotReplicatedError, StoreError."""
+        await self._log.confirmed()
 
     def _teller(self, table_name: str, table: JsonTable) -> Callable[[str], None]:
         # A follower must know a topic's queues before messages enter them.
@@ -281,6 +296,9 @@ class StateWriter:
             self._locks.clear()
         entries += joined(Kind.POPPED, self._popped)
         self._popped.clear()
+        for kind, payloads in self._noted.items():
+            entries += joined(kind, payloads)
+        self._noted.clear()
         size_bytes, told = 0, list[Entry]()
         for entry in entries:
             if told and size_bytes + len(entry[1]) > PIECE_SIZE_BYTES:
@@ -312,23 +330,6 @@ class StateWriter:
 
     def _purged(self, topics: Collection[str], end: int) -> None:
         self._log.note([(Kind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True)
-
-    async def _intended(self, intent: Intent, paths: list[Path]) -> None:
-        await self._tell_parts(paths)
-        self._log.note([(Kind.INTENT, fastjson.dumps(msgspec.to_builtins(intent)).encode())])
-        # This batch will be published, here or elsewhere; later steps wait for the replicas anyway.
-        with contextlib.suppress(NotReplicatedError):
-            await self._log.confirmed()
-
-    async def _tell_parts(self, paths: list[Path]) -> None:
-        for piece in pieces_of_parts(paths):
-            self._log.note([piece])
-            self._log.flush()
-            await asyncio.sleep(0)
-
-    def _published(self, sink_id: str, batch_id: int, message_count: int) -> None:
-        last = {sink_id: (batch_id, message_count)}
-        self._log.note([(Kind.PUBLISHED, fastjson.dumps(last).encode())])
 
 
 def _slots_of(due: Collection[DueMessage]) -> bytes:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rockhopper.broker.kernel import state_records as records
 from rockhopper.broker.kernel.state_records import Kind, StateRecordError
-from rockhopper.broker.replication.state import state_records as records
 
 
 def test_a_body_holds_its_writer_its_snapshot_and_entries() -> None:
@@ -35,7 +35,6 @@ def test_payloads_come_back() -> None:
     assert records.decode_table_entry(gone) == ("topics.json", "a", None)
     assert records.decode_document(records.encode_document("t", b"{}")) == ("t", b"{}")
     assert records.decode_piece(records.encode_piece(2, 3, b"x")) == (2, 3, b"x")
-    assert records.decode_part(records.encode_part("a.part", 9, b"x")) == ("a.part", 9, b"x")
     assert records.decode_slots(records.encode_slots([(1, 2), (1, 3), (4, 5)])) == {
         1: [2, 3],
         4: [5],

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.features.sinks import SinkPublisher
 from rockhopper.broker.features.sinks.journal import Intent, SinkJournal
-from rockhopper.broker.features.sinks.publisher import SinkError
+from rockhopper.broker.features.sinks.publisher import SinkError, SinkPublisher
 from rockhopper.broker.features.sinks.staged_parts import StagedParts, items
 from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store.files import disk

@@ -11,7 +11,6 @@ from rockhopper.broker.server.remoting.needs import Need
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.bodies import HeartbeatData
-from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
 from rockhopper.protocol.bodies.topic_ids import encode_topic_ids
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import MalformedBodyError
@@ -86,13 +85,6 @@ def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
     assert [names(need) for need in first] == [{"orders", "%RETRY%billing"}, {"billing"}]
     assert [names(need) for need in second] == [{"orders"}, {"audit"}]
     assert {need.actions for need in (*first, *second)} == {(Action.SUB,)}
-
-
-def test_topics_of_a_staged_part_are_named_each_once() -> None:
-    messages = [SinkMessage(topic, 0, 0, 0, "", b"x") for topic in ("orders", "bills", "orders")]
-    of_sink, of_topics = needs.STAGED
-    assert names(of_topics, encode_sink_body(messages)) == {"orders", "bills"}
-    assert names(of_sink, sinkId="nightly") == {"nightly"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.replication.state.kept_tables import KeptTables
+from tests.support.features import NAMES
 from tests.support.state_rig import Member, Pair
 
 MODE = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 1}
@@ -44,11 +45,6 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "topic-ids.json": ("orders", ["0123456789abcdef", 7]),
     "topic-ends.json": ("orders", {"0": 40}),
     "log-history.json": ("0123456789abcdef", [1, 1200, 1700000000000]),
-    "owners.json": ("sink", "somebody"),
-    "homes.json": ("sink", "broker-b"),
-    "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),
-    "decisions.json": ("sink", {"batchId": 3, "brokers": {"broker-b": [["0.1.ab", 9]]}}),
-    "contents.json": ("sink", [3, "9:5be0cd19"]),
     "users.json": ("root", USER),
     "acls.json": ("root", ACL),
     "messageRequestMode.json": ("orders@g", MODE),
@@ -56,6 +52,14 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "subscriptions.json": ("g", {"fingerprint": 1, "subscriptions": [["orders", "TAG", "*", 3]]}),
     "transactions.json": ("17", 4),
 }
+if "sinks" in NAMES:
+    ENTRIES |= {
+        "owners.json": ("sink", "somebody"),
+        "homes.json": ("sink", "broker-b"),
+        "prepared.json": ("sink", {"batchId": 3, "parts": ["0.1.ab"]}),
+        "decisions.json": ("sink", {"batchId": 3, "brokers": {"broker-b": [["0.1.ab", 9]]}}),
+        "contents.json": ("sink", [3, "9:5be0cd19"]),
+    }
 
 
 def tables_of(member: Member) -> KeptTables:

@@ -5,14 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rockhopper.broker.features.sinks import SinkPublisher
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state import state_applier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
 from tests.support.state_rig import GROUP, Pair
@@ -231,41 +228,6 @@ def test_a_snapshot_takes_away_what_an_ex_master_had(pair: Pair) -> None:
     fresh.take(leader)
     assert "unconfirmed" not in fresh.topics
     assert "orders" in fresh.topics
-
-
-def test_a_batch_of_a_sink_that_was_cut_off_is_finished_by_the_next_master(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    master = pair.master
-    master.create_topic("orders")
-    bodies = [b"%d" % number for number in range(1000)]
-    ends: list[int] = []
-    real_commit = MessageStore.commit
-
-    def commit(store: MessageStore) -> int:
-        end = real_commit(store)
-        if store.tail("orders", 0).next_offset:
-            ends.append(end)
-        return end
-
-    async def publish() -> None:
-        stage(master.sinks, "orders", bodies)
-        parts = [SinkPart("p", len(bodies))]
-        await master.flushing(master.sinks.publish("sink", 1, parts))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "commit", commit)
-        master.run(publish())
-    pair.follower.take(master, ends[0])
-    assert 0 < pair.follower.store.queue_range("orders", 0)[1] < len(bodies)
-    leader = pair.fail_over()
-    assert leader.sinks.last_batch_id("sink") == 1
-    assert leader.store.queue_range("orders", 0) == (0, len(bodies))
-
-
-def stage(sinks: SinkPublisher, topic: str, bodies: list[bytes]) -> None:
-    messages = [SinkMessage(topic, 0, 0, 0, "", body) for body in bodies]
-    sinks.stage("sink", 1, "p", 0, encode_sink_body(messages), len(bodies), [topic])
 
 
 def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:

@@ -18,6 +18,7 @@ from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.store.message_codec import encode_batch
+from tests.support.features import NAMES, sinks_of
 from tests.support.peers import Clock, Peer
 from tests.support.raw_peer import until
 from tests.support.served_broker import ServedBroker
@@ -153,11 +154,12 @@ def reply_v2(broker: ServedBroker) -> Sample:
 
 def sink(broker: ServedBroker) -> Sample:
     body = encode_sink_body([SinkMessage("orders", 0, 0, 1, "", b"row")])
-    broker.sinks.stage("s", 1, "0", 0, body, 1, {"orders"})
+    sinks_of(broker).stage("s", 1, "0", 0, body, 1, {"orders"})
     ext = {"sinkId": "s", "batchId": "1"}
     return Code.SINK_PUBLISH, ext, encode_sink_body([SinkPart("0", 1)])
 
 
+OF_FEATURES: dict[str, list[Callable[[ServedBroker], Sample]]] = {"sinks": [sink]}
 STORING: list[Callable[[ServedBroker], Sample]] = [
     one,
     one_v2,
@@ -173,7 +175,7 @@ STORING: list[Callable[[ServedBroker], Sample]] = [
     recall,
     reply,
     reply_v2,
-    sink,
+    *(sample for name, samples in OF_FEATURES.items() if name in NAMES for sample in samples),
 ]
 # Of the log; what they keep elsewhere (tables, the pop journal) they promise as docs/ says.
 STORE_NOTHING = {

@@ -1,0 +1,74 @@
+"""Feature: what a folder below features/ declares, once; the broker names no feature.
+
+Whatever is not needed to append, read, notify and commit is a feature. Its folder holds its code,
+its processors with their permissions, its state and its gRPC half. ``app.py`` has the one list of
+features; deleting a folder and its line there leaves a broker that starts and serves the rest
+(``make deletable FEATURE=name`` tries it). To add one, write
+
+    features/<name>/feature.py   the declaration
+    features/<name>/state.py     what it keeps, if anything
+    features/<name>/…            what it does
+
+A feature's life, between the kernel's:
+
+    state()   before the store opens. A follower of a replica set makes this alone
+    build()   over the open store; no I/O
+    then the six steps of a Part (server/loop/part.py): open, start, expire, stop, close
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from rockhopper.broker.kernel.families import Family
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.kernel.state import NoState, State
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.settings.store_layout import StoreLayout
+
+__all__ = ["Feature", "FeaturePart", "NoState", "State", "check_features"]
+
+
+class FeaturePart(Part):
+    """What a feature does in a broker, and what it contributes to the kernel."""
+
+    processors: Mapping[int, Row] = {}
+    """Request code → processor and permission. No two features serve the same code."""
+
+    def metrics(self) -> Iterable[Family]:
+        """Return what /metrics shows of the feature; called for each scrape."""
+        return ()
+
+
+class Feature(Protocol):
+    """The declaration of one feature: a class without attributes of its own."""
+
+    name: str
+    """As in ``make deletable FEATURE=name``; the name of the folder."""
+    requires: tuple[str, ...]
+    """Features that stand in front of this one in the list, and are deleted with it."""
+    tests: tuple[str, ...]
+    """Files, folders and node ids of tests that are this feature's own: they go with it. Tests at
+    the mirrored path, tests/unit/broker/features/<name>, need not be named."""
+
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> State:
+        """Return what the feature keeps; reads no file."""
+
+    def build(self, kernel: Kernel, state: Any) -> FeaturePart:
+        """Return the part, over what ``state`` returned; no I/O."""
+
+
+def check_features(features: Sequence[Feature]) -> None:
+    """Check the list of features.
+
+    Raises:
+        ValueError: a name stands twice, or a feature in front of one that it requires.
+    """
+    known: set[str] = set()
+    for feature in features:
+        if feature.name in known:
+            raise ValueError(f"the feature {feature.name} is listed twice")
+        if missing := sorted(set(feature.requires) - known):
+            raise ValueError(f"the feature {feature.name} must stand behind {missing[0]}")
+        known.add(feature.name)

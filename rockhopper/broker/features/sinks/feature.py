@@ -1,0 +1,73 @@
+"""The declaration of sinks."""
+
+from rockhopper.broker.feature import FeaturePart
+from rockhopper.broker.features.sinks.appender import BatchAppender
+from rockhopper.broker.features.sinks.processors import SinkProcessors
+from rockhopper.broker.features.sinks.publisher import SinkPublisher
+from rockhopper.broker.features.sinks.state import SinkState
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.kernel.send.sender import broker_properties
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.message_ids import UniqueIds
+
+
+class SinkPart(FeaturePart):
+    """Sinks in one broker."""
+
+    def __init__(self, kernel: Kernel, state: SinkState) -> None:
+        config, store, topics, clock = kernel.config, kernel.store, kernel.topics, kernel.clock
+        self.publisher = SinkPublisher(
+            state,
+            store,
+            BatchAppender(
+                store,
+                topics,
+                kernel.stats,
+                kernel.scheduled.redirect,
+                UniqueIds(kernel.store_host[:-4], clock.wall_ms),
+                store_host=kernel.store_host,
+                suffix=broker_properties(config),
+            ),
+            kernel.state,
+            staged_bytes_max=config.sink_staged_bytes_max,
+            expire_ms=config.sink_staged_expire_ms,
+            now_ms=clock.steady_ms,
+            passed_ms=clock.passed_ms,
+        )
+        topics.listeners.append(self.publisher.topic_changed)
+        self.processors = SinkProcessors(
+            config, store, topics, kernel.scheduled.timers, self.publisher, clock.wall_ms
+        ).rows()
+
+    async def open(self) -> None:
+        """Finish the batch that an earlier process did not. Raises StoreError, OSError."""
+        await self.publisher.open()
+
+    def expire(self) -> None:
+        """Forget parts that nobody publishes."""
+        self.publisher.expire()
+
+    def purge(self) -> None:
+        """Forget every sink."""
+        self.publisher.purge()
+
+    async def close(self) -> None:
+        """Stop publishing."""
+        await self.publisher.close()
+
+
+class SinkFeature:
+    """Batches of messages that become visible whole and once."""
+
+    name = "sinks"
+    requires: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> SinkState:
+        """Return the tables and files of sinks."""
+        return SinkState(layout, clock)
+
+    def build(self, kernel: Kernel, state: SinkState) -> SinkPart:
+        """Return what serves sinks."""
+        return SinkPart(kernel, state)

@@ -1,0 +1,61 @@
+"""Kernel: what a feature is built on. Whatever a feature may use of the broker is a field here."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.queue_locks import QueueLocks
+from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.pull.puller import Puller
+from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
+from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
+from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.send.sender import Sender
+from rockhopper.broker.kernel.state_channels import StateChannels
+from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Redirect
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """Delivery at a later time: delay levels and timers."""
+
+    delayed: DelayedDelivery
+    timers: Timers
+    redirect: Redirect
+    """Where a message with these properties is stored first."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The open store and everything over it that is not a feature."""
+
+    config: BrokerConfig
+    clock: BrokerClock
+    stats: BrokerStats
+    store: MessageStore
+    store_host: bytes
+    """This broker's address as records hold it."""
+    tables: Tables
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsetTable
+    consumers: ConsumerGroups
+    producers: ProducerTable
+    locks: QueueLocks
+    sender: Sender
+    puller: Puller
+    positions: ReaderPositions
+    waiters: LongPolling
+    scheduled: Scheduled
+    state: StateChannels
+    announce: Callable[[], Awaitable[None]]
+    """Return when the other name servers know the topics as they are now, or are down."""
