@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-comparison bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-pythons test-slow test-thorough test-timers mutants simulate fuzz fuzz-grpc clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-pythons test-slow test-thorough test-timers deletable mutants simulate fuzz fuzz-grpc clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ ha-test: $(VENV)/.installed-test  ## kill, freeze and cut off replicas for two m
 
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
+
+deletable: $(VENV)/.installed-test  ## run the tests without a feature (FEATURE=name, or one by turns)
+	$(BIN)/python -m tests.house.deletable $(FEATURE) -- $(PARALLEL)
 
 mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants

@@ -49,8 +49,7 @@ class Feature(Protocol):
     requires: tuple[str, ...]
     """Features that stand in front of this one in the list, and are deleted with it."""
     tests: tuple[str, ...]
-    """Files, folders and node ids of tests that are this feature's own: they go with it. Tests at
-    the mirrored path, tests/unit/broker/features/<name>, need not be named."""
+    """Files and folders of tests, from the root of the checkout, that go with the feature."""
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> State:
         """Return what the feature keeps; reads no file."""

@@ -62,7 +62,13 @@ class SinkFeature:
 
     name = "sinks"
     requires: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ()
+    tests = (
+        "tests/crash/test_sinks_survive.py",
+        "tests/integration/spark/test_spark_sink_exactly_once.py",
+        "tests/integration/test_sinks.py",
+        "tests/support/sink_rig.py",
+        "tests/unit/broker/features/sinks",
+    )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> SinkState:
         """Return the tables and files of sinks."""
