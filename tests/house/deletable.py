@@ -107,9 +107,8 @@ def without(source: str, name: str) -> str:
             del lines[node.lineno - 1 : node.end_lineno]
     source = "".join(lines)
     for node in ast.parse(source).body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        target = targets[0] if targets else None
         value = getattr(node, "value", None)
         if (
             isinstance(target, ast.Name)

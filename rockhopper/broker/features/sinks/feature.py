@@ -62,7 +62,7 @@ class SinkFeature:
 
     name = "sinks"
     requires: tuple[str, ...] = ()
-    tests = (
+    tests: tuple[str, ...] = (
         "tests/crash/test_sinks_survive.py",
         "tests/integration/spark/test_spark_sink_exactly_once.py",
         "tests/integration/test_sinks.py",
