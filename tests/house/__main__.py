@@ -5,7 +5,7 @@ what is to be reached. A figure that is worse than its bound fails; one without 
 reported. ``--tighten`` writes better figures into the file. A bound is raised together with a
 record in docs/decisions: ``raised`` is its number. What the figures mean is in record 0020.
 
-by_hand.toml has what only a person can measure, with the date of the last time.
+by_hand.toml has the rows that only a person can measure, with the last result.
 """
 
 import gc
@@ -32,8 +32,6 @@ BY_HAND = Path(__file__).with_name("by_hand.toml")
 @click.option("--tighten", is_flag=True, help="Write better figures into bounds.toml.")
 def main(show: str | None, tighten: bool) -> None:
     """Compare the figures of the house with their bounds."""
-    # Millions of nodes that all stay until the end: looking for garbage takes a third of the time.
-    gc.disable()
     figures = measure(Tree(ROOT), *traces.run(ROOT))
     if show:
         if show not in (names := [figure.name for figure in figures]):
@@ -41,6 +39,10 @@ def main(show: str | None, tighten: bool) -> None:
         click.echo("\n".join(figures[names.index(show)].places))
         return
     bounds = tomllib.loads(BOUNDS.read_text())
+    if gone := bounds.keys() - {figure.name for figure in figures}:
+        raise click.ClickException(
+            f"no figure is called {', '.join(sorted(gone))}, as rows of bounds.toml are"
+        )
     worse = []
     click.echo(f"{'':20} {'':54} {'before':>7} {'now':>7} {'bound':>7} {'reach':>7}")
     for figure in figures:
@@ -57,9 +59,7 @@ def main(show: str | None, tighten: bool) -> None:
         elif tighten:
             row["bound"] = figure.value
     for name, row in tomllib.loads(BY_HAND.read_text()).items():
-        click.echo(
-            f"{name:20} {row['what']}: {row['before']} before, {row['now']} on {row['date']}"
-        )
+        click.echo(f"{name:20} {row['what']}: {row['now']}; reach {row['reach']}")
     if tighten:
         BOUNDS.write_text("\n".join(_row(name, row) for name, row in bounds.items()))
     for figure in worse:
@@ -94,4 +94,6 @@ def _toml(value: float | str) -> str:
 
 
 if __name__ == "__main__":
+    # Millions of nodes that all stay until the end: looking for garbage takes a third of the time.
+    gc.disable()
     main()
