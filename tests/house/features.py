@@ -1,4 +1,4 @@
-"""Figures of features: what declares itself, and what knows of it.
+"""Figures of features: declarations, and the files outside of a feature that know it.
 
 A feature is a package below broker/features. Its declaration is a class with ``name``,
 ``requires`` and ``tests``: the paths of the tests that are the feature's own, from the root of the
@@ -22,7 +22,7 @@ _TEST = re.compile(r"^ *(?:async )?def test_", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a feature says of itself."""
+    """A feature, and the paths of its own tests."""
 
     package: str
     tests: tuple[str, ...]
@@ -39,7 +39,7 @@ def declarations(tree: Tree) -> list[Declaration]:
 
 
 def is_declaration(node: ast.ClassDef) -> bool:
-    """Whether the class says what a declaration says."""
+    """Whether the class has all attributes of a declaration."""
     return {name for name, _ in _class_values(node)} >= DECLARED
 
 

@@ -1,4 +1,4 @@
-"""Figures of imports: what a reader of the fast path may have to read."""
+"""Figures of imports: the modules that a reader of the fast path may have to read."""
 
 from tests.house.tree import FAST_PATH, Tree, is_in
 

@@ -1,4 +1,4 @@
-"""Figures of lists: places where somebody wrote down what there is, one by one.
+"""Figures of lists: places that enumerate parts, tables or codes by hand.
 
 Things are the classes that derive from Part, JsonTable, Feature or State, the declarations of
 features, and the codes of requests and of state records. A thing is foreign where its own package

@@ -1,4 +1,4 @@
-"""Figures of names: what is called like something else, or says nothing."""
+"""Figures of names: repeated names of classes, and vague verbs."""
 
 from collections import defaultdict
 from collections.abc import Iterator
