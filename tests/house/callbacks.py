@@ -1,10 +1,11 @@
-"""Figures of callbacks: code that runs, and whose caller does not say what it calls.
+"""Figures of callbacks: calls whose target only shows when the program runs.
 
 A slot is an attribute that holds a function of another object. Counted are
 
-- attributes that somebody else assigns: ``other.attribute = something``, where ``attribute`` is
+- attributes that another object assigns: ``other.attribute = something``, where ``attribute`` is
   declared with a type that is callable, or holds a function from the start, or ``something`` is a
   method of the class that assigns, a lambda or a partial. Its name does not matter;
+- attributes that a method sets to a callable that it was given: that is the same assignment;
 - callables handed to a constructor to be called back, which means that they return nothing; what
   schedules (``call_later``) is a clock. Those that return something are questions (a clock, a
   rule): they are reported, not bounded.
@@ -16,6 +17,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeGuard
 
 from tests.house.tree import Module, Tree
@@ -29,8 +31,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Declared:
     """What the whole broker declares."""
 
-    aliases: dict[str, ast.expr]
-    """Names of types that are callables, with what they stand for."""
+    aliases: dict[str, dict[str, ast.expr]]
+    """By module: the names there that stand for types of callables."""
     slots: frozenset[str]
     """Attributes that hold a callable in some class."""
     lists: frozenset[str]
@@ -39,30 +41,45 @@ class Declared:
 
 def declared(tree: Tree) -> Declared:
     """What the classes of the broker declare."""
-    aliases: dict[str, ast.expr] = {
-        target.id: value
-        for module in tree.modules
-        for node in module.tree.body
-        for target, value in _named_values(node)
-        if isinstance(value, ast.Subscript | ast.BinOp) and _callable_in(value, {}) is not None
-    }
+    aliases = _aliases(tree)
     slots: set[str] = set()
     lists: set[str] = set()
     for module in tree.broker:
+        known = aliases[module.name]
         functions = {node.name for node in module.tree.body if isinstance(node, _FUNCTIONS)}
         for node in module.classes:
             for name, annotation, value in _attributes(node):
+                is_callable = annotation is not None and _callable_in(annotation, known) is not None
                 is_function = isinstance(value, ast.Lambda) or (
                     isinstance(value, ast.Name) and value.id in functions
                 )
                 if annotation is not None and _is_list(annotation):
-                    if _callable_in(annotation, aliases) is not None:
-                        lists.add(name)
-                elif is_function or (
-                    annotation is not None and _callable_in(annotation, aliases) is not None
-                ):
+                    lists |= {name} if is_callable else set()
+                elif is_function or is_callable:
                     slots.add(name)
     return Declared(aliases, frozenset(slots), frozenset(lists))
+
+
+def _aliases(tree: Tree) -> dict[str, dict[str, ast.expr]]:
+    """The names of types of callables that each module defines or imports."""
+    defined: dict[str, dict[str, ast.expr]] = {
+        module.name: {
+            target.id: value
+            for node in module.tree.body
+            for target, value in _named_values(node)
+            if isinstance(value, ast.Subscript | ast.BinOp) and _callable_in(value, {}) is not None
+        }
+        for module in tree.modules
+    }
+    found = {name: dict(own) for name, own in defined.items()}
+    for module in tree.broker:
+        for node in module.nodes:
+            if isinstance(node, ast.ImportFrom):
+                source = defined.get((node.module or "").removeprefix("rockhopper."), {})
+                for alias in node.names:
+                    if alias.name in source:
+                        found[module.name][alias.asname or alias.name] = source[alias.name]
+    return found
 
 
 def assigned_slots(tree: Tree, known: Declared) -> list[str]:
@@ -98,7 +115,36 @@ def listener_lists(tree: Tree, known: Declared) -> list[str]:
 
 def callbacks(tree: Tree, known: Declared) -> list[str]:
     """All slots for one listener."""
-    return [*assigned_slots(tree, known), *handed_callbacks(tree, known)]
+    return [
+        *assigned_slots(tree, known),
+        *slots_set_by_methods(tree, known),
+        *handed_callbacks(tree, known),
+    ]
+
+
+def slots_set_by_methods(tree: Tree, known: Declared) -> Iterator[str]:
+    """Attributes of its own that a method, not the constructor, sets to a callable it is given."""
+    for module in tree.broker:
+        for node in module.classes:
+            for method in node.body:
+                if isinstance(method, _FUNCTIONS) and method.name != "__init__":
+                    for attribute in _set_to_given(method, known.aliases[module.name]):
+                        yield f"{module.path}:{method.lineno} {node.name}.{attribute}"
+
+
+def _set_to_given(
+    method: ast.FunctionDef | ast.AsyncFunctionDef, aliases: dict[str, ast.expr]
+) -> Iterator[str]:
+    given = {
+        argument.arg
+        for argument in _arguments(method)
+        if argument.annotation is not None
+        and _callable_in(argument.annotation, aliases) is not None
+    }
+    assignments = [node for node in ast.walk(method) if isinstance(node, ast.Assign)]
+    for target, value in chain.from_iterable(map(_pairs, assignments)):
+        if _is_own(target) and isinstance(value, ast.Name) and value.id in given:
+            yield target.attr
 
 
 def handed_callbacks(tree: Tree, known: Declared) -> Iterator[str]:
@@ -115,7 +161,7 @@ def _handed(tree: Tree, known: Declared) -> Iterator[tuple[str, bool]]:
     for module in tree.broker:
         for node in module.classes:
             for name, annotation in _parameters(node):
-                returned = _returned(annotation, known.aliases)
+                returned = _returned(annotation, known.aliases[module.name])
                 is_slot = name not in _SCHEDULERS and not _is_list(annotation)
                 if returned is not None and is_slot:
                     yield (
@@ -128,7 +174,7 @@ def _parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
     """What the constructor takes: the parameters of ``__init__``, or the fields of a data class."""
     for each in node.body:
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":
-            for argument in (*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs):
+            for argument in _arguments(each):
                 if argument.annotation is not None:
                     yield argument.arg, argument.annotation
     makers = [*node.decorator_list, *node.bases]
@@ -136,6 +182,11 @@ def _parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
         for each in node.body:
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
                 yield each.target.id, each.annotation
+
+
+def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def _named_values(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
@@ -155,8 +206,7 @@ def _attributes(
             yield each.target.id, each.annotation, each.value
         if not isinstance(each, _FUNCTIONS):
             continue
-        arguments = (*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs)
-        annotations = {argument.arg: argument.annotation for argument in arguments}
+        annotations = {argument.arg: argument.annotation for argument in _arguments(each)}
         for inner in ast.walk(each):
             if isinstance(inner, ast.AnnAssign) and _is_own(inner.target):
                 yield inner.target.attr, inner.annotation, inner.value

@@ -66,6 +66,33 @@ def test_two_places_that_assign_one_slot_are_one_slot(tmp_path: Path) -> None:
     ]
 
 
+def test_a_method_that_keeps_a_callable_sets_a_slot(tmp_path: Path) -> None:
+    text = (
+        "from collections.abc import Callable\n"
+        "class Store:\n"
+        "    def __init__(self, rule: Callable[[], int]): self.rule = rule\n"
+        "    def wake_with(self, f: Callable[[], None]): self._f = f\n"
+        "    def resize(self, size: int): self.size = size\n"
+        "    def each(self, f: Callable[[], None]): f()\n"
+    )
+    tree = house(tmp_path, broker__store=text)
+    found = list(callbacks.slots_set_by_methods(tree, callbacks.declared(tree)))
+    assert found == ["broker/store.py:4 Store._f"]
+
+
+def test_an_alias_counts_where_it_is_imported(tmp_path: Path) -> None:
+    head = "from rockhopper.broker.types import Listener\n"
+    text = "class A:\n    def __init__(self, f: Listener): ...\n"
+    tree = house(
+        tmp_path,
+        broker__types="Listener = Callable[[], None]\n",
+        broker__importing=head + text,
+        broker__other="class Listener: ...\n" + text,
+    )
+    found = list(callbacks.handed_callbacks(tree, callbacks.declared(tree)))
+    assert found == ["broker/importing.py:2 A(f)"]
+
+
 def test_lists_of_listeners_are_counted_apart(tmp_path: Path) -> None:
     text = "def f(store):\n    store.listeners.append(f)\n    store.names.append(f)\n"
     tree = house(tmp_path, broker__store=STORE, broker__user=text)
