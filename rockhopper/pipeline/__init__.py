@@ -1,11 +1,11 @@
-"""Spark reads and writes topics and store directories.
+"""Read and write topics and store directories with Spark.
 
     from rockhopper import pipeline
     spark = pipeline.local_session()        # or pipeline.register(your_session)
     spark.read.format("rocketmq-store").option("path", "data").load()
 
 ``decoder`` turns records into Arrow batches, ``schema`` names the columns, ``store_source`` reads
-store directories. Importing this package needs nothing but Python.
+store directories. Importing this package needs no package besides Python itself.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m rockhopper.pipeline JOB` runs a job."""
+"""Run a job: `python -m rockhopper.pipeline JOB`."""
 
 from rockhopper.pipeline.jobs.command_line import main
 

@@ -1,16 +1,16 @@
-"""The options of TLS and of users, alike for sources, sinks and jobs.
+"""Options for TLS and credentials, the same for sources, sinks and jobs.
 
-    tls               true: speak TLS
-    tlsCa             a file of CAs in PEM form, on the driver and on every worker; implies tls
-    tlsCert           a file with the certificate to show, and
-    tlsKey            one with its key; imply tls
-    tlsVerify         false: take any certificate
-    credentialsFile   a file that names a user and his secret, on the driver and on every worker
+    tls               true: use TLS
+    tlsCa             a PEM file of CAs, on the driver and on every worker; implies tls
+    tlsCert           a file with the client certificate, and
+    tlsKey            a file with its key; both imply tls
+    tlsVerify         false: accept any certificate
+    credentialsFile   a file with a user name and secret, on the driver and on every worker
 
-They name files, whose contents never come into a plan. Without any of TLS's the job that runs
-decides by its arguments, else the driver's environment, for the workers as well; so it is with
-credentialsFile. A user and secret that stand in the environment itself are read by each process in
-its own.
+The options name files; the contents of the files never enter a query plan. Without any TLS option,
+the arguments of the running job decide, or else the driver's environment; the result applies to the
+workers too. The same holds for credentialsFile. If the environment itself holds a user name and a
+secret, each process reads its own environment.
 """
 
 import os
@@ -32,14 +32,14 @@ ACCESS_OPTIONS = (*_TLS_OPTIONS, "credentialsFile")
 
 
 class Access(NamedTuple):
-    """How to come in."""
+    """The TLS options and credentials of a connection."""
 
     tls: TlsOptions | bool = False
     credentials: CredentialsFile | None = None
-    """None for what the environment of each process says."""
+    """None: each process reads its own environment."""
 
     def check(self) -> None:
-        """See that the files are here. Raises PipelineError, which names this host."""
+        """Check that this host has the files. Raises PipelineError, which names the host."""
         try:
             if isinstance(self.tls, TlsOptions):
                 self.tls.context()
@@ -57,19 +57,19 @@ _of_job: ContextVar[Access | None] = ContextVar("access of the job that runs", d
 
 
 def read_access(options: Options) -> Access:
-    """What *options* ask for. Raises PipelineError."""
+    """Read the access from *options*. Raises PipelineError."""
     return Access(_read_tls(options), _read_credentials(options))
 
 
 def access_here() -> Access:
-    """What the job that runs was told, else the environment. Raises PipelineError."""
+    """Return the access of the running job, or else of the environment. Raises PipelineError."""
     of_job = _of_job.get()
     return _access(None, None) if of_job is None else of_job
 
 
 @contextmanager
 def coming_in(tls: Tls, credentials: str | Path | None) -> Iterator[None]:
-    """Have all that is asked within, in this thread, come in so; None is the environment's."""
+    """Set the access for requests of this thread inside the block; None: use the environment."""
     if tls is None and credentials is None:
         yield
         return
@@ -111,7 +111,7 @@ def _read_credentials(options: Options) -> CredentialsFile | None:
 
 
 def options_here() -> dict[str, str]:
-    """The options that say what ``access_here`` says: the plan is made elsewhere.
+    """Return ``access_here`` as options, for a plan that another process makes.
 
     Raises PipelineError.
     """

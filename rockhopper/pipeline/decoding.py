@@ -1,4 +1,4 @@
-"""Bodies of a frame as JSON or Avro: a column more, in batches and in streams."""
+"""Decode bodies in a frame as JSON or Avro: an added column, for batches and streams."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -27,15 +27,15 @@ def decoded(
     body: str = "body",
     bad_values: str = "null",
 ) -> "DataFrame":
-    """*frame* with the column ``value``: what the bodies say, a struct.
+    """Add the column ``value`` to *frame*: the decoded bodies, as a struct.
 
-    *format_name* is ``json``, ``avro`` or ``confluent-avro``; *schema* its text, as the job
-    ``archive`` takes it (docs/jobs.md). For ``confluent-avro`` *registry* is an address or a
-    directory, and without *schema* the newest one of *subject* is taken, when this is called. A
-    body that does not decode has a null; with *bad_values* ``fail`` it ends the query.
+    *format_name* is ``json``, ``avro`` or ``confluent-avro``. *schema* is the text of the schema,
+    as the job ``archive`` takes it (docs/jobs.md). For ``confluent-avro``, *registry* is an address
+    or a directory. Without *schema*, the newest schema of *subject* at the time of this call
+    applies. A body that does not decode becomes null; with *bad_values* ``fail`` it ends the query.
 
     Raises:
-        PipelineError: arguments that make no sense, or no schema.
+        PipelineError: the arguments are invalid, or there is no schema.
     """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
@@ -58,7 +58,7 @@ def decoded(
 
 
 class _Work:
-    """What a worker does; travels there."""
+    """The function that runs on the workers; Spark serialises it."""
 
     def __init__(self, value: ValueFormat, body: str, *, refuses: bool) -> None:
         self._value = value

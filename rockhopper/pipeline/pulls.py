@@ -1,6 +1,6 @@
-"""What a pull brings, and reading a range with PULL_MESSAGE where bulk pulls are unknown.
+"""The requests and results of pulls, and range reads with PULL_MESSAGE for Apache's brokers.
 
-Consumers get 32 messages at a time, so several pulls are under way at once.
+A pull returns at most 32 messages, so several pulls run concurrently.
 """
 
 import asyncio
@@ -26,23 +26,24 @@ PULLS_AT_A_TIME = 16
 
 
 class BulkRead(NamedTuple):
-    """Stored records back to back, and where to go on; the queue's ends as they were then."""
+    """Consecutive stored records, the offset to continue at, and the queue's range at that time."""
 
     body: bytes
     next_offset: int
     min_offset: int
     max_offset: int
     has_moved: bool
-    """The offset asked for is not in the queue; ``next_offset`` is the nearest that is."""
+    """The queue does not hold the requested offset; ``next_offset`` is the nearest one that exists.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What is wanted of a queue: messages [offset, end), as many as fit into one answer.
+    """A request for messages [offset, end) of a queue, as many as fit into one response.
 
-    At least one comes, if there is any. With *topic_id* the broker refuses to read another topic of
-    that name, if it can tell. With a filter the answer may hold messages from *end* on, and its
-    ``next_offset`` lie behind it.
+    The response holds at least one message if there is any. With *topic_id*, a broker that has ids
+    refuses to read a recreated topic of the same name. With a filter, the response may hold
+    messages from *end* on, and its ``next_offset`` may be after them.
     """
 
     queue: MessageQueue
@@ -56,7 +57,7 @@ class Pull:
 
 
 class OrdinaryPulls:
-    """Reads a range with PULL_MESSAGE, a window of 32 messages for each request."""
+    """Reads a range with PULL_MESSAGE, 32 messages in each request."""
 
     def __init__(self, admin: Admin, address: str, timeout_s: float) -> None:
         self._admin = admin
@@ -64,7 +65,7 @@ class OrdinaryPulls:
         self._timeout_s = timeout_s
 
     async def read(self, wanted: Pull) -> BulkRead:
-        """Read on until ``bytes_max`` are there, the range ends, or nothing more is to be had."""
+        """Read until ``bytes_max`` bytes arrive, the range ends, or no more messages exist."""
         parts: list[bytes] = []
         size_bytes = 0
         offset, end = wanted.offset, wanted.end
@@ -111,13 +112,13 @@ class OrdinaryPulls:
 
 
 def bulk_read(read: QueueRead) -> BulkRead:
-    """What one of many queues was answered with."""
+    """Convert the read of one of many queues."""
     has_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
     return BulkRead(read.records, read.next_offset, read.min_offset, read.max_offset, has_moved)
 
 
 def read_answer(answer: Command) -> BulkRead:
-    """What a pull of either kind was answered with."""
+    """Convert the response of an ordinary or a bulk pull."""
     fields = decode_fields(PullMessageResponse, answer.ext)
     return BulkRead(
         answer.body,

@@ -1,12 +1,13 @@
-"""Remote: brokers over the network, for code that is not asynchronous.
+"""Remote: access to brokers over the network for synchronous code.
 
 Spark calls sources in plain functions, on the driver's host and in executors. Each process has one
-background thread with an event loop, and one Remote for each name service; both are made when first
-needed and never closed, because Spark tells nobody when it is done with a worker. A forked child
-makes its own. So a Remote outlives brokers, and says so only to who asks it for something.
+background thread with an event loop, and one Remote for each name server. Both are created on first
+use and are never closed, because Spark does not announce the end of a worker. A forked child
+creates its own. So a Remote may outlive its brokers; it reports that only when a caller sends a
+request.
 
-Reading prefers BULK_PULL (docs/request-codes.md). A broker that does not know it, Apache's, gets
-ordinary pulls instead: 32 messages each, several under way at a time.
+Reads use BULK_PULL if possible (docs/request-codes.md). Apache's brokers do not know it, so for
+them Remote sends ordinary pulls: 32 messages each, several at a time.
 """
 
 import asyncio
@@ -57,18 +58,18 @@ _Value = TypeVar("_Value")
 
 
 class LogPasts(NamedTuple):
-    """What the logs of brokers have gone through, beside what was known of them."""
+    """The history of brokers' logs, compared with known epochs."""
 
     epochs: dict[str, tuple[str, ...]]
     """Broker -> the ids of its newest epochs, newest first."""
     ends: dict[MessageQueue, int]
-    """Up to where queues are those that were read, of logs that have ended earlier since."""
+    """For logs truncated since they were read: up to which offset the queues are unchanged."""
 
 
 class Remote:
-    """The brokers behind some name services. Thread-safe; every method blocks.
+    """The brokers behind some name servers. Thread-safe; every method blocks.
 
-    Every failure is a PipelineError with the client's sentence.
+    Every failure is a PipelineError with the client's message.
     """
 
     def __init__(
@@ -95,19 +96,19 @@ class Remote:
         return await admin.__aenter__()
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
-        """Wait for a coroutine of the client's. Raises PipelineError."""
+        """Run a coroutine of the client and return its result. Raises PipelineError."""
         return result(self.begin(coroutine))
 
     def begin(self, coroutine: Coroutine[Any, Any, _Value]) -> Future[_Value]:
-        """Let a coroutine of the client's run; ``result`` waits for it."""
+        """Start a coroutine of the client; ``result`` waits for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def topics(self) -> list[str]:
-        """All topics that the name service knows, the system's own included."""
+        """Return all topics that the name server knows, including system topics."""
         return self.run(self.admin.topics())
 
     def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic, fresh; None when there is no such topic."""
+        """Return the current route of a topic; None if the topic does not exist."""
         return self.run(self._route(topic))
 
     async def _route(self, topic: str) -> TopicRoute | None:
@@ -117,7 +118,7 @@ class Remote:
             return None
 
     def queues_of(self, topics: Iterable[str]) -> dict[str, list[MessageQueue]]:
-        """The readable queues of topics, fresh; none of those that are not there."""
+        """Return the readable queues of topics; an empty list for a missing topic."""
         names = list(topics)
 
         async def ask() -> dict[str, list[MessageQueue]]:
@@ -130,27 +131,28 @@ class Remote:
         return self.run(ask())
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of a topic, fresh; none when there is no such topic."""
+        """Return the readable queues of a topic; an empty list if it does not exist."""
         route = self.route(topic)
         return list(route.read_queues) if route is not None else []
 
     def brokers(self) -> list[BrokerAddress]:
-        """Every broker that the name service knows."""
+        """Return every broker that the name server knows."""
         return self.run(self.admin.brokers())
 
     def away(self, wanted: Iterable[str] = ()) -> list[str]:
-        """Brokers that may have messages and are not there.
+        """Return brokers that may have messages and are offline.
 
-        These are those of *wanted*, and those that the name service (Rockhopper's) has forgotten.
+        These are the missing ones of *wanted*, and brokers that a Rockhopper name server has
+        forgotten.
         """
         departed = self.run(self.admin.departed_brokers())
         return sorted({*wanted, *departed} - {each.name for each in self.brokers()})
 
     def topic_ids(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str | None]:
-        """(topic, broker) -> what tells that topic from others of its name.
+        """Return (topic, broker) -> the id of the topic, which a recreated topic does not share.
 
-        Blank where the broker has no ids (Apache's), None where it has no such topic; those of a
-        broker without a master, or that cannot answer, are left out.
+        The id is blank if the broker has no ids (Apache's), and None if it has no such topic.
+        Brokers without a master, or that cannot answer, are left out.
         """
         by_broker: dict[str, list[str]] = {}
         for topic, broker in places:
@@ -176,9 +178,9 @@ class Remote:
     def log_pasts(
         self, queues: Iterable[MessageQueue], known: Mapping[str, Sequence[str]]
     ) -> LogPasts:
-        """Compare what was read of each broker's log with the log as it is now.
+        """Compare the state in which each broker's log was read with its current state.
 
-        *known* are the epochs in which a broker was read, newest first. Brokers without a history
+        *known* holds the epochs in which a broker was read, newest first. Brokers without a history
         (Apache's), without a master, or that cannot answer are left out.
         """
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
@@ -188,7 +190,7 @@ class Remote:
         async def ask(broker: str, held: list[MessageQueue]) -> LogPasts:
             found = LogPasts({}, {})
             ids = list(known.get(broker, ()))[:IDS_MAX]
-            # Of a broker that was not read nothing has to be compared.
+            # A broker that was not read needs no comparison.
             for start in range(0, len(held) if ids else 1, QUEUES_MAX):
                 some = held[start : start + QUEUES_MAX] if ids else []
                 places = [(queue.topic, queue.queue_id) for queue in some]
@@ -213,7 +215,7 @@ class Remote:
         return self.run(ask_all())
 
     def gone(self, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of *places*, (topic, broker), whose broker is there and has no such topic."""
+        """Return the *places*, (topic, broker), whose broker is online and lacks the topic."""
         found = self.topic_ids(places)
         return {
             place
@@ -235,14 +237,14 @@ class Remote:
     def ranges(
         self, queues: list[MessageQueue], *, with_left: bool = False
     ) -> dict[MessageQueue, tuple[int, int]]:
-        """What each queue holds: from (inclusive) and to (exclusive).
+        """Return the range of each queue: from (inclusive) and to (exclusive).
 
-        *with_left*: and what the queues hold that the topics have left behind with messages.
+        *with_left* adds queues that still hold messages after their topic got fewer queues.
         """
         return self.run(self._about(queues, self._ranges(queues, with_left)))
 
     def ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where queues end, those that a topic has left behind among them; 0 where none is."""
+        """Return the ends of queues, even if their topic no longer has them; 0 if missing."""
 
         async def ask(queue: MessageQueue) -> int:
             try:
@@ -278,7 +280,7 @@ class Remote:
     async def _ranges_of(
         self, queues: list[MessageQueue], left: set[MessageQueue] | None
     ) -> dict[MessageQueue, tuple[int, int]]:
-        """Those of queues of one topic of one broker: it tells them with any read, found or not."""
+        """Return the ranges of queues of one topic on one broker; any read reports the range."""
         reads = None
         if len(queues) > 1 or left is not None:
             beyond = [Pull(queue, _BEYOND_ANY, _BEYOND_ANY + 1) for queue in queues]
@@ -295,7 +297,7 @@ class Remote:
         }
 
     def offsets_at(self, queues: list[MessageQueue], time_ms: int) -> dict[MessageQueue, int]:
-        """The first offset of each queue that was stored at a time or later, else its end."""
+        """Return the first offset of each queue stored at *time_ms* or later, else its end."""
 
         async def ask() -> dict[MessageQueue, int]:
             at = self.admin.offsets.offset_at
@@ -305,7 +307,7 @@ class Remote:
         return self.run(self._about(queues, ask()))
 
     def store_times(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the messages at *offsets* were stored, of those that are there."""
+        """Return the store times of the messages at *offsets* that exist."""
 
         async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
             address = await self.admin.offsets.address(queue)
@@ -322,7 +324,7 @@ class Remote:
         return self.run(self._about(offsets, ask()))
 
     def committed(self, group: str, queues: list[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """Where a group goes on in each queue; None where it has never committed."""
+        """Return the committed offset of a group in each queue; None if it has never committed."""
 
         async def ask() -> dict[MessageQueue, int | None]:
             committed = self.admin.offsets.committed
@@ -332,7 +334,7 @@ class Remote:
         return self.run(self._about(queues, ask()))
 
     def members(self, group: str, broker_names: Iterable[str]) -> list[str]:
-        """The ids of the clients that consume for a group, as brokers know them."""
+        """Return the ids of the clients that consume for a group, as the brokers know them."""
         ext = encode_fields(GetConsumerListByGroupRequest(consumer_group=group))
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
 
@@ -340,7 +342,7 @@ class Remote:
             try:
                 answer = await self._request(broker_name, code, ext, b"", None)
             except RequestRefusedError as error:
-                if error.code == ResponseCode.SYSTEM_ERROR:  # there is none
+                if error.code == ResponseCode.SYSTEM_ERROR:  # the group has no members
                     return []
                 raise
             return GetConsumerListByGroupBody.decode(answer.body).consumer_id_list
@@ -352,14 +354,14 @@ class Remote:
         return self.run(ask_all())
 
     def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
-        """Store where a group goes on."""
+        """Commit offsets for a group."""
 
         async def tell() -> None:
             commit = self.admin.offsets.commit
             await asyncio.gather(*(commit(group, queue, at) for queue, at in offsets.items()))
 
         async def introduce() -> None:
-            # Brokers take commits of groups that they know, and get to know a group by its pulls.
+            # Brokers accept commits only of known groups, and learn about a group from its pulls.
             queue, at = next(iter(offsets.items()))
             address = await self.admin.offsets.address(queue)
             pulls = OrdinaryPulls(self.admin, address, self._timeout_s)
@@ -380,29 +382,29 @@ class Remote:
     async def _about(
         self, queues: Iterable[MessageQueue], answer: Coroutine[Any, Any, _Value]
     ) -> _Value:
-        """Wait for an answer; without one find out anew which brokers have *queues*."""
+        """Wait for an answer; if there is none, forget the routes of *queues*."""
         try:
             return await answer
         except RequestRefusedError:
             raise
         except ClientError:
-            # They may be somewhere else when they come back.
+            # The brokers may have other addresses when they come back.
             for topic in {queue.topic for queue in queues}:
                 self.admin.forget_route(topic)
             raise
 
     def read(self, wanted: Pull) -> BulkRead:
-        """Read messages."""
+        """Read messages. Raises PipelineError."""
         return result(self.begin_read(wanted))
 
     def begin_read(self, wanted: Pull) -> Future[BulkRead]:
-        """The same without waiting; ``result`` has the answer."""
+        """Start ``read``; ``result`` waits for it."""
         return self.begin(self._about([wanted.queue], self._read(wanted)))
 
     def begin_reads(self, wanted: Sequence[Pull]) -> Future[list[BulkRead]]:
-        """Read many queues of one topic of one broker; what comes back is of the first of them.
+        """Start to read many queues of one topic on one broker; maybe only the first are answered.
 
-        There is one answer at least. Filters are not looked at.
+        There is at least one answer. Filters are ignored.
         """
         queues = [each.queue for each in wanted]
         return self.begin(self._about(queues, self._read_queues(wanted)))
@@ -414,9 +416,9 @@ class Remote:
     async def _read_many(
         self, wanted: Sequence[Pull], left: set[MessageQueue] | None = None
     ) -> list[BulkRead] | None:
-        """Answers to the first of *wanted*; None from a broker that reads one queue at a time.
+        """Read the first of *wanted*; return None if the broker reads only one queue at a time.
 
-        To *left* go the queues that the topic has left behind with messages.
+        Queues that the topic no longer has, but that hold messages, are added to *left*.
         """
         first = wanted[0]
         address = await self.admin.offsets.address(first.queue)
@@ -482,7 +484,7 @@ class Remote:
         *,
         timeout_s: float | None = None,
     ) -> Command:
-        """Send any request to the master of a broker and return its answer."""
+        """Send any request to the master of a broker; return the answer. Raises PipelineError."""
         return self.run(self._request(broker_name, code, ext, body, timeout_s))
 
     async def _request(
@@ -504,7 +506,7 @@ class Remote:
         except RequestRefusedError:
             raise
         except ClientError:
-            # It may be somewhere else when it comes back.
+            # The broker may have another address when it comes back.
             self._masters.pop(broker_name, None)
             raise
 
@@ -517,11 +519,11 @@ class Remote:
         *,
         timeout_s: float | None = None,
     ) -> Future[Command]:
-        """``request`` without waiting; ``result`` has the answer."""
+        """Start ``request``; ``result`` waits for it."""
         return self.begin(self._request(broker_name, code, ext, body, timeout_s))
 
     def sender(self, group: str) -> GroupSender:
-        """What sends the messages of a producer group."""
+        """Return the sender of a producer group."""
         sender = self._senders.get(group)
         if sender is None:
             sender = self._senders[group] = self.run(self._start_sender(group))
@@ -541,7 +543,7 @@ class Remote:
 
 
 def result(answer: Future[_Value]) -> _Value:
-    """Wait for what ``begin`` began. Raises PipelineError."""
+    """Wait for the result of ``begin``. Raises PipelineError."""
     try:
         return answer.result()
     except ClientError as error:
@@ -554,9 +556,9 @@ _remotes: dict[tuple[int, str, float, Access], Remote] = {}
 
 
 def connect(nameserver: str, *, timeout_s: float = 30.0, access: Access | None = None) -> Remote:
-    """The Remote of this process for some name services. Raises PipelineError.
+    """Return this process's Remote for some name servers. Raises PipelineError.
 
-    Without *access* the job that runs, or the environment, says how to come in.
+    Without *access*, the running job or the environment sets TLS and credentials.
     """
     access = access_here() if access is None else access
     key = (os.getpid(), nameserver, timeout_s, access)

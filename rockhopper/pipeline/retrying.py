@@ -1,4 +1,4 @@
-"""Trying again what fails for a while: a broker that restarts, a name service that is away."""
+"""Retry operations with temporary failures: a broker restarts, a name server is offline."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from rockhopper.protocol.codes import ResponseCode
 
 _Value = TypeVar("_Value")
 
-# Answers that the same broker may not give a moment later.
+# Errors that may disappear a moment later.
 _PASSING_CODES = frozenset(
     {
         int(ResponseCode.SYSTEM_BUSY),
@@ -27,7 +27,7 @@ _PASSING_CODES = frozenset(
 
 
 def is_passing(error: PipelineError) -> bool:
-    """Whether the same request may succeed a moment later."""
+    """Return whether the same request may succeed a moment later."""
     cause = error.__cause__
     if isinstance(cause, RequestRefusedError):
         return cause.code in _PASSING_CODES
@@ -35,7 +35,7 @@ def is_passing(error: PipelineError) -> bool:
 
 
 def is_unknown_topic(error: PipelineError) -> bool:
-    """Whether a broker does not have the topic, or none has it."""
+    """Return whether a broker, or every broker, lacks the topic."""
     cause = error.__cause__
     if isinstance(cause, RequestRefusedError):
         return cause.code == ResponseCode.TOPIC_NOT_EXIST
@@ -44,16 +44,17 @@ def is_unknown_topic(error: PipelineError) -> bool:
 
 @dataclass(frozen=True)
 class Patience:
-    """How often, and how long apart, something is tried again."""
+    """The number of retries and the pause between them."""
 
     retries: int
     pause_s: float
 
     def __call__(self, what: str, attempt: Callable[[], _Value]) -> _Value:
-        """The value of *attempt*, tried again while its failures may pass.
+        """Return the value of *attempt*; retry while its failures are temporary.
 
         Raises:
-            PipelineError: it failed for good; for one that might pass, *what* could not be done.
+            PipelineError: a permanent failure; or no retry is left, and the message says that
+                *what* failed.
         """
         failures = 0
         while True:

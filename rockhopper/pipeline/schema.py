@@ -1,7 +1,7 @@
 """The columns of messages: their names, their order, and their types in Arrow and in Spark.
 
-Both sources have the same columns. A Python source gets no column pruning from Spark, so readers
-choose columns by options. The Arrow types are what Spark demands of a batch, to the letter: the
+Both sources have the same columns. Spark does not prune the columns of a Python source, so readers
+choose columns by options. The Arrow types are exactly those that Spark requires of a batch: the
 same order, ``binary`` rather than ``large_binary``, no dictionaries, microseconds in UTC.
 """
 
@@ -46,11 +46,14 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 OPTIONAL_COLUMNS = ("rawProperties", "crcOk", "corrupt")
-"""There only on demand: the properties as stored; whether the body is the one that was stored
-(null for an empty body); in the row of a damaged place of a store, what is wrong there."""
+"""Columns on request only.
+
+``rawProperties`` holds the properties as stored. ``crcOk`` is true if the body has its stored CRC
+(null for an empty body). ``corrupt`` says what is wrong, in the row of a damaged place of a store.
+"""
 
 COLUMNS = tuple(name for name in _TYPES if name not in OPTIONAL_COLUMNS)
-"""What a reader gets who asks for all, in this order."""
+"""All other columns, in this order: the result of requesting all columns."""
 
 _DEAR_COLUMNS = ("msgId", "offsetMsgId", "properties", "bornHost", "storeHost")
 _RARE_COLUMNS = (
@@ -64,10 +67,10 @@ _RARE_COLUMNS = (
 DEFAULT_COLUMNS = tuple(
     name for name in COLUMNS if name not in _DEAR_COLUMNS and name not in _RARE_COLUMNS
 )
-"""What a reader gets who chooses nothing: what Kafka's source gives, and what is as cheap."""
+"""The columns without any option: those of Kafka's source, and others that are as cheap."""
 
 ALL_COLUMNS = ("*", "all")
-"""What the option ``columns`` says for COLUMNS."""
+"""The values of the option ``columns`` that mean COLUMNS."""
 
 _NAMED_ELSEWHERE = {
     "id": "msgId",
@@ -82,19 +85,19 @@ _NAMED_ELSEWHERE = {
     "timestamp": "storeTimestamp",
     "value": "body",
 }
-"""What other sources call these columns, Kafka's above all."""
+"""The names of these columns in other sources, mostly in Kafka's."""
 
 COLUMN_OPTIONS = ("columns", "includeBody", "includeProperties", "includeRawProperties")
-"""The options that ``choose_columns`` reads; it looks at verifyCrc and corruptRecords as well."""
+"""The options that ``choose_columns`` reads, besides verifyCrc and corruptRecords."""
 
 
 def arrow_schema(columns: Iterable[str] = COLUMNS) -> pa.Schema:
-    """The schema of the batches that hold *columns*."""
+    """Return the Arrow schema of batches with *columns*."""
     return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
 
 
 def spark_schema(columns: Iterable[str] = COLUMNS) -> "StructType":
-    """The same for Spark; every column may be null."""
+    """Return the same schema for Spark; every column is nullable."""
     from pyspark.sql import types
 
     spark_types: dict[pa.DataType, types.DataType] = {
@@ -112,17 +115,17 @@ def spark_schema(columns: Iterable[str] = COLUMNS) -> "StructType":
 
 
 def nearest_column(name: str, known: Iterable[str]) -> str:
-    """``options.nearest`` for columns, which knows their names in other sources as well."""
+    """Like ``options.nearest`` for columns, but also accept their names in other sources."""
     meant = _NAMED_ELSEWHERE.get(name.lower(), name)
     return nearest(meant if meant in known else name, known)
 
 
 def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that a source's options ask for; names of options in any case.
+    """Return the columns that a source's options choose; option names are case-insensitive.
 
     Raises:
-        PipelineError: an unknown column, none at all, options that contradict each other or are
-            neither true nor false.
+        PipelineError: a column is unknown, no column is chosen, or options contradict each other
+            or are not boolean.
     """
     given = {name.lower(): str(value).strip() for name, value in options.items()}
     has_crc = given.get("verifycrc", "").lower() == "flag"
@@ -143,7 +146,7 @@ def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     else:
         usual = {*(COLUMNS if named else DEFAULT_COLUMNS)}
         if has_corrupt:
-            usual.add("physOffset")  # the place of what is damaged
+            usual.add("physOffset")  # the place of the damage
         chosen = [name for name in COLUMNS if switches.get(name, name in usual)]
         chosen += [name for name in ("rawProperties",) if switches.get(name, False)]
     chosen += [

@@ -1,4 +1,4 @@
-"""Spark sessions that know the sources ``rocketmq`` and ``rocketmq-store``."""
+"""Create Spark sessions with the sources ``rocketmq`` and ``rocketmq-store``."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ _SOURCES = (
     ("rockhopper.pipeline.store_source.source", "StoreSource"),
     ("rockhopper.pipeline.network.source", "RocketMQSource"),
 )
-# For one machine: no web page, no progress bars between a notebook's lines, quick to start.
+# For one machine: no web page, no progress bars between a notebook's lines, a quick start.
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -38,20 +38,20 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 def local_session(
     app_name: str = "rockhopper", *, master: str = "local[*]", **conf: str
 ) -> "SparkSession":
-    """A session on this machine, with both sources; the running one if there is one.
+    """Return a session on this machine with both sources; the running one if there is one.
 
-    Finds a Java by itself (pipeline.java). *conf* are settings of Spark, given as
-    ``**{"spark.driver.memory": "4g"}``; they win over what is set here. With the *master* of a
-    cluster only the driver is here, and the executors are sent this package.
+    It finds a Java by itself (pipeline.java). *conf* are settings of Spark, for example
+    ``**{"spark.driver.memory": "4g"}``; they override the defaults of this module. With the
+    *master* of a cluster, only the driver runs here, and the executors receive this package.
 
     Raises:
-        PipelineError: no Java, or a package that is missing or too old.
+        PipelineError: there is no Java, or a package is missing or too old.
     """
     check_packages()
     ensure_java()
     from pyspark.sql import SparkSession
 
-    # Spark would take whatever python3 is on PATH for its workers.
+    # Otherwise Spark uses the python3 on PATH for its workers.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home: AbstractContextManager[None] = nullcontext()
     if master.startswith("local"):
@@ -73,10 +73,10 @@ def local_session(
 
 
 def register(spark: "SparkSession") -> "SparkSession":
-    """Make both sources known to *spark*, and return it.
+    """Register both sources in *spark*, and return it.
 
-    The session's workers must find this package: installed, or by ``--py-files``. A server of Spark
-    Connect is sent it.
+    The session's workers must find this package: installed, or by ``--py-files``. A Spark Connect
+    server receives it from this call.
 
     Raises:
         PipelineError: a package is missing or too old.
@@ -97,7 +97,7 @@ def register(spark: "SparkSession") -> "SparkSession":
 
 @contextmanager
 def naming_missing_packages() -> Iterator[None]:
-    """Let an import that fails for want of the Spark extra say so.
+    """Turn an ImportError caused by a missing Spark extra into a PipelineError.
 
     Raises:
         PipelineError: names the package that is missing or too old.
@@ -110,10 +110,10 @@ def naming_missing_packages() -> Iterator[None]:
 
 
 def check_packages() -> None:
-    """See that the packages of the Spark extra are there and new enough.
+    """Check that the packages of the Spark extra are installed and new enough.
 
     Raises:
-        PipelineError: names the one that is not.
+        PipelineError: names the package that is missing or too old.
     """
     for name, minimum in (("pyarrow", PYARROW_VERSION_MIN), ("numpy", (1, 26))):
         _check_package(name, minimum)
@@ -137,9 +137,9 @@ def _check_package(name: str, minimum: tuple[int, ...]) -> None:
 
 @contextmanager
 def _packages_on_python_path() -> Iterator[None]:
-    """Let Spark's workers find this package, and PySpark, even where they are not installed.
+    """Add this package and PySpark to PYTHONPATH for the workers, if they are not installed.
 
-    They inherit the environment of the JVM, which is started here.
+    Spark's workers inherit the environment of the JVM, which starts inside this block.
     """
     files = [import_module(name).__file__ for name in ("rockhopper", "pyspark", "py4j")]
     roots = dict.fromkeys(str(Path(str(file)).resolve().parents[1]) for file in files)

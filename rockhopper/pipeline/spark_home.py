@@ -1,8 +1,7 @@
-"""A home of Spark whose Python is the installed PySpark.
+"""Create a Spark home whose Python is the installed PySpark.
 
-Spark puts ``python/lib/pyspark.zip`` of its home in front of everything that its Python processes
-import from. Nothing in a zip is ever kept compiled, so each process compiles PySpark anew, which
-takes five times as long as importing the same from where pip has put it.
+Spark puts ``python/lib/pyspark.zip`` of its home first on the import path of its Python processes.
+Importing from this zip takes five times as long as importing from the pip installation.
 """
 
 import os
@@ -17,7 +16,7 @@ _VARIABLE = "SPARK_HOME"
 
 
 def home_without_zip(package: Path) -> Path | None:
-    """A home of Spark without that zip, for a PySpark that pip installed at *package*."""
+    """Return a Spark home without that zip, for a PySpark that pip installed at *package*."""
     if not (package / "jars").is_dir() or not (package / "bin").is_dir():
         return None
     parts = sorted(path.name for path in package.iterdir() if path.name not in _LEFT_OUT)
@@ -35,7 +34,7 @@ def home_without_zip(package: Path) -> Path | None:
 
 @contextmanager
 def quick_to_start() -> Iterator[None]:
-    """Let the Java that is started in this context know such a home, unless one is given."""
+    """Set SPARK_HOME to such a home for a Java started in this block, unless it is set."""
     import pyspark
 
     home = None

@@ -1,4 +1,4 @@
-"""Directories that stand in for the home of a program: links to most of it, some differs."""
+"""Directories that replace the home of a program: mostly links, with a few different files."""
 
 import os
 import re
@@ -13,9 +13,9 @@ from rockhopper.paths import expand_home
 def stand_in(
     kind: str, home: Path, fill: Callable[[Path], None], is_whole: Callable[[Path], bool]
 ) -> Path:
-    """A directory for *home*, made once by *fill*, in the user's cache if that can be written to.
+    """Return a directory for *home*; *fill* creates it once.
 
-    One that is there counts if it *is_whole*.
+    It is in the user's cache if that is writable. An existing directory is reused if it *is_whole*.
     """
     name = f"{kind}-{re.sub('[^A-Za-z0-9]+', '-', str(home)).strip('-')[-120:]}"
     try:
@@ -32,7 +32,7 @@ def _made(
     made = directory / name
     if is_whole(made):
         return made
-    # Another process may make the same one: it is made aside and moved into place whole.
+    # Another process may create the same directory: create it under another name, then rename it.
     aside = Path(tempfile.mkdtemp(prefix=f".{name[:40]}-", dir=directory))
     fill(aside)
     try:

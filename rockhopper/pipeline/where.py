@@ -1,4 +1,4 @@
-"""Conditions in Spark's SQL that need no Spark: a part of it, over Arrow batches.
+"""Evaluate conditions in a subset of Spark's SQL without Spark, over Arrow batches.
 
     OR, AND, NOT, brackets      with SQL's three values
     = == <> != < <= > >=        columns of numbers with integers, columns of text with text, or
@@ -6,8 +6,8 @@
     [NOT] BETWEEN … AND …, [NOT] IN (…), [NOT] LIKE '…', IS [NOT] NULL
     properties['name']          is text
 
-Whatever else there is (other functions and columns, numbers compared with text, backslashes and
-doubled quotes in text) is left to Spark: ``understood`` says None.
+For anything else, ``understood`` returns None, and Spark must evaluate it: other functions and
+columns, numbers compared with text, backslashes and doubled quotes in text.
 """
 
 import re
@@ -23,7 +23,7 @@ from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 Predicate = Callable[[Any], Any]
-"""From a batch to a boolean array, null where SQL says null."""
+"""Maps a batch to a boolean array, with null as in SQL."""
 
 _TOKEN = re.compile(
     r"[ \t\r\n]*(?:(?P<number>-?\d{1,18}(?![\w.]))|(?P<text>'[^'\\]*'|\"[^\"\\]*\")"
@@ -50,22 +50,22 @@ _DEPTH_MAX = 50
 
 
 class Where(NamedTuple):
-    """A condition that is understood."""
+    """A parsed condition."""
 
     columns: frozenset[str]
     mask: Predicate
     needles: tuple[bytes, ...]
-    """What the bytes of a record that fulfils it hold, all of them."""
+    """Byte strings that a matching record must contain, all of them."""
     asks_for_nulls: bool
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of *batch*, which has the columns, that fulfil it."""
+        """Return the matching rows of *batch*, which must have the columns."""
         mask = pc.fill_null(self.mask(batch), False)
         return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)
 
     def may_hold(self, topic: str, broker_name: str, queue_id: int) -> bool:
-        """Whether messages of that queue may fulfil it, as far as it speaks of queues."""
-        if self.asks_for_nulls:  # for these a null is an answer; below it means that nobody knows
+        """Return whether messages of that queue may match, as far as the condition names queues."""
+        if self.asks_for_nulls:  # here null is a result; below it means unknown
             return True
         known = {"topic": topic, "brokerName": broker_name, "queueId": queue_id}
         batch = pa.RecordBatch.from_pylist([known], schema=arrow_schema(COLUMNS))
@@ -81,9 +81,9 @@ class _Operand(NamedTuple):
     kind: str
     is_column: bool
     value: Callable[[Any], Any]
-    """From a batch to an array or a scalar."""
+    """Maps a batch to an array or a scalar."""
     is_stored: bool = False
-    """Whether a record holds it as it is."""
+    """Whether a record stores the value unchanged."""
     literal: str = ""
 
 
@@ -93,7 +93,7 @@ class _NotUnderstood(Exception):
 
 @lru_cache(maxsize=16)
 def understood(condition: str) -> Where | None:
-    """The condition, if all of it is in the part that needs no Spark."""
+    """Parse the condition; return None if any part of it needs Spark."""
     try:
         parser = _Parser(list(_tokens(condition)))
         found = parser.either(0)
@@ -105,7 +105,7 @@ def understood(condition: str) -> Where | None:
 
 
 def read_where(options: Options) -> str:
-    """The option ``where`` of a source, blank if it is not given. Raises PipelineError."""
+    """Return the option ``where`` of a source, blank if it is not set. Raises PipelineError."""
     condition = options.text("where")
     if condition and understood(condition) is None:
         raise PipelineError(
@@ -118,7 +118,7 @@ def read_where(options: Options) -> str:
 
 
 def with_columns(columns: tuple[str, ...], where: Where | None) -> tuple[str, ...]:
-    """*columns*, and behind them what *where* looks at besides."""
+    """Append the columns of *where* that are missing in *columns*."""
     more = where.columns.difference(columns) if where is not None else ()
     return (*columns, *sorted(more))
 
@@ -126,19 +126,19 @@ def with_columns(columns: tuple[str, ...], where: Where | None) -> tuple[str, ..
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     at, text = 0, text.rstrip(" \t\r\n")
     if "${" in text:
-        raise _NotUnderstood  # Spark puts values of its settings there
+        raise _NotUnderstood  # Spark inserts the values of its settings there
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.lastgroup is None:
             raise _NotUnderstood
         if found.end() < len(text) and found.lastgroup == "text" and text[found.end()] in "'\"":
-            raise _NotUnderstood  # a doubled quote, or text behind text
+            raise _NotUnderstood  # a doubled quote, or two strings in a row
         yield found.lastgroup, found[found.lastgroup]
         at = found.end()
 
 
 class _Parser:
-    """Descends from OR to operands, as Spark's grammar binds them."""
+    """A recursive-descent parser, from OR down to operands, with Spark's precedence."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -147,11 +147,11 @@ class _Parser:
         self.asks_for_nulls = False
 
     def next_kind(self) -> str:
-        """Of which kind the next token is; empty at the end."""
+        """Return the kind of the next token; empty at the end."""
         return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
 
     def either(self, depth: int) -> _Found:
-        """Terms with OR between them."""
+        """Parse terms joined by OR."""
         if depth > _DEPTH_MAX:
             raise _NotUnderstood
         found = self._both(depth)
@@ -213,7 +213,7 @@ class _Parser:
             raise _NotUnderstood
         needle = left.literal or right.literal
         is_held = compare is pc.equal and (left.is_stored or right.is_stored)
-        # The decoder puts such a character for bytes that are no UTF-8.
+        # The decoder substitutes this character for bytes that are not UTF-8.
         has_needle = is_held and needle and "\ufffd" not in needle
         return _Found(
             lambda batch: compare(left.value(batch), right.value(batch)),
@@ -260,7 +260,7 @@ class _Parser:
         return self._tokens[self._at - 1][1]
 
     def _takes(self, wanted: str) -> bool:
-        """Step over a word or sign, if it is the next."""
+        """Consume the next token if it is the word or sign *wanted*."""
         if self.next_kind() not in ("word", "sign"):
             return False
         is_next = self._tokens[self._at][1].upper() == wanted

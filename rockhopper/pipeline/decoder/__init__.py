@@ -1,10 +1,10 @@
-"""Records of the commit log to Arrow batches, vectorised; knows neither Spark nor files.
+"""Decode commit log records into Arrow batches, vectorised; no knowledge of Spark or files.
 
     found = walk(buffer, 0, len(buffer))
     for batch in decode(buffer, found.offsets, COLUMNS, broker_name="broker-a"):
         ...
 
-The body of an answer to a pull holds the same records as a file of the log does.
+A pull response holds the same records as a commit log file.
 """
 
 from rockhopper.pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode

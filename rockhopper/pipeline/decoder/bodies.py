@@ -1,4 +1,4 @@
-"""Bodies: whether they are the ones that were stored, and what they were compressed from."""
+"""Message bodies: check their CRC, and decompress them."""
 
 from typing import Any
 from zlib import crc32
@@ -16,11 +16,11 @@ from rockhopper.protocol.store.message_codec.record_check import OWN_CRC_NAME, i
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 BATCH_SIZE_BYTES_MAX = 32 << 20
-"""What a batch aims to stay below; a JVM takes a whole batch at once."""
+"""The target size of a batch; a JVM loads a whole batch at once."""
 
 
 def body_crcs(records: Records) -> npt.NDArray[np.int64]:
-    """The CRC of each body as it is, by the rule by which it is stored."""
+    """The CRC of each body, masked as in the record head."""
     data = records.data.data
     mask = BODY_CRC_MASK
     bounds = zip(records.body_start.tolist(), records.body_end.tolist(), strict=True)
@@ -28,14 +28,14 @@ def body_crcs(records: Records) -> npt.NDArray[np.int64]:
 
 
 def damaged_bodies(records: Records) -> npt.NDArray[np.bool_]:
-    """Of which records the body is not the one that was stored; nothing is said of no body."""
+    """Return a mask of the records whose body differs from the stored CRC; empty bodies pass."""
     differs = body_crcs(records) != records.heads["bodyCrc"]
     found: npt.NDArray[np.bool_] = differs & (records.body_end > records.body_start)
     return found
 
 
 def damaged_records(records: Records) -> list[int]:
-    """Rows of records that end with a CRC of their own, and it is another."""
+    """Return the rows of records whose own CRC, at the end of the record, is wrong."""
     data = records.data.data
     if not len(records) or OWN_CRC_NAME not in bytes(data[records.offsets[0] : records.ends[-1]]):
         return []
@@ -46,12 +46,12 @@ def damaged_records(records: Records) -> list[int]:
 
 
 class Bodies:
-    """The bodies of records as they are handed out, cut off where a batch would become too big."""
+    """The decoded bodies of records, cut off where a batch would become too large."""
 
     def __init__(self, records: Records, is_wanted: bool) -> None:
-        """*is_wanted* decompresses; ``count`` says how many records fit into one batch."""
+        """*is_wanted* decompresses the bodies; ``count`` records fit in one batch."""
         self.failures: dict[int, str] = {}
-        """Records whose body does not decompress, and why not."""
+        """Row -> reason, for records whose body does not decompress."""
         self.count = len(records)
         self._plain: dict[int, bytes] = {}
         if is_wanted:
@@ -76,7 +76,7 @@ class Bodies:
             self._plain[row] = plain
 
     def as_array(self, records: Records) -> Any:
-        """The first ``count`` bodies; one that does not decompress is as it was stored."""
+        """Return the first ``count`` bodies; a body that does not decompress stays as stored."""
         count = self.count
         stored = gather(
             records.data, records.body_start[:count], records.body_end[:count], pa.binary()

@@ -1,7 +1,7 @@
-"""Compressed bodies, by pyarrow's codecs: the pipeline needs no other package to read them.
+"""Decompress bodies with the codecs of pyarrow, so reading needs no other package.
 
-The client's own ``protocol.compression`` knows zlib alone without the extra ``compression``; here
-pyarrow is always there, and it brings LZ4 (frame format) and Zstandard.
+``protocol.compression``, which the client uses, supports only zlib without the extra
+``compression``. The pipeline always has pyarrow, which brings LZ4 (frame format) and Zstandard.
 """
 
 import pyarrow as pa
@@ -17,10 +17,10 @@ _CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
 def decompress(
     data: bytes, sys_flag: int, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
 ) -> bytes:
-    """The body that *data* was compressed from, by the compression that *sys_flag* names.
+    """Decompress *data*, with the compression type that *sys_flag* names.
 
     Raises:
-        CompressionError: *data* is damaged or of an unknown type, or becomes larger than
+        CompressionError: *data* is damaged, has an unknown type, or becomes larger than
             *size_bytes_max*.
     """
     codec = _CODECS.get(compression_type(sys_flag))

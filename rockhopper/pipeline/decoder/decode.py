@@ -1,4 +1,4 @@
-"""The one decoder: from records to batches with the columns of rockhopper.pipeline.schema."""
+"""The only decoder: from records to batches with the columns of rockhopper.pipeline.schema."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -47,14 +47,14 @@ def decode(
     decompress: bool = True,
     crc: Crc = "off",
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of the records at *offsets* of *buffer*, in that order.
+    """Decode the records at *offsets* of *buffer*, in that order.
 
-    *offsets* are such as ``walk`` finds. *crc* compares bodies with what was stored: ``flag``
-    needs the column crcOk to tell, ``fail`` raises.
+    ``walk`` finds *offsets*. *crc* compares bodies with their stored CRC: ``flag`` reports the
+    result in the column crcOk, ``fail`` raises.
 
     Raises:
-        PipelineError: names the place of a record that is none, of a body that does not decompress
-            or is not the one that was stored, or a package that is missing.
+        PipelineError: a record is invalid, a body does not decompress or has a wrong CRC (the error
+            names the place), or a package is missing.
     """
     decoder = Decoder(columns, broker_name=broker_name, decompress=decompress, crc=crc)
     if not len(offsets):
@@ -70,7 +70,7 @@ def decode(
 
 
 class Decoder:
-    """Decodes with one choice of columns and rules."""
+    """Decodes records with one set of columns and rules."""
 
     def __init__(
         self,
@@ -81,9 +81,10 @@ class Decoder:
         crc: Crc = "off",
         failed: Failure | None = None,
     ) -> None:
-        """Without *failed* a body or an inner batch that is damaged raises PipelineError.
+        """Without *failed*, a damaged body or inner batch raises PipelineError.
 
-        With it such messages are left out, and it is told commit log offset and reason of each.
+        With *failed*, such messages are left out, and *failed* is called with the commit log offset
+        and the reason of each.
         """
         self.schema = arrow_schema(columns)
         self._columns = tuple(columns)
@@ -93,7 +94,7 @@ class Decoder:
         self._failed = failed or _raise
 
     def batches(self, records: Records) -> Iterator[pa.RecordBatch]:
-        """The batches that *records*, all of them sound, make."""
+        """Yield the batches of *records*, all of which must be sound."""
         start = 0
         count = len(records)
         while start < count:
@@ -126,7 +127,7 @@ class Decoder:
             keep = _all_but(len(records), unwrapped.failures)
             records = self._leave_out(records, unwrapped.failures)
             crc_ok = None if crc_ok is None else crc_ok[keep]
-        # Unwrapping may have made many of few.
+        # Unwrapping can turn a few records into many.
         for start in range(0, len(records), BATCH_ROWS_MAX):
             chosen = slice(start, start + BATCH_ROWS_MAX)
             part = records if len(records) <= BATCH_ROWS_MAX else pick(records, chosen)
@@ -166,7 +167,7 @@ class Decoder:
 
 
 class _Columns:
-    """The columns of one batch; what several of them need is made once."""
+    """The columns of one batch; computes shared intermediate results once."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class _Columns:
         self._ids: Any = None
 
     def column(self, name: str, kind: Any) -> Any:
-        """The column *name* as an array of the Arrow type *kind*."""
+        """Return the column *name* as an array of the Arrow type *kind*."""
         heads = self._records.heads
         if name in _INT32_COLUMNS:
             return pa.array(heads[name].astype(np.int32))
@@ -261,7 +262,7 @@ _MAKERS: dict[str, Callable[[_Columns, Any], Any]] = {
 
 
 def topics(records: Records) -> Any:
-    """The topics; bytes that are not UTF-8 become U+FFFD."""
+    """Return the topic of each record; bytes that are not UTF-8 become U+FFFD."""
     raw = gather(records.data, records.topic_start, records.topic_end, pa.binary())
     try:
         return raw.cast(pa.string())

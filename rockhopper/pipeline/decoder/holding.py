@@ -1,4 +1,4 @@
-"""Which of many records are worth decoding: those whose bytes hold what is looked for."""
+"""Skip records before decoding: select those whose bytes contain the search text."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def holding(data: bytes, starts: Offsets, ends: Offsets, needle: bytes) -> Mask:
-    """Which of the pieces [start, end) of *data*, ascending, hold *needle*."""
+    """Return a mask of the pieces [start, end) of *data*, ascending, that contain *needle*."""
     found = np.zeros(len(starts), np.bool_)
     at = data.find(needle)
     while at >= 0:
@@ -25,7 +25,7 @@ def holding(data: bytes, starts: Offsets, ends: Offsets, needle: bytes) -> Mask:
 
 
 def candidates(records: Records, needles: tuple[bytes, ...]) -> Records | None:
-    """Those of *records* whose bytes hold all *needles*, and compressed ones; None if none do."""
+    """Return the records that contain all *needles*, or are compressed; None if there are none."""
     if not needles:
         return records
     compressed: Mask = (records.heads["sysFlag"] & SYS_FLAG_COMPRESSED) != 0

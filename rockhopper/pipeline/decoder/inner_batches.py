@@ -1,7 +1,7 @@
-"""Records of BatchCQ topics that hold several messages: each message as a record of its own.
+"""Unwrap the batch records of BatchCQ topics: one record for each message.
 
-Batches of that kind are rare, so they are rewritten in Python, together with the records between
-them, into a buffer of ordinary records; the decoder knows nothing else of them.
+Such batches are rare. So Python code rewrites them, together with the records between them, into a
+buffer of ordinary records. No other part of the decoder knows about batches.
 """
 
 import struct
@@ -37,15 +37,16 @@ _UINT16 = struct.Struct(">H")
 
 
 class Unwrapped:
-    """Records in which each message of a batch stands for itself."""
+    """Records in which each message of a batch is a record of its own."""
 
     def __init__(self, records: Records) -> None:
-        """Unwrap *records*; those that cannot be unwrapped stay as they are."""
+        """Unwrap *records*; a batch that cannot be unwrapped stays unchanged."""
         self.failures: dict[int, str] = {}
-        """Rows of the result that are batches which cannot be unwrapped, and why not."""
+        """Row of the result -> reason, for batches that cannot be unwrapped."""
         self.records = records
         self.row_of: Array | None = None
-        """For each row of the result the row of *records* that it is from; None if the same."""
+        """For each row of the result, its source row in *records*; None if nothing was unwrapped.
+        """
         wrapped = (records.heads["sysFlag"] & _WRAPPED) == _WRAPPED
         if wrapped.any():
             self._unwrap(records, wrapped.tolist())

@@ -1,8 +1,8 @@
-r"""The property strings of many messages at once: maps, and single properties.
+r"""Parse the property strings of many messages at once, into maps or single properties.
 
-What protocol.properties.decode_properties says of one string holds here: a pair lasts up to \x02 or
-the end, its name up to the first \x01, pairs without name or value are dropped, of two with one
-name the last counts, and bytes that are not UTF-8 become U+FFFD.
+The rules are those of protocol.properties.decode_properties. A pair ends at \x02 or at the end of
+the string. Its name ends at the first \x01. Pairs without a name or a value are dropped. If a name
+occurs twice, the last pair counts. Bytes that are not UTF-8 become U+FFFD.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from rockhopper.pipeline.decoder.strings import buffers_of, gather
 
 _PAIR_END = 2
 _NAME_END = 1
-# The lowest n bytes of a little-endian word.
+# Masks for the lowest n bytes of a little-endian word.
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _PADDING_BYTES = 8
@@ -26,16 +26,16 @@ Positions = npt.NDArray[np.int64]
 
 
 class Properties:
-    """The pairs of all rows, one after the other."""
+    """The pairs of all rows, in one sequence."""
 
     def __init__(self, data: Bytes, starts: Positions, ends: Positions) -> None:
         """Split the string of each message, at [start, end) of *data*.
 
-        Each has a byte in front of it that is no string's: of its size, in a record.
+        The byte before each string belongs to no string: in a record it is part of the size field.
         """
         raw = gather(data, starts - 1, ends, pa.binary())
         edges, pairs = buffers_of(raw)
-        # So a pair is what stands between two ends, also one that is a string's last without any.
+        # Every pair now lies between two pair ends, even a last pair without an end mark.
         pairs[edges[:-1]] = _PAIR_END
         if pairs.max(initial=0) >= 0x80:
             edges, pairs = _as_utf8(raw, edges, pairs)
@@ -50,7 +50,7 @@ class Properties:
         separators = np.append(separators, len(data))
         first_ones = np.flatnonzero((kinds[1:] == _NAME_END) & (kinds[:-1] == _PAIR_END)) + 1
         followers = first_ones + 1
-        if not (kinds[followers] == _PAIR_END).all():  # more of \x01 in a value
+        if not (kinds[followers] == _PAIR_END).all():  # a value contains \x01
             pair_ends = np.flatnonzero(kinds == _PAIR_END)
             followers = pair_ends[np.searchsorted(pair_ends, first_ones)]
         starts = separators[first_ones - 1] + 1
@@ -70,7 +70,7 @@ class Properties:
         self._row_edges = np.searchsorted(self._starts, self._edges).astype(np.int32)
 
     def _code_names(self) -> None:
-        """The first eight bytes of each name, and its size: together the name if it is short."""
+        """Compute the first eight bytes and the size of each name; they identify a short name."""
         padded = np.zeros(len(self._data) + 2 * _PADDING_BYTES, np.uint8)
         padded[_PADDING_BYTES : _PADDING_BYTES + len(self._data)] = self._data
         self._words: npt.NDArray[np.uint64] = np.ndarray(
@@ -123,7 +123,7 @@ class Properties:
         self._count_rows()
 
     def as_map(self, kind: Any) -> Any:
-        """One map for each row, of the Arrow map type *kind*."""
+        """Return one map for each row, of the Arrow map type *kind*."""
         names = gather(self._data, self._starts, self._name_ends, pa.string())
         values = gather(self._data, self._name_ends + 1, self._ends, pa.string())
         pairs = pa.StructArray.from_arrays(
@@ -134,7 +134,10 @@ class Properties:
         return pa.Array.from_buffers(kind, rows, [None, edges], children=[pairs])
 
     def values_of(self, name: str) -> Any:
-        """The property *name*, of at most eight ASCII characters, of each row; null without it."""
+        """Return the value of the property *name* for each row, or null.
+
+        *name* has at most eight ASCII characters.
+        """
         head = np.uint64(int.from_bytes(name.encode(), "little"))
         hits = np.flatnonzero((self._name_heads == head) & (self._name_sizes == len(name)))
         found = gather(self._data, self._name_ends[hits] + 1, self._ends[hits], pa.string())

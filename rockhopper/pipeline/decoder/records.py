@@ -1,8 +1,8 @@
-"""Many records at once: their heads as one structured array, and where their parts are.
+"""Parse many records at once: heads as one structured array, and the positions of their parts.
 
-The layout stands in protocol.store.record_head. IPv6 hosts make what follows later by 12
-bytes each, and V2 has one byte more in front of the topic; both are per-row shifts here, so that
-records of all kinds keep their order in one batch.
+protocol.store.record_head documents the layout. Each IPv6 host moves the fields after it by 12
+bytes, and V2 has one more byte before the topic. Both are per-row shifts here, so one batch can
+hold records of all kinds in their order.
 """
 
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ _PARTS = (np.dtype(_FRONT), np.dtype(_MIDDLE), np.dtype(_BACK))
 
 @dataclass(slots=True)
 class Records:
-    """Where the parts of records are; all positions count from the start of ``data``.
+    """The positions of the parts of records, counted from the start of ``data``.
 
-    Of a record that is not ``sound`` no position means anything, but each is inside of it.
+    If a record is not ``sound``, its positions have no meaning, but they lie inside the record.
     """
 
     data: Bytes
@@ -56,23 +56,23 @@ class Records:
     parts: tuple[Array, ...]
     """The fixed fields as structures."""
     heads: dict[str, Array]
-    """Their numbers by column name, and bodySize; big-endian as they are stored."""
+    """The numeric fields by column name, and bodySize; big-endian, as stored."""
     hosts_shift: Offsets | None
-    """By how many bytes IPv6 hosts make the body later; None if there are none."""
+    """The number of bytes by which IPv6 hosts move the body; None if no record has any."""
     body_start: Offsets
     body_end: Offsets
     topic_start: Offsets
     topic_end: Offsets
     properties_start: Offsets
     sound: npt.NDArray[np.bool_]
-    """Whether the sizes in the record add up to its own."""
+    """Whether the sizes in the record add up to the size of the record."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
 
 def read_records(data: Bytes, offsets: Offsets) -> Records:
-    """Split the records at *offsets*, each of which is whole in *data* by its size and magic."""
+    """Split the records at *offsets*; each must be complete in *data* by its size and magic."""
     parts: tuple[Array, ...] = (_read(data, offsets, _HEAD),)
     heads = _columns(parts)
     sys_flags = heads["sysFlag"]
@@ -129,7 +129,7 @@ def read_records(data: Bytes, offsets: Offsets) -> Records:
 
 
 def pick(records: Records, chosen: Array | slice) -> Records:
-    """The records that *chosen* (a mask, or positions) names."""
+    """Select records; *chosen* is a mask, a slice or positions."""
     shift = records.hosts_shift
     parts = tuple(_whole(part)[chosen].view(part.dtype) for part in records.parts)
     return Records(
@@ -153,12 +153,12 @@ def _columns(parts: tuple[Array, ...]) -> dict[str, Array]:
 
 
 def _whole(structures: Array) -> Array:
-    """The same without fields: numpy copies structures field by field, which is slow."""
+    """View structures as raw bytes: numpy copies structures field by field, which is slow."""
     return structures.view(np.dtype((np.void, structures.itemsize)))
 
 
 def _read(data: Bytes, offsets: Offsets, layout: np.dtype[Any]) -> Array:
-    """The structures at *offsets*, anywhere in *data*."""
+    """Read the structures at *offsets*, at any alignment in *data*."""
     count = len(data) - layout.itemsize + 1
     every: Array = np.ndarray(shape=(count,), dtype=layout, buffer=data, strides=(1,))
     found: Array = _whole(every)[offsets].view(layout)
@@ -171,7 +171,7 @@ def _read_shifted(
     born = np.where(v6 & SYS_FLAG_BORN_HOST_V6, 12, 0)
     shift = born + np.where(v6 & SYS_FLAG_STORE_HOST_V6, 12, 0)
     front, middle, back = _PARTS
-    # A record too short for its hosts is found out later; here it must not lead out of the data.
+    # A later check finds a record too short for its hosts; here it must not point outside the data.
     middle_at = np.minimum(offsets + front.itemsize + born, ends - middle.itemsize)
     back_at = np.minimum(offsets + HEAD_SIZE_BYTES - back.itemsize + shift, ends - back.itemsize)
     parts = (
@@ -183,12 +183,12 @@ def _read_shifted(
 
 
 def born_host_start(records: Records) -> Offsets:
-    """Where the born hosts are."""
+    """Return the positions of the born hosts."""
     return records.offsets + BORN_HOST_AT
 
 
 def store_host_start(records: Records) -> Offsets:
-    """Where the store hosts are."""
+    """Return the positions of the store hosts."""
     start = records.offsets + STORE_HOST_AT
     if records.hosts_shift is None:
         return start

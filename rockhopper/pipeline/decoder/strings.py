@@ -1,4 +1,4 @@
-"""Pieces of a buffer as Arrow arrays, in one copy; and the text of hosts and ids."""
+"""Copy pieces of a buffer into Arrow arrays in one pass; format hosts and message ids."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from rockhopper.pipeline.decoder.walk import Offsets
 from rockhopper.protocol.addresses import host_text
 from rockhopper.protocol.sys_flags import SYS_FLAG_STORE_HOST_V6
 
-# Two hex digits for each byte.
+# Two hex digits for each byte value.
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 
 
 def gather(data: Bytes, starts: npt.NDArray[Any], ends: npt.NDArray[Any], kind: Any) -> Any:
-    """The pieces [start, end) of *data* as an array of the Arrow type *kind*, binary or string.
+    """Return the pieces [start, end) of *data* as an array of type *kind*, binary or string.
 
-    The pieces ascend and do not overlap. Together with the gaps between them they make an array
-    over *data* itself, of which Arrow takes every other element: that is the one copy.
+    The pieces ascend and do not overlap. The pieces and the gaps between them form an array over
+    *data* itself. Arrow takes every other element of it, and that is the only copy.
     """
     count = len(starts)
     if not count:
@@ -34,7 +34,7 @@ def gather(data: Bytes, starts: npt.NDArray[Any], ends: npt.NDArray[Any], kind: 
 
 
 def buffers_of(values: Any) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """Offsets and bytes of a binary or string array that is no slice."""
+    """Return the offsets and bytes of a binary or string array; the array must not be a slice."""
     _, edges, data = values.buffers()
     offsets = np.frombuffer(edges, np.int32)[: len(values) + 1]
     size = int(offsets[-1])
@@ -42,7 +42,7 @@ def buffers_of(values: Any) -> tuple[npt.NDArray[np.int32], Bytes]:
 
 
 def fixed_size_text(digits: Bytes) -> Any:
-    """Each row of *digits*, ASCII, as a string."""
+    """Return each row of *digits*, which is ASCII, as a string."""
     count, width = digits.shape
     edges = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     return pa.Array.from_buffers(
@@ -51,12 +51,12 @@ def fixed_size_text(digits: Bytes) -> Any:
 
 
 def constant(value: str | None, count: int) -> Any:
-    """*value* again and again."""
+    """Return an array with *value* in every row."""
     return pa.nulls(count, pa.string()) if value is None else pa.repeat(pa.scalar(value), count)
 
 
 def host_texts(records: Records, starts: Offsets, v6_flag: int) -> Any:
-    """``address:port`` of the hosts at *starts*; IPv6 addresses in brackets."""
+    """Format the hosts at *starts* as ``address:port``; IPv6 addresses are in brackets."""
     if records.hosts_shift is not None:
         is_v6 = (records.heads["sysFlag"] & v6_flag) != 0
         if is_v6.any():
@@ -90,7 +90,7 @@ def _words(data: Bytes, starts: Offsets) -> npt.NDArray[np.uint64]:
 
 
 def offset_message_ids(records: Records) -> Any:
-    """The ids that say where messages are stored; see protocol.message_ids."""
+    """Return the offset message ids, which encode the storage place; see protocol.message_ids."""
     starts = store_host_start(records)
     positions = records.heads["physOffset"].astype(">u8")
     if records.hosts_shift is not None:

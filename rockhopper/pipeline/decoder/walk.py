@@ -1,4 +1,4 @@
-"""Where the records are: following their sizes, and finding one after damage or in a split."""
+"""Find records in a buffer: follow their sizes, or resynchronise after damage or in a split."""
 
 import mmap
 import struct
@@ -28,10 +28,10 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
-# After so many records of one size as many more are tried at once as have it.
+# After this many records of one size, try as many more as have the same size, all at once.
 EQUAL_SIZES_MIN = 8
 RUN_MAX = 1 << 16
-# After so many of various sizes their magics are looked for in the bytes ahead.
+# After this many records of different sizes, search for magics in the bytes ahead.
 VARIOUS_SIZES_MIN = 16
 _AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 1 << 14, 1 << 18
 _HEADS = np.dtype([("size", ">u4"), ("magic", ">u4")])
@@ -44,36 +44,36 @@ _UINT16 = struct.Struct(">H")
 
 
 class Stop(Enum):
-    """Why a walk ended where it did."""
+    """The reason why a walk ended."""
 
     END = "end"
-    """At or behind the end that was asked for."""
+    """At or after the requested end."""
     BLANK = "blank"
-    """At the blank record that fills a file's end; ``end`` is behind it."""
+    """At the blank record that fills the end of a file; ``end`` is after it."""
     ZEROS = "zeros"
-    """At bytes that nobody wrote."""
+    """At bytes that were never written."""
     CUT = "cut"
-    """At a record, or a piece of one, that goes beyond the buffer."""
+    """At a record, or a part of one, that extends beyond the buffer."""
     BAD = "bad"
-    """At bytes that are no record."""
+    """At bytes that are not a record."""
 
 
 class Walk(NamedTuple):
     """The records of a buffer."""
 
     offsets: Offsets
-    """Where in the buffer each starts, ascending."""
+    """The position of each record in the buffer, ascending."""
     end: int
-    """Where the first byte behind them is, or that of what is no record."""
+    """The position after the last record, or of the first byte that is not a record."""
     problem: str | None
-    """Why the walk could not go on; None at the end asked for, a blank record, or zeros."""
+    """Why the walk stopped early; None at the requested end, a blank record, or zeros."""
     stop: Stop = Stop.END
 
 
 def walk(buffer: Buffer, start: int, end: int) -> Walk:
-    """The records that start in [start, end) of *buffer*, by their sizes alone.
+    """Find the records that start in [start, end) of *buffer*, by their sizes alone.
 
-    They are whole in the buffer. Whether their inside makes sense is found out by decoding.
+    Each record is complete in the buffer. Only decoding checks its contents.
     """
     runs: list[Offsets] = []
     offsets: list[int] = []
@@ -93,7 +93,7 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
         equal_sizes = equal_sizes + 1 if size == last_size else 0
         last_size = size
         if equal_sizes >= EQUAL_SIZES_MIN:
-            # Records of one kind often have one size: then many are looked at together.
+            # Records of one kind often have one size: check many at once.
             run = _equal_records(buffer, at, size, magic, min(last_start, size_bytes - size + 1))
             at = int(run[-1]) + size
             equal_sizes = 0
@@ -114,9 +114,9 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
 
 
 def are_in_row(buffer: Buffer, offsets: Offsets, first: int, end: int) -> bool:
-    """Whether these records, as ``walk`` finds them, have the queue offsets [first, end), in order.
+    """Return whether these records from ``walk`` have the queue offsets [first, end), in order.
 
-    Records that hold a batch, which has several, do not.
+    A record that holds a batch has several queue offsets, so the result is False for it.
     """
     if len(offsets) != end - first:
         return False
@@ -135,7 +135,7 @@ def are_in_row(buffer: Buffer, offsets: Offsets, first: int, end: int) -> bool:
 
 
 def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: int) -> Offsets:
-    """The records from *at* on, in front of *last_start*, up to the first of another kind."""
+    """Find the records from *at* on, before *last_start*, that have the same size and magic."""
     count = 32
     found = 1
     while True:
@@ -148,10 +148,10 @@ def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: i
 
 
 def _linked_records(buffer: Buffer, at: int, last_start: int) -> tuple[Offsets, int]:
-    """The records from *at* on, in front of *last_start*, and where the next one is.
+    """Find the records from *at* on, before *last_start*; also return the position of the next one.
 
-    They are those of which each leads to the next place with a magic. At a magic inside of a
-    record, or a record that is none, it ends early.
+    The end of each record must be the next place with a magic. The search ends early at a magic
+    inside a record, or at bytes that are not a record.
     """
     size_bytes = len(buffer)
     count = last_start - at
@@ -192,11 +192,11 @@ def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | No
 
 
 def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
-    """The first place in [start, end) of *buffer* where a record starts; −1 if there is none.
+    """Find the first record start in [start, end) of *buffer*; −1 if there is none.
 
-    *base_offset* is the commit log offset of the buffer's first byte. A record counts when it says
-    itself that it stands there and its sizes add up, so a body that holds a record does not pass
-    for one. Of one that goes beyond the buffer only the head is looked at.
+    *base_offset* is the commit log offset of the buffer's first byte. A place counts as a record if
+    its head holds the commit log offset of that place and its sizes add up. So a copy of a record
+    inside a body does not count. If a record extends beyond the buffer, only its head is checked.
     """
     size_bytes = len(buffer)
     data = bytes(buffer) if isinstance(buffer, memoryview) else buffer
@@ -210,7 +210,7 @@ def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
 
 
 def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
-    """Whether the record that starts at *at* says so itself; see ``resync``."""
+    """Return whether the bytes at *at* are the start of a record; see ``resync`` for the rule."""
     available = len(buffer) - at
     if available < HEAD_SIZE_BYTES:
         return False
@@ -222,7 +222,7 @@ def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
     if size > available:
         return True
     if buffer[at + QUEUE_ID_AT] & 0x80 or buffer[at + QUEUE_OFFSET_AT] & 0x80:
-        return False  # Neither queue id nor queue offset is negative.
+        return False  # Queue ids and queue offsets are never negative.
     body_at = at + body_start(_INT32.unpack_from(buffer, at + SYS_FLAG_AT)[0])
     record_end = at + size
     if body_at + 3 > record_end:

@@ -1,6 +1,6 @@
-"""What dispatch makes of the commit log: consume queues and index files.
+"""The files that dispatch derives from the commit log: consume queues and index files.
 
-``entries`` says what the records of a piece of the log must have in both, ``queue_files`` and
-``index_files`` read and write them. Auditing compares the two, rebuilding writes the one into the
-other. Knows neither Spark nor a running broker.
+``entries`` computes the expected contents of both from a part of the log. ``queue_files`` and
+``index_files`` read and write the files. Auditing compares expected and actual contents; rebuilding
+writes the expected contents. Neither needs Spark or a running broker here.
 """

@@ -1,4 +1,4 @@
-"""What dispatch goes by, besides the records: types of topics, delays, deleted topics, tag keys."""
+"""The inputs of dispatch besides the records: topic types, delays, deleted topics, tag keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from rockhopper.protocol.store.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """Travels to the workers."""
+    """The rules of dispatch; Spark sends them to the workers."""
 
     batch_topics: frozenset[str] = frozenset()
     known_topics: frozenset[str] | None = None
-    """The topics of config/topics.json; None if that is not there."""
+    """The topics of config/topics.json; None if the file does not exist."""
     delays_ms: tuple[int, ...] = ()
     deleted_topics: Mapping[str, int] = field(default_factory=dict)
-    """Topic -> the commit log offset in front of which its records do not count."""
+    """Topic -> commit log offset; records of the topic before this offset are deleted."""
     has_tag_keys: bool = False
-    """Whether tags are in the index as well, as RocketMQ puts them there from 5.4 on."""
+    """Whether the index also holds tags, as in RocketMQ 5.4 and later."""
 
     def delay_ms(self, level: int) -> int:
-        """How long *level*, from 1 on, waits."""
+        """Return the delay of *level*; levels start at 1."""
         return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
 
@@ -37,10 +37,12 @@ def read_dispatch_rules(
     batch_topics: frozenset[str] = frozenset(),
     has_tag_keys: bool = False,
 ) -> DispatchRules:
-    """The rules of the store in *root*; *batch_topics* are of type BatchCQ whatever it says.
+    """Read the rules of the store in *root*.
+
+    The topics in *batch_topics* have type BatchCQ, whatever the store says.
 
     Raises:
-        PipelineError: *delay_levels* is not as messageDelayLevel has to be.
+        PipelineError: *delay_levels* is not a valid messageDelayLevel.
     """
     try:
         delays = delays_ms(delay_levels)

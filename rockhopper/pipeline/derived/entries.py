@@ -1,8 +1,8 @@
-"""Which consume queue units and index entries the records of a piece of the log must have.
+"""Compute the expected consume queue units and index entries of a part of the log.
 
-Prepared and rolled back messages are in no queue, rolled back ones not in the index either, and
-the records of a deleted topic count for nothing. A message of RocketMQ's multi-dispatch is in the
-light queues (LMQ) that it names as well.
+Prepared and rolled back messages are in no queue, and rolled back ones are not in the index.
+Records of a deleted topic are in neither. RocketMQ's multi-dispatch stores a message in the light
+queues (LMQ) that it names, in addition to its own queue.
 """
 
 from collections import defaultdict
@@ -49,7 +49,7 @@ UNIT = np.dtype(
         ("n", "i4"),
     ]
 )
-"""A queue's unit: queue offset, commit log offset, size, tags code, store time, messages."""
+"""A queue's unit: queue offset, commit log offset, size, tags code, store time, message count."""
 
 KEY = np.dtype([("hash", "i4"), ("position", "i8"), ("ms", "i8"), ("kind", "u1")])
 """An index entry: key hash, commit log offset, store time, and one of the kinds."""
@@ -65,7 +65,7 @@ _TAG_KEY = "#T#"
 
 
 class QueueKey(NamedTuple):
-    """One queue, and of which kind its files are."""
+    """A queue and the kind of its files."""
 
     topic: str
     queue_id: int
@@ -76,20 +76,20 @@ class QueueKey(NamedTuple):
 
 
 class Entries:
-    """Gathers what the records that are given to ``add`` must have, in the order of the log."""
+    """Collects the expected units and entries of the records passed to ``add``, in log order."""
 
     def __init__(self, rules: DispatchRules, *, with_keys: bool = True) -> None:
-        """Without *with_keys* nothing is said of the index."""
+        """Without *with_keys*, no index entries are computed."""
         self._rules = rules
         self._with_keys = with_keys
         self._parts: dict[QueueKey, list[Array]] = defaultdict(list)
         self._key_parts: list[Array] = []
         self.record_count = 0
         self.undispatched_count = 0
-        """Records without a place in a queue: prepared, rolled back, of a deleted topic."""
+        """Records without a place in a queue: prepared, rolled back, or of a deleted topic."""
 
     def add(self, records: Records) -> None:
-        """Look at *records*, which are sound."""
+        """Add the units and entries of *records*, which must be sound."""
         count = len(records)
         self.record_count += count
         raw = gather(records.data, records.properties_start, records.ends, pa.binary())
@@ -99,18 +99,18 @@ class Entries:
             self._add_keys(window)
 
     def queues(self) -> dict[QueueKey, Array]:
-        """The units of each queue (``UNIT``), in the order of the log."""
+        """Return the units (``UNIT``) of each queue, in log order."""
         found = {
             key: parts[0] if len(parts) == 1 else np.concatenate(parts)
             for key, parts in self._parts.items()
         }
         for key in filter(lambda key: is_light(key.topic), found):
-            # Messages that were sent to it, and those that name it, were gathered apart.
+            # Messages sent to a light queue and messages that name it were collected separately.
             found[key] = np.sort(found[key], order="position", kind="stable")
         return found
 
     def keys(self) -> Array:
-        """The index entries (``KEY``), in the order of the log."""
+        """Return the index entries (``KEY``), in log order."""
         return np.concatenate(self._key_parts) if self._key_parts else np.empty(0, KEY)
 
     def _add_units(self, window: "_Window") -> None:
@@ -164,7 +164,7 @@ class Entries:
         rows = np.concatenate([part[0] for part in found])
         hashes = np.concatenate([part[1] for part in found])
         kinds = np.concatenate([np.full(len(part[0]), part[2], np.uint8) for part in found])
-        # Stable: of one message first the unique key, then its keys, then its tags.
+        # Stable: for each message the unique key comes first, then its keys, then its tags.
         order = np.argsort(rows, kind="stable")
         order = order[wanted[rows[order]]]
         rows = rows[order]
@@ -177,9 +177,10 @@ class Entries:
 
 
 def impossible_rows(units: Array) -> list[int]:
-    """Rows of a queue's units that claim more messages in front of them than the log has room for.
+    """Return the rows of a queue's units whose queue offsets are too high.
 
-    The heads of records are not covered by a CRC.
+    The log has no room for that many messages between two units. Such offsets occur because no CRC
+    covers the heads of records.
     """
     ahead = units["offset"][1:] - (units["offset"][:-1] + units["n"][:-1])
     room = np.diff(units["position"]) // RECORD_SIZE_BYTES_MIN
@@ -198,12 +199,12 @@ def impossible_rows(units: Array) -> list[int]:
 
 
 def is_nameable(topic: str) -> bool:
-    """Whether a directory can be named after *topic*."""
+    """Return whether *topic* is a valid directory name."""
     return topic not in ("", ".", "..") and not any(char in topic for char in "/\\\0")
 
 
 class _Window:
-    """The records that are looked at together, and what several questions need of them."""
+    """A group of records that is processed together, with shared intermediate results."""
 
     def __init__(self, records: Records, raw: Any, rules: DispatchRules) -> None:
         self.records = records
@@ -230,7 +231,7 @@ class _Window:
         return deleted
 
     def units(self) -> Array:
-        """The unit of every record."""
+        """Return the unit of every record."""
         heads = self.records.heads
         units = np.empty(len(self.records), UNIT)
         units["offset"] = heads["queueOffset"]
@@ -268,14 +269,14 @@ class _Window:
         return codes
 
     def _seeds(self, suffix: str) -> npt.NDArray[np.uint32]:
-        """The hash of what stands in front of a key, by topic."""
+        """Return the hash of each record's index key prefix, which depends on the topic."""
         hashes = [java_string_hash(topic + suffix) & 0xFFFFFFFF for topic in self.topics]
         table = np.array(hashes, dtype=np.uint32)
         seeds: npt.NDArray[np.uint32] = table[self.topic_codes]
         return seeds
 
     def whole_keys(self, name: str, kind: int, suffix: str = "#") -> tuple[Array, Array, int]:
-        """Rows, hashes and kind of the keys that are the value of a property."""
+        """Return rows, hashes and kind of the keys that are a whole property value."""
         values = self._properties.values_of(name)
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         if not len(rows):
@@ -284,11 +285,11 @@ class _Window:
         return rows, self._hashes(data, edges[:-1], edges[1:], rows, suffix), kind
 
     def tag_keys(self) -> tuple[Array, Array, int]:
-        """The same for tags."""
+        """Return rows, hashes and kind of the tags."""
         return self.whole_keys(PROPERTY_TAGS, KIND_TAG, _TAG_KEY)
 
     def pieces_of_keys(self) -> tuple[Array, Array, int]:
-        """The same for the pieces of KEYS between blanks."""
+        """Return rows, hashes and kind of the keys in KEYS, which spaces separate."""
         values = self._properties.values_of(PROPERTY_KEYS)
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         if not len(rows):
@@ -315,7 +316,7 @@ class _Window:
 
 
 def _unit_counts(data: Array, starts: Array, ends: Array) -> Array:
-    """How many UTF-16 units each piece has in Java."""
+    """Count the UTF-16 units that each piece has in Java."""
     weights = (data & 0xC0 != 0x80).astype(np.int64) + (data >= 0xF0)
     sums = np.zeros(len(data) + 1, np.int64)
     np.cumsum(weights, out=sums[1:])

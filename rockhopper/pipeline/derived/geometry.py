@@ -1,4 +1,4 @@
-"""The sizes of a store's derived files: of what is there, as long as nobody says else."""
+"""The sizes of a store's derived files: taken from existing files unless options set them."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,7 +38,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Sizes of queue files, of batch queue files, and of index files.
+    """The sizes of queue files, of batch queue files, and of index files.
 
     RocketMQ calls them mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum
     and maxIndexNum.
@@ -49,10 +49,10 @@ class Geometry:
     index_slot_count: int = INDEX_SLOT_COUNT
     index_entry_count_max: int = INDEX_ENTRY_COUNT_MAX
     index_problem: str = ""
-    """Why the geometry of the index files is not known, and what to do; empty if it is."""
+    """Why the geometry of the index files is unknown, and what to do; empty if it is known."""
 
     def queue_file_size(self, key: QueueKey) -> int:
-        """The size of the files of a queue."""
+        """Return the size of the files of a queue."""
         return self.batch_queue_file_size_bytes if key.is_batch else self.queue_file_size_bytes
 
 
@@ -64,10 +64,10 @@ def find_geometry(
     index_slot_count: int | None = None,
     index_entry_count_max: int | None = None,
 ) -> Geometry:
-    """What is given counts; else what the store in *root* has; else the brokers' defaults.
+    """Choose the sizes: arguments first, then the files of the store in *root*, then defaults.
 
     Raises:
-        PipelineError: the index files are not of the geometry that is given, or there is no room
+        PipelineError: the index files do not have the given geometry, or the sizes are too small
             for a unit.
     """
     found = _sizes_of_queue_files(root)
@@ -83,7 +83,7 @@ def find_geometry(
 def _index_geometry(
     root: Path | None, slots: int | None, entries: int | None
 ) -> tuple[IndexGeometry, str]:
-    """That of the index, and why it is not known."""
+    """Return the index geometry, and the reason if it is unknown."""
     paths = [] if root is None else index_paths(root / INDEX_DIRECTORY)
     size = usual_size(paths)
     noted = _noted(root)
@@ -157,7 +157,7 @@ def _first_queues(root: Path | None) -> Iterable[QueueKey]:
 
 
 def _noted(root: Path | None) -> IndexGeometry | None:
-    """What Rockhopper notes beside the index that it makes."""
+    """Return the geometry that Rockhopper stores beside an index that it creates."""
     if root is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Java's ``String.hashCode`` of many pieces of one buffer at once.
+"""Compute Java's ``String.hashCode`` for many pieces of one buffer at once.
 
-31 is odd and so has an inverse modulo 2³²: with S(i) the sum of c(j)·31⁻ʲ over all j in front of i,
-the hash of the bytes [a, b) is 31ᵇ⁻¹·(S(b) − S(a)). One running sum serves all pieces, whatever
-their sizes. That is for ASCII; other pieces are hashed one by one (protocol.java_hash).
+31 is odd and so has an inverse modulo 2³². Let S(i) be the sum of c(j)·31⁻ʲ over all j before i.
+Then the hash of the bytes [a, b) is 31ᵇ⁻¹·(S(b) − S(a)). One running sum serves all pieces,
+whatever their sizes. This holds for ASCII; other pieces are hashed one by one (protocol.java_hash).
 """
 
 from typing import Any
@@ -31,14 +31,14 @@ _INVERSES = _powers(_INVERSE_OF_31)
 
 
 def hash_spans(data: npt.NDArray[np.uint8], starts: Positions, ends: Positions) -> Hashes:
-    """The hash of each piece [start, end) of *data*, which ascend; UTF-8."""
+    """Return the hash of each piece [start, end) of *data*; pieces are UTF-8 and ascend."""
     hashes = np.zeros(len(starts), np.uint32)
     done = 0
     while done < len(starts):
         base = int(starts[done])
         behind = int(np.searchsorted(ends, base + _SEGMENT_BYTES, side="right"))
         if behind <= done:
-            # A piece longer than what is summed up at once.
+            # The piece is longer than one segment.
             text = data[base : int(ends[done])].tobytes().decode("utf-8", "replace")
             hashes[done] = java_string_hash(text) & 0xFFFFFFFF
             done += 1
@@ -65,14 +65,14 @@ def _hash_segment(data: Any, starts: Positions, ends: Positions) -> Hashes:
 
 
 def seeded(seeds: Hashes, hashes: Hashes, sizes: Positions) -> Hashes:
-    """The hash of one string behind another, from both hashes and the second one's size."""
+    """Return the hash of two concatenated strings, from both hashes and the size of the second."""
     within = np.minimum(sizes, _SEGMENT_BYTES)
     joined: Hashes = seeds * _POWERS[within] + hashes
     return joined
 
 
 def as_index_hash(hashes: Hashes) -> npt.NDArray[np.int32]:
-    """As index files keep them: Java's ``Math.abs``, 0 for what has no absolute value."""
+    """Return hashes as index files store them: Java's ``Math.abs``, but 0 for the minimum."""
     magnitude = np.where(hashes >= _SIGN, np.uint32(0) - hashes, hashes)
     magnitude[magnitude == _SIGN] = 0
     return magnitude.astype(np.int32)

@@ -1,8 +1,8 @@
-"""Index files: reading entries, checking chains, and building whole files from entries in order.
+"""Index files: read entries, check chains, and build whole files from ordered entries.
 
-The layout stands in protocol.store.queue_layout. An entry's chain leads to the entry before it in
-the same slot, so all chains of a file follow from the order of its entries: sorting the entry
-numbers by slot, stably, puts every entry right behind the one that it has to name.
+protocol.store.queue_layout documents the layout. Each entry links to the previous entry in the same
+slot, so the order of the entries determines all chains of a file. A stable sort of the entry
+numbers by slot puts every entry directly after the entry that it links to.
 """
 
 import os
@@ -33,7 +33,7 @@ Entries = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class IndexFileInfo:
-    """One index file as it was found; ``next_number`` is behind its last entry."""
+    """An index file as found on disk; ``next_number`` is the number after its last entry."""
 
     path: str
     slot_count: int
@@ -46,25 +46,25 @@ class IndexFileInfo:
     next_number: int
     header_end_offset: int = 0
     header_next_number: int = 0
-    """What the header says itself where entries behind it were looked for."""
+    """The value in the header, which may not yet count the newest entries."""
     is_settled: bool = False
-    """Whether nobody has yet to write the header for the newest entries."""
+    """Whether the header is final: no broker still has to update it for the newest entries."""
     former_end_ms: int | None = None
-    """Where the file before ends; 0 where none can have been, None where it may be gone."""
+    """The end time of the previous file; 0 if there cannot be one, None if it may be deleted."""
 
     @property
     def entries_at(self) -> int:
-        """Where entry 0 is."""
+        """The position of entry 0."""
         return INDEX_HEADER_SIZE_BYTES + self.slot_count * INDEX_SLOT_SIZE_BYTES
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more."""
+        """Whether the file has no room for another entry."""
         return self.next_number >= self.entry_count_max
 
 
 def index_paths(directory: Path) -> list[Path]:
-    """The index files in *directory*, oldest first; brokers skip other names too."""
+    """Return the index files in *directory*, oldest first; like brokers, skip other names."""
     try:
         found = [path for path in directory.iterdir() if path.name.isdecimal() and path.is_file()]
     except OSError:
@@ -75,14 +75,14 @@ def index_paths(directory: Path) -> list[Path]:
 def read_index_info(
     path: Path, slot_count: int, entry_count_max: int, *, look_behind: bool
 ) -> IndexFileInfo:
-    """What the header says.
+    """Read the header of an index file.
 
-    *look_behind* counts entries that the header does not count yet: Rockhopper writes it after the
-    entries are on disk.
+    With *look_behind*, also find entries that the header does not count yet: Rockhopper writes the
+    header after the entries are on disk.
 
     Raises:
-        ValueError: says why it is no index file of this geometry.
-        OSError: it cannot be read.
+        ValueError: the file is not an index file of this geometry; the message says why.
+        OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -144,7 +144,7 @@ def _entries(descriptor: int, info: IndexFileInfo, first: int, behind: int) -> E
 
 
 def entries_between(info: IndexFileInfo, start: int, end: int) -> tuple[int, Entries]:
-    """The entries of messages in [start, end) of the log, and the number of the first."""
+    """Return the entries of messages in [start, end) of the log, and the number of the first."""
     if info.next_number <= 1 or info.end_offset < start or info.begin_offset >= end:
         return info.next_number, np.empty(0, ENTRY)
     descriptor = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -168,14 +168,14 @@ def _first_at(descriptor: int, info: IndexFileInfo, offset: int) -> int:
 
 
 def seconds_since(times_ms: npt.NDArray[Any], begin_ms: int) -> npt.NDArray[np.int64]:
-    """The seconds of entries in a file that begins at *begin_ms*; 0 if that is not known."""
+    """Return the seconds field of entries in a file that begins at *begin_ms*; 0 if unknown."""
     if begin_ms <= 0:
         return np.zeros(len(times_ms), np.int64)
     return np.clip((times_ms.astype(np.int64) - begin_ms) // 1000, 0, INDEX_SECONDS_MAX)
 
 
 def chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:
-    """For entries 1, 2, …: the entry that each has to name, and the slots' newest entries."""
+    """Return the links of entries 1, 2, …, and the newest entry of each slot."""
     slots = hashes.astype(np.int64) % slot_count
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
@@ -190,7 +190,7 @@ def chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:
 
 
 def check_chains(info: IndexFileInfo) -> Iterator[tuple[int, int, str]]:
-    """What is wrong with a file in itself: entry number, commit log offset there, what."""
+    """Check that a file is consistent; yield entry number, commit log offset, and problem."""
     descriptor = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         entries = _entries(descriptor, info, 1, info.next_number)
@@ -239,14 +239,14 @@ def _check_header(
         yield last, last_offset, f"its header counts {counted} entries, and {last} are there"
     if info.header_end_offset != last_offset:
         yield last, last_offset, f"its header says that it ends at {info.header_end_offset}"
-    # RocketMQ counted every entry here before 4.9, and other brokers go on with its files.
+    # RocketMQ before 4.9 counted every entry here, and other brokers append to its files.
     if not used_slot_count <= info.used_slot_count <= last:
         said = f"its header says that {info.used_slot_count} slots are in use"
         yield last, last_offset, f"{said}, and {used_slot_count} are"
 
 
 def file_names(times_ms: list[int]) -> list[str]:
-    """Names for files whose first messages have these store times, ascending."""
+    """Return file names for files whose first messages have these store times, ascending."""
     names: list[str] = []
     for time_ms in times_ms:
         seconds, ms = divmod(max(time_ms, 0), 1000)
@@ -272,9 +272,9 @@ def write_index_file(
     entry_count_max: int,
     previous_end_ms: int,
 ) -> None:
-    """Build one file; *previous_end_ms* is where the file before it ends, 0 without one.
+    """Build one file; *previous_end_ms* is the end time of the previous file, 0 without one.
 
-    RocketMQ's quirk is kept that the first entry's seconds count from there.
+    As in RocketMQ, the seconds of the first entry count from that time.
     """
     count = len(hashes)
     previous, newest = chains(hashes, slot_count)

@@ -1,11 +1,12 @@
-"""How many slots and entries index files have, found out from what is in them.
+"""Infer the number of slots and entries of index files from their contents.
 
-A file's length, 40 + 4·slots + 20·entries, fits many pairs. The header says which number and which
-commit log offset the last entry has: wherever that offset stands in the file, entry 0 begins so
-many entries before it, and the slots end there. Of these places only one is such that the entries'
-slots, hash % slots, lead back to them.
+The length of a file, 40 + 4·slots + 20·entries, fits many pairs. The header holds the number of the
+last entry and its commit log offset. Wherever that offset occurs in the file, entry 0 begins that
+many entries earlier, and the slots end there. For only one of these places do the slots of the
+entries, hash % slots, link back to the entries.
 
-RocketMQ notes the pair nowhere in a store. Nothing here maps a file, since a broker may delete it.
+RocketMQ stores the pair nowhere. Nothing here maps a file into memory, because a broker may delete
+it.
 """
 
 import os
@@ -28,17 +29,18 @@ from rockhopper.protocol.store.queue_layout import (
 
 _FILES_LOOKED_AT = 4
 _TRIES = 3
-"""A broker may write to the file meanwhile, so that its header fits no more."""
+"""A broker may write to the file at the same time, so that the header no longer fits."""
 _ENTRIES_LOOKED_AT = 256
 _PLACES_MAX = 4096
 _NEWER_ENTRIES_MAX = 64
-"""So many are stepped over that were put into a slot since the header was read."""
+"""The number of newer entries in a slot to step over: brokers add entries after the header is read.
+"""
 _CHUNK_BYTES = 16 << 20
 _LEAST_AGREEMENT = 0.75
-"""What is damaged is to be found with the right geometry, so not everything has to agree."""
+"""Damaged files must still give the right geometry, so not every entry has to agree."""
 
 _POSITION_AT = 4
-"""In an entry, behind its hash."""
+"""The position within an entry, after its hash."""
 
 
 class _Ends(NamedTuple):
@@ -50,7 +52,7 @@ class _Ends(NamedTuple):
 
 
 def usual_size(paths: Sequence[Path]) -> int | None:
-    """The length that most of the files have; None without files."""
+    """Return the most frequent length of the files; None without files."""
     sizes: Counter[int] = Counter()
     for path in paths:
         try:
@@ -61,7 +63,7 @@ def usual_size(paths: Sequence[Path]) -> int | None:
 
 
 def completed(slots: int | None, entries: int | None, size: int) -> IndexGeometry | None:
-    """The geometry of files of *size* bytes of which one number is known, if there is one."""
+    """Return the geometry for *size* bytes when one of the two counts is known; None if no fit."""
     rest = size - INDEX_HEADER_SIZE_BYTES
     if slots is not None:
         entries = (rest - slots * INDEX_SLOT_SIZE_BYTES) // INDEX_ENTRY_SIZE_BYTES
@@ -74,9 +76,9 @@ def completed(slots: int | None, entries: int | None, size: int) -> IndexGeometr
 
 
 def search_geometry(paths: Sequence[Path], likely: IndexGeometry) -> IndexGeometry | None:
-    """The geometry that the entries of a file agree with, *likely* tried first.
+    """Find the geometry that the entries of a file agree with; try *likely* first.
 
-    None where no file has entries, or what is in them agrees with none.
+    Return None if no file has entries, or if the entries agree with no geometry.
     """
     size = usual_size(paths)
     for path in _of_size(paths, size):
@@ -108,7 +110,7 @@ def _search_file(descriptor: int, likely: IndexGeometry) -> IndexGeometry | None
     if len(head) < INDEX_HEADER.size:
         return None
     _, _, begin_offset, end_offset, _, number = INDEX_HEADER.unpack_from(head)
-    # RocketMQ counts an entry before it notes the entry's offset: a kill may fall in between.
+    # RocketMQ counts an entry before it stores the entry's offset; a crash may fall in between.
     for last in (number - 1, number - 2):
         if last < 1 or end_offset < 0:
             return None
@@ -128,7 +130,7 @@ def _search_file(descriptor: int, likely: IndexGeometry) -> IndexGeometry | None
 
 
 def _candidates(descriptor: int, size: int, ends: _Ends) -> list[IndexGeometry]:
-    """The geometries by which the last entry has the offset that the header says."""
+    """Return the geometries in which the last entry has the offset from the header."""
     found: dict[IndexGeometry, None] = {}
     for at in _places(descriptor, size, ends.end_offset):
         slots_end = at - _POSITION_AT - ends.last * INDEX_ENTRY_SIZE_BYTES
@@ -142,7 +144,7 @@ def _candidates(descriptor: int, size: int, ends: _Ends) -> list[IndexGeometry]:
 
 
 def _places(descriptor: int, size: int, offset: int) -> Iterator[int]:
-    """Where in the file *offset* stands behind a word that is not zero, as a hash."""
+    """Yield the places in the file where *offset* follows a nonzero word, such as a hash."""
     words = np.frombuffer(offset.to_bytes(8, "big"), np.uint32)
     for start, end in data_ranges(descriptor, INDEX_HEADER_SIZE_BYTES, size):
         at = max(start - start % 4 - 2 * 4, INDEX_HEADER_SIZE_BYTES)
@@ -157,7 +159,7 @@ def _places(descriptor: int, size: int, offset: int) -> Iterator[int]:
 
 
 def _agreement(descriptor: int, geometry: IndexGeometry, ends: _Ends) -> float:
-    """How much of what the last entries and the first one say agrees with their slots, 0 to 1."""
+    """Return the share of the first and last entries whose slots agree with them, 0 to 1."""
     slots, last = geometry.slot_count, ends.last
     entries_at = INDEX_HEADER_SIZE_BYTES + slots * INDEX_SLOT_SIZE_BYTES
 
@@ -179,7 +181,7 @@ def _agreement(descriptor: int, geometry: IndexGeometry, ends: _Ends) -> float:
     for slot, number in newest.items():
         at = INDEX_HEADER_SIZE_BYTES + slot * INDEX_SLOT_SIZE_BYTES
         named = int.from_bytes(os.pread(descriptor, INDEX_SLOT_SIZE_BYTES, at), "big")
-        # A broker may have gone on meanwhile, or died before it wrote the header.
+        # A broker may have written since, or crashed before it wrote the header.
         for _ in range(_NEWER_ENTRIES_MAX):
             if not last < named < geometry.entry_count_max:
                 break

@@ -1,7 +1,8 @@
-"""Consume queues as files: reading units by position, and writing them wherever they belong.
+"""Consume queue files: read units by number, and write them at any number.
 
-The layouts stand in protocol.store.queue_layout. Zeros are no unit: a queue's last file is longer
-than its units. Nothing here maps a file, since a broker may cut or delete it meanwhile.
+protocol.store.queue_layout documents the layouts. Zeros are not a unit: the last file of a queue is
+longer than its units. Nothing here maps a file into memory, because a broker may truncate or delete
+it.
 """
 
 import os
@@ -56,23 +57,23 @@ class UnitFile(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind the file."""
+        """The position after the file."""
         return self.start + self.size_bytes
 
 
 def unit_layout(is_batch: bool) -> np.dtype[Any]:
-    """The layout of the units of a queue."""
+    """Return the layout of the units of a queue."""
     return BATCH_UNIT if is_batch else PLAIN_UNIT
 
 
 def queue_directory(root: Path, key: QueueKey) -> Path:
-    """Where the files of a queue are in the store *root*."""
+    """Return the directory of a queue in the store *root*."""
     parent = BATCH_CONSUME_QUEUE_DIRECTORY if key.is_batch else CONSUME_QUEUE_DIRECTORY
     return root / parent / key.topic / str(key.queue_id)
 
 
 def find_queues(root: Path) -> Iterator[QueueKey]:
-    """The queues that have a directory in the store *root*."""
+    """Yield the queues that have a directory in the store *root*."""
     for is_batch, name in ((False, CONSUME_QUEUE_DIRECTORY), (True, BATCH_CONSUME_QUEUE_DIRECTORY)):
         for topic in _directories(root / name):
             for queue in _directories(topic):
@@ -88,10 +89,10 @@ def _directories(parent: Path) -> list[Path]:
 
 
 class QueueFiles:
-    """The files of one queue as they are found; those that vanish meanwhile count as zeros."""
+    """The files of one queue at the time of listing; a file deleted later reads as zeros."""
 
     def __init__(self, root: Path, key: QueueKey) -> None:
-        """List the files; a queue without any has none."""
+        """List the files; a queue without a directory has none."""
         self.key = key
         self.directory = queue_directory(root, key)
         self.layout = unit_layout(key.is_batch)
@@ -114,11 +115,11 @@ class QueueFiles:
 
     @property
     def end(self) -> int:
-        """The number behind the last unit that they have room for."""
+        """The number after the last unit that the files have room for."""
         return self.files[-1].end // self.layout.itemsize if self.files else 0
 
     def read(self, first: int, behind: int) -> Units:
-        """The units with the numbers [first, behind); zeros where there is none."""
+        """Return the units [first, behind); missing units are zeros."""
         size = self.layout.itemsize
         start, end = first * size, behind * size
         data = bytearray(end - start)
@@ -130,14 +131,14 @@ class QueueFiles:
         return np.frombuffer(data, self.layout)
 
     def chunks(self, first: int, behind: int) -> Iterator[tuple[int, Units]]:
-        """``read`` in pieces: the number of the first unit, and the units."""
+        """Read in chunks: yield the number of the first unit, and the units."""
         for at in range(max(first, self.start), min(behind, self.end), _UNITS_AT_ONCE):
             yield at, self.read(at, min(at + _UNITS_AT_ONCE, behind, self.end))
 
     def used_end(self) -> int:
-        """The number behind the last unit; a long row of zeros counts as the end of a file.
+        """Return the number after the last unit; a long run of zeros counts as the end of a file.
 
-        Files are long and mostly empty where there are many queues.
+        With many queues, the files are long and mostly empty.
         """
         size = self.layout.itemsize
         for file in reversed(self.files):
@@ -153,7 +154,7 @@ class QueueFiles:
         return self.start
 
     def place(self, number: int) -> tuple[str, int]:
-        """File and byte of the unit *number*; of the directory if no file holds it."""
+        """Return the file and byte position of unit *number*; the directory if no file has it."""
         at = number * self.layout.itemsize
         for file in self.files:
             if file.start <= at < file.end:
@@ -162,7 +163,7 @@ class QueueFiles:
 
 
 def is_blank(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units only fill a queue's first file up to its first message."""
+    """Return a mask of the units that only fill the first file up to the first message."""
     blank: npt.NDArray[np.bool_] = (units["size"] == BLANK_UNIT_SIZE_FIELD) & (
         units["position"] == 0
     )
@@ -181,17 +182,17 @@ def _read(path: str, at: int, size: int) -> bytes:
 
 
 class QueueWriter:
-    """Writes units of one queue at their numbers; several processes may, at different ones."""
+    """Writes units of one queue at their numbers; several processes can write different numbers."""
 
     def __init__(self, root: Path, key: QueueKey, file_size_bytes: int) -> None:
-        """*file_size_bytes* is rounded up to whole units, as both brokers do."""
+        """*file_size_bytes* is rounded up to whole units, as Rockhopper and RocketMQ do."""
         self.layout = unit_layout(key.is_batch)
         self.directory = queue_directory(root, key)
         self.file_size_bytes = rounded_file_size(file_size_bytes, key.is_batch)
         self._has_directory = False
 
     def write(self, first: int, units: Units) -> None:
-        """Put packed *units* from number *first* on; files are made as they are needed."""
+        """Write packed *units* from number *first* on; create files as needed."""
         data = memoryview(units.tobytes())
         at = first * self.layout.itemsize
         while data:
@@ -205,7 +206,7 @@ class QueueWriter:
             data, at = data[written:], at + written
 
     def fill_front(self, first: int) -> None:
-        """Fill the first file with blank units up to the unit *first*, the queue's first one."""
+        """Fill the first file with blank units up to *first*, the queue's first unit."""
         per_file = self.file_size_bytes // self.layout.itemsize
         count = first % per_file
         if count:
@@ -214,7 +215,7 @@ class QueueWriter:
             self.write(first - count, blanks)
 
     def erase(self, first: int, behind: int) -> None:
-        """Take units out again, and files that hold nothing else."""
+        """Erase units, and delete files that hold no other units."""
         size = self.layout.itemsize
         start = first * size - first * size % self.file_size_bytes
         for at in range(start, behind * size, self.file_size_bytes):
@@ -237,10 +238,10 @@ class QueueWriter:
 
 
 def rounded_file_size(size_bytes: int, is_batch: bool) -> int:
-    """The size of a queue's files for what is set: whole units.
+    """Round a configured file size up to whole units.
 
     Raises:
-        PipelineError: there is no room for a unit.
+        PipelineError: the size is too small for a unit.
     """
     unit = unit_layout(is_batch).itemsize
     if size_bytes < 1:
@@ -249,7 +250,7 @@ def rounded_file_size(size_bytes: int, is_batch: bool) -> int:
 
 
 def packed(units: npt.NDArray[Any], is_batch: bool) -> Units:
-    """``entries.UNIT`` as the files of a queue hold them."""
+    """Convert ``entries.UNIT`` to the layout of queue files."""
     made = np.zeros(len(units), unit_layout(is_batch))
     for name in ("position", "size", "code"):
         made[name] = units[name]

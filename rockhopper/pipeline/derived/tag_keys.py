@@ -1,4 +1,4 @@
-"""Whether a store's index holds tags as well, as RocketMQ puts them there from 5.4 on."""
+"""Detect whether a store's index also holds tags, as in RocketMQ 5.4 and later."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _LOOKED_AT_BYTES = 1 << 20
 
 
 def has_tag_keys(root: Path | None, store: StoreDirectory, geometry: Geometry) -> bool:
-    """Whether tags of messages at the begin of an index file are in it; False without any."""
+    """Return whether an index file holds the tags of its first messages; False without files."""
     if root is None:
         return False
     for path in index_paths(root / INDEX_DIRECTORY):

@@ -1,1 +1,1 @@
-"""The data source ``rocketmq``: topics over the network, as batches and as streams."""
+"""The data source ``rocketmq``: read topics over the network, as batches and as streams."""

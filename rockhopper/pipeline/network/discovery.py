@@ -1,4 +1,4 @@
-"""Which queues there are, and where reading starts and ends in each of them."""
+"""Find the queues to read, and the start and end offset in each of them."""
 
 import re
 import time
@@ -23,7 +23,7 @@ from rockhopper.pipeline.remote import LogPasts, Remote, connect
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.store_source.topics import application_topics
 
-# Spark asks for the latest offsets a hundred times a second when there is nothing to do.
+# An idle stream asks for the latest offsets a hundred times a second.
 ROUTES_KEPT_S = 1.0
 ANY_TOPIC = ".*"
 SAMPLE_COUNT = 1000
@@ -32,7 +32,7 @@ SAMPLED_QUEUES_MAX = 256
 
 
 class Discovery:
-    """Asks the brokers on behalf of one query. Blocks; every failure is a PipelineError."""
+    """Queries the brokers on behalf of one query. Blocks; every failure is a PipelineError."""
 
     def __init__(self, rules: Rules, now_s: Callable[[], float] = time.monotonic) -> None:
         self._rules = rules
@@ -40,33 +40,38 @@ class Discovery:
         self._sizes: dict[MessageQueue, float] = {}
         self._queues: list[MessageQueue] = []
         self._left: frozenset[MessageQueue] = frozenset()
-        """Those that topics with fewer queues have left with messages."""
+        """Queues that still hold messages after their topic got fewer queues."""
         self.ids: dict[Place, str] = {}
-        """What tells the topics of ``queues`` from others of their names; blank where brokers have
-        no ids. Asked for before ``ranges`` are, so that these are at least as new."""
+        """The ids that distinguish the topics of ``queues`` from others of the same name.
+
+        An id is blank if the broker has no ids. The ids are queried before ``ranges``, so the
+        ranges are at least as new.
+        """
         self.read_in: Mapping[str, Sequence[str]] = {}
         """The epochs of each broker's log in which offsets were read: see ``past``."""
         self.past = LogPasts({}, {})
-        """Those that the logs are in now, and where queues end that were cut since. Asked for
-        before ``ranges`` are, too."""
+        """The current epochs of the logs, and the ends of queues that were truncated since.
+
+        They are queried before ``ranges``, too.
+        """
         self.gone: set[Place] = set()
-        """Topics in use that brokers do not have although they are there."""
+        """Topics in use that are missing on brokers that are online."""
         self._asked_at_s = -ROUTES_KEPT_S
 
     @property
     def remote(self) -> Remote:
-        """The brokers."""
+        """The connection to the brokers."""
         rules = self._rules
         return connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
 
     def queues(self, in_use: Collection[Place] = ()) -> list[MessageQueue]:
-        """The queues to read, as they are now or were a moment ago.
+        """Return the queues to read, at most ``ROUTES_KEPT_S`` seconds old.
 
-        Of a topic that is *in_use* and not there now none are returned with failOnDataLoss=false;
-        otherwise it is waited for.
+        If a topic is *in_use* and missing, failOnDataLoss=false omits it; otherwise the call waits
+        for it.
 
         Raises:
-            PipelineError: a topic or a queue that is named does not exist.
+            PipelineError: a named topic or queue does not exist.
         """
         now_s = self._now_s()
         if now_s - self._asked_at_s >= ROUTES_KEPT_S:
@@ -81,7 +86,7 @@ class Discovery:
         ids = self.remote.topic_ids(places)
         self.ids = {place: name for place, name in ids.items() if name is not None}
         self.past = self.remote.log_pasts(queues, self.read_in)
-        # Name services may go on to name a broker that has deleted its part of a topic.
+        # Name servers may still list a broker that has deleted its part of a topic.
         stale = ids.keys() - self.ids.keys()
         elsewhere = {topic for topic, _ in places - stale}
         left = {place for place in stale if place in in_use or place[0] in elsewhere}
@@ -104,7 +109,7 @@ class Discovery:
             if topic in in_use and not rules.fail_on_data_loss:
                 continue
             if topic in in_use:
-                # A broker that restarts takes its topics with it for a moment: that may pass.
+                # A broker that restarts takes its topics with it for a moment: waiting may help.
                 raise PipelineError(
                     f"the name service {rules.nameserver} knows no topic {topic!r} any more: see "
                     "that its broker runs; if the topic was deleted, set failOnDataLoss=false to "
@@ -120,9 +125,9 @@ class Discovery:
         return found
 
     def nothing_matches(self) -> str:
-        """What to say where there are no queues since no topic matches the pattern; else empty.
+        """Return an error text if the pattern matches no topic; else an empty string.
 
-        ``.*`` asks for what there is, and that may be nothing.
+        ``.*`` asks for all topics, so an empty result is fine.
         """
         rules = self._rules
         if rules.pattern in ("", ANY_TOPIC):
@@ -167,16 +172,16 @@ class Discovery:
         return chosen
 
     def brokers(self) -> set[str]:
-        """The brokers that the name service knows."""
+        """Return the names of the brokers that the name server knows."""
         what = f"the brokers could not be asked for at {self._rules.nameserver}"
         found = self._rules.patience(what, lambda: self.remote.brokers())
         return {each.name for each in found}
 
     def ranges(self, in_use: Collection[Place] = ()) -> dict[MessageQueue, tuple[int, int]]:
-        """What each of ``queues`` holds now, and those that topics with fewer queues have left.
+        """Return the current offsets of ``queues``, and of queues left over from larger topics.
 
         Raises:
-            PipelineError: as ``queues``, or the brokers cannot be asked.
+            PipelineError: see ``queues``; or the brokers do not answer.
         """
 
         def attempt() -> dict[MessageQueue, tuple[int, int]]:
@@ -186,7 +191,8 @@ class Discovery:
             except PipelineError as error:
                 if not is_unknown_topic(error):
                     raise
-                # It went since the routes were asked for: asked anew they tell what to do.
+                # The topic disappeared after the routes were queried: query them again to decide
+                # what to do.
                 self._asked_at_s = -ROUTES_KEPT_S
                 raise PipelineError(error.sentence) from RouteNotFoundError(error.sentence)
             self._left = frozenset(found.keys() - set(queues))
@@ -195,10 +201,11 @@ class Discovery:
         return self._rules.patience("what the queues hold could not be asked for", attempt)
 
     def unreadable(self, known: Offsets, held: Collection[MessageQueue]) -> Offsets:
-        """Queues of topics that are there, which are read no longer, and where they end.
+        """Return queues that can no longer be read, with their ends; their topics still exist.
 
-        Only those with messages behind the offsets that are *known*. Apache's brokers serve no
-        queue that a topic with fewer queues has left, and *assign* may name fewer than before.
+        Only queues with messages after their *known* offset are included. Two cases lead to such
+        queues: a topic got fewer queues, and Apache's brokers do not serve the others; or *assign*
+        names fewer queues than before.
         """
         if self._rules.assign:
             return {}
@@ -208,21 +215,21 @@ class Discovery:
         return {queue: end for queue, end in ends.items() if end > known[queue]}
 
     def committed(self, queues: Collection[MessageQueue]) -> Offsets:
-        """Where the group goes on, of those queues that are there and where it has committed."""
+        """Return the committed offsets of the group, for existing queues where it has committed."""
         there = [queue for queue in queues if self._is_there(queue)]
         group = self._rules.group
         found = self._rules.patience(
             f"the offsets of the group {group!r} could not be asked for",
             lambda: self.remote.committed(group, there),
         )
-        # Apache's brokers say 0 of a group that has never committed.
+        # Apache's brokers return 0 if a group has never committed.
         return {queue: at for queue, at in found.items() if at}
 
     def _is_there(self, queue: MessageQueue) -> bool:
         return queue in self._left or queue in self._queues
 
     def members(self) -> list[str]:
-        """The clients that consume for the group now."""
+        """Return the clients that consume for the group now."""
         group, brokers = self._rules.group, {queue.broker_name for queue in self._queues}
         return self._rules.patience(
             f"the members of the group {group!r} could not be asked for",
@@ -230,7 +237,7 @@ class Discovery:
         )
 
     def commit(self, offsets: Offsets) -> None:
-        """Tell the brokers where the group goes on, as far as its queues are there."""
+        """Commit *offsets* for the group, for the queues that exist."""
         there = {queue: at for queue, at in offsets.items() if self._is_there(queue)}
         group = self._rules.group
         self._rules.patience(
@@ -239,14 +246,14 @@ class Discovery:
         )
 
     def store_times(self, offsets: Offsets) -> Offsets:
-        """When the messages at *offsets* were stored, of those that are there."""
+        """Return the store times of the messages at *offsets* that exist."""
         return self._rules.patience(
             "the times of messages could not be asked for",
             lambda: self.remote.store_times(offsets),
         )
 
     def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """The first message of a queue that was stored at a time or later, else its end."""
+        """Return the first offset of the queue stored at *time_ms* or later, else its end."""
         return self._rules.patience(
             f"{queue} could not be asked for where {time_ms} ms is in it",
             lambda: self.remote.offsets_at([queue], time_ms)[queue],
@@ -255,7 +262,7 @@ class Discovery:
     def start_of_new(
         self, queue: MessageQueue, low: int, held: Mapping[MessageQueue, tuple[int, int]]
     ) -> int:
-        """Where to start in a queue that appears later than the others."""
+        """Return the start offset of a queue that appears later than the others."""
         position = self._rules.starting
         time_ms = position.time_ms
         if queue.topic in position.times_ms:
@@ -270,11 +277,11 @@ class Discovery:
         return low
 
     def starts(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> Offsets:
-        """Where to start in each queue."""
+        """Return the start offset of each queue."""
         return self._resolve("startingOffsets", self._rules.starting, ranges, EARLIEST)
 
     def ends(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> Offsets:
-        """Where to end in each queue, exclusive."""
+        """Return the end offset of each queue, exclusive."""
         return self._resolve("endingOffsets", self._rules.ending, ranges, LATEST)
 
     def _resolve(
@@ -342,9 +349,9 @@ class Discovery:
         return found
 
     def record_bytes(self, starts: Offsets) -> dict[MessageQueue, float]:
-        """The mean size of a record of each queue, from a sample of what is to be read next.
+        """Return the mean record size of each queue, sampled from the messages to be read next.
 
-        Of many queues only some are looked into, those first that were not yet.
+        With many queues, each call samples only some of them, first those not sampled before.
         """
         chosen = sorted(starts, key=lambda queue: queue in self._sizes)[:SAMPLED_QUEUES_MAX]
         for queue in chosen:

@@ -1,7 +1,7 @@
-"""What became of the queues since a stream's last offset: gone, made anew, come back, or new.
+"""Adjust a stream's offset to queues that were deleted, recreated, restored, renamed or added.
 
-A topic that was made anew has another id. Brokers of Apache have no ids; there it is guessed: the
-message before the offset, if the queue still holds it, must have the store time that it had.
+A recreated topic has another id. Apache's brokers have no ids, so this module guesses: if the queue
+still holds the message before the offset, its store time must be unchanged.
 """
 
 import logging
@@ -20,7 +20,7 @@ Held = Mapping[MessageQueue, tuple[int, int]]
 
 
 class GoingOn:
-    """Brings a stream's offset up to what the brokers hold now; one for each reader."""
+    """Updates a stream's offset to the queues that the brokers hold now; one for each reader."""
 
     def __init__(self, rules: Rules, discovery: Discovery) -> None:
         self._rules = rules
@@ -29,10 +29,10 @@ class GoingOn:
         self._is_first = True
 
     def adjust(self, at: StreamOffset, held: Held, target: Offsets | None) -> None:
-        """Change *at* where its queues are not those that it was about; *target* limits new ones.
+        """Change *at* where its queues have changed; *target* limits which new queues are added.
 
         Raises:
-            PipelineError: messages are lost by that, and failOnDataLoss is set.
+            PipelineError: this would lose messages, and failOnDataLoss is set.
         """
         self._rename(at)
         self._leave_gone(at)
@@ -55,11 +55,11 @@ class GoingOn:
                 if at.is_fresh:
                     at.initial[queue] = begin
             elif at.offsets.get(queue, 0) > high and not self._rules.fail_on_data_loss:
-                at.offsets[queue] = low  # made anew
+                at.offsets[queue] = low  # the topic was recreated
         self._is_first = False
 
     def _rename(self, at: StreamOffset) -> None:
-        """Go on in queues whose broker has another name now: ids of topics are nobody else's."""
+        """Continue queues whose broker was renamed; the unique ids of topics identify them."""
         names = {name: place for place, name in self._discovery.ids.items() if name}
         for (topic, broker), name in sorted(at.ids.items()):
             now = names.get(name)
@@ -79,7 +79,7 @@ class GoingOn:
                 at.logs.setdefault(now[1], at.logs[broker])
 
     def _go_back(self, at: StreamOffset) -> None:
-        """Go on where a log and what was read of it part, if it has ended earlier since."""
+        """If a broker's log was truncated, move offsets beyond the truncation point back to it."""
         past = self._discovery.past
         for queue, end in past.ends.items():
             if end < at.offsets.get(queue, 0):
@@ -97,7 +97,7 @@ class GoingOn:
         at.logs |= past.epochs
 
     def _leave_gone(self, at: StreamOffset) -> None:
-        """Topics that brokers do not have any more although they are there."""
+        """Drop topics that are missing on brokers that are online."""
         for place in sorted(self._discovery.gone & at.places):
             if self._rules.wants_topic(place[0]):
                 self._lost(place, "is not there any more", "go on without it", at)
@@ -146,7 +146,7 @@ class GoingOn:
         return {place_of(queue) for queue, now_ms in found.items() if now_ms != at.times[queue]}
 
     def mark(self, at: StreamOffset, ends: Offsets, held: Held) -> None:
-        """Note the times of the last messages before *ends* where there are no ids."""
+        """Store the times of the last messages before *ends*, for topics without ids."""
         asked: dict[MessageQueue, int] = {}
         for queue, end in ends.items():
             if queue not in held:
@@ -176,10 +176,10 @@ class GoingOn:
             _log.warning("%s: %s, as failOnDataLoss=false says", said, remedy)
 
     def _begin_of_new(self, queue: MessageQueue, low: int, at: StreamOffset, held: Held) -> int:
-        """Where to begin in a queue that the query did not know.
+        """Return the start offset in a queue that the query did not know.
 
-        It is new, and then read whole; or its broker was away when the query began, and has what
-        was there before.
+        If the queue is new, the query reads it from its beginning. If its broker was offline when
+        the query began, the queue may hold older messages; then the start options apply.
         """
         if self._rules.starting.word != "latest":
             return self._discovery.start_of_new(queue, low, held)

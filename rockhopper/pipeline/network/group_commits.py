@@ -1,10 +1,11 @@
-"""Commits of what a stream is done with, for a group that is the query's own.
+"""Commit a stream's progress for a consumer group that belongs to the query.
 
-An application whose group a query commits for goes on behind what the query has read, and never
-sees what is in front of it: after 40 of 200 messages it stops, the query commits 200, and 160 are
-skipped. So a query takes a group that has no members and no offsets, notes in its checkpoint that
-the group is its own, and commits while nobody else does. A query that starts where its group stands
-(startingOffsets=committed) may take the offsets that are there: nothing is in front of them.
+If a query committed for the group of an application, the application would continue after the
+query's offsets and skip messages. Example: the application stops after 40 of 200 messages, and the
+query commits 200. The application then never sees 160 messages. So a query requires a group without
+members and offsets. It stores in its checkpoint that it owns the group, and commits only while no
+other client does. A query that starts at the group's offsets (startingOffsets=committed) may take
+over existing offsets, because it skips no messages before them.
 """
 
 from rockhopper.client.queues import MessageQueue
@@ -16,7 +17,7 @@ from rockhopper.pipeline.network.stream_offset import StreamOffset
 
 
 class GroupCommits:
-    """Those of one reader."""
+    """The commits of one reader."""
 
     def __init__(self, rules: Rules, discovery: Discovery) -> None:
         self._rules = rules
@@ -24,10 +25,10 @@ class GroupCommits:
         self._committed: Offsets = {}
 
     def advance(self, done: StreamOffset) -> None:
-        """Commit that everything up to *done* is done, if the options say so, and note the group.
+        """Commit *done*, if the options ask for it, and store the group in *done*.
 
         Raises:
-            PipelineError: the group has members, or offsets that the query did not write.
+            PipelineError: the group has members, or offsets that the query did not commit.
         """
         if not self._rules.commits:
             return
@@ -61,8 +62,8 @@ class GroupCommits:
             may_begin_there = not done.is_fresh or self._rules.starting.word == "committed"
             return may_begin_there and at == done.offsets[queue]
         if queue in self._discovery.past.ends:
-            return True  # the broker took offsets back that are beyond the end of a shorter log
+            return True  # the broker truncated its log and reset offsets beyond the new end
         if queue in self._committed:
             return at == self._committed[queue]
-        # After a restart: what it has committed, perhaps some batches ago.
+        # After a restart: an offset that this query committed, perhaps some batches ago.
         return at <= done.offsets[queue]

@@ -1,17 +1,17 @@
-"""When a batch of a stream is worth its while: minOffsetsPerTrigger and maxTriggerDelay."""
+"""Decide when a stream starts a batch: minOffsetsPerTrigger and maxTriggerDelay."""
 
 import time
 from collections.abc import Callable
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
-"""Kafka's."""
+"""The default of Kafka's source."""
 
 
 class Pace:
-    """Holds batches back while little waits; one for each reader, so that a query begins at once.
+    """Delays batches while few messages wait; one for each reader, so a query begins at once.
 
-    The delay counts from the batch before, as in Kafka's source: what comes after a long silence
-    does not wait.
+    The delay counts from the previous batch, as in Kafka's source. So a message that arrives after
+    a long pause does not wait.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Pace:
         self._last_s: float | None = None
 
     def is_too_soon(self, waiting: int) -> bool:
-        """Whether a batch of *waiting* messages is to wait for more; else it counts as planned."""
+        """Return whether a batch of *waiting* messages must wait; if not, it counts as started."""
         now_s = self._now_s()
         is_due = self._last_s is None or now_s - self._last_s >= self._delay_max_s
         if waiting < self._offsets_min and not (is_due and waiting):

@@ -1,4 +1,4 @@
-"""How much of a backlog a batch takes, and which task reads what."""
+"""Limit the size of a batch, and distribute its messages over tasks."""
 
 import os
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from pyspark.sql.datasource import InputPartition
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.network.positions import Offsets
 
-# Below so many messages a task costs more to start than it saves.
+# Below this number of messages, starting a task costs more than it saves.
 RECORDS_WORTH_A_TASK = 20_000
 
-# Assumed of records that nobody has seen.
+# The assumed record size before any sample.
 RECORD_BYTES = 1024.0
 
 
@@ -24,17 +24,17 @@ class Range:
     begin: int
     end: int
     topic_id: str = ""
-    """What tells the topic from others of its name, blank where the broker has no ids."""
+    """The id of the topic; blank if the broker has no ids."""
 
     @property
     def count(self) -> int:
-        """How many messages that is."""
+        """The number of messages."""
         return self.end - self.begin
 
 
 @dataclass
 class NetworkPartition(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[Range, ...]
 
@@ -43,10 +43,10 @@ class NetworkPartition(InputPartition):
 
 
 def limited(begin: Offsets, end: Offsets, count_max: int) -> Offsets:
-    """Ends that take at most *count_max* messages, shared out by backlog.
+    """Limit *end* to *count_max* messages in all, in proportion to each queue's backlog.
 
-    A queue that has any gets at least one, so that none starves; with more queues than *count_max*
-    that is more in all.
+    Every queue with messages gets at least one, so that no queue starves. With more queues than
+    *count_max*, the result therefore exceeds *count_max*.
     """
     backlog = {queue: at - begin[queue] for queue, at in end.items() if at > begin[queue]}
     total = sum(backlog.values())
@@ -63,7 +63,7 @@ def limited(begin: Offsets, end: Offsets, count_max: int) -> Offsets:
 def limited_by_bytes(
     begin: Offsets, end: Offsets, bytes_max: int, record_bytes: Mapping[MessageQueue, float]
 ) -> Offsets:
-    """The same for bytes, by the mean size of a queue's records."""
+    """Limit *end* to *bytes_max* bytes in all, by the mean record size of each queue."""
     usual = sum(record_bytes.values()) / len(record_bytes) if record_bytes else RECORD_BYTES
     backlog = {
         queue: (at - begin[queue]) * record_bytes.get(queue, usual)
@@ -85,7 +85,7 @@ def limited_by_bytes(
 def plan(
     ranges: list[Range], min_partitions: int | None, max_records: int | None
 ) -> list[NetworkPartition]:
-    """Share ranges out over tasks: long ones are cut, short ones go together."""
+    """Distribute ranges over tasks: split long ranges, combine short ones."""
     ranges = [each for each in ranges if each.count > 0]
     total = sum(each.count for each in ranges)
     if not total:

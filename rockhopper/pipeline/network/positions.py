@@ -1,9 +1,9 @@
-"""Offsets of queues as people and checkpoints write them: topic -> broker -> queue -> offset.
+"""Offsets of queues as options and checkpoints write them: topic -> broker -> queue -> offset.
 
     {"orders": {"broker-a": {"0": 23, "1": -1}}}
 
-In options −1 stands for the end of a queue and −2 for its beginning, and the broker may be left out
-where a topic has one.
+In options, −1 is the end of a queue and −2 its beginning. The broker can be omitted if the topic is
+on a single broker.
 """
 
 import json
@@ -21,7 +21,7 @@ Document = dict[str, dict[str, dict[str, int]]]
 
 
 def to_document(offsets: Mapping[MessageQueue, int]) -> Document:
-    """The nested form, its keys in order: Spark compares offsets as text."""
+    """Return the nested form with sorted keys: Spark compares offsets as text."""
     document: Document = {}
     for queue in sorted(offsets):
         brokers = document.setdefault(queue.topic, {})
@@ -30,7 +30,7 @@ def to_document(offsets: Mapping[MessageQueue, int]) -> Document:
 
 
 def from_document(document: Mapping[str, Any]) -> Offsets:
-    """The flat form of what ``to_document`` wrote."""
+    """Parse a document from ``to_document``."""
     return {
         MessageQueue(topic, broker, int(queue_id)): int(offset)
         for topic, brokers in document.items()
@@ -40,7 +40,7 @@ def from_document(document: Mapping[str, Any]) -> Offsets:
 
 
 def parse_json(option: str, text: str) -> dict[str, Any]:
-    """The object in an option. Raises PipelineError."""
+    """Parse the JSON object in an option. Raises PipelineError."""
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -59,10 +59,10 @@ def parse_json(option: str, text: str) -> dict[str, Any]:
 def resolve_json(
     option: str, document: Mapping[str, Any], queues: Iterable[MessageQueue]
 ) -> Offsets:
-    """What an option says about *queues*; those that it does not name are left out.
+    """Return the values of an option for *queues*, without queues that the option does not name.
 
     Raises:
-        PipelineError: it names a topic or a queue that is not there, or is ambiguous.
+        PipelineError: the option names a missing topic or queue, or is ambiguous.
     """
     by_topic: dict[str, dict[tuple[str, int], MessageQueue]] = {}
     for queue in queues:
@@ -87,9 +87,9 @@ def resolve_json(
 
 
 def times_by_queue(document: Mapping[str, Any], queues: Iterable[MessageQueue]) -> dict[str, Any]:
-    """*document* with a time for each queue where it says one for a topic, or for its broker.
+    """Expand *document*: where it has one time for a topic or a broker, set it for each queue.
 
-    What is neither is left as it is, for ``resolve_json`` to judge.
+    Other values stay unchanged; ``resolve_json`` validates them.
     """
     by_topic: dict[str, dict[str, list[str]]] = {}
     for queue in queues:

@@ -1,4 +1,4 @@
-"""What a task does: read its ranges, notice what is missing, decode the rest."""
+"""The work of a task: read its ranges, detect missing messages, decode the others."""
 
 import logging
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 TOGETHER_MAX = 1000
 TOGETHER_COUNT_MAX = 20_000
-"""So many ranges, and messages, are asked for at once."""
+"""The limits of one combined request: ranges and messages."""
 ONE_OF_FEW_SIZE_BYTES_MAX = 1 << 16
 FEW_SIZE_BYTES_MAX = 1 << 20
-"""A larger read is decoded alone; so many bytes are decoded together."""
+"""A larger read is decoded alone; smaller reads are decoded together up to this size."""
 
 _FAIL = (
     "if that is expected, set failOnDataLoss=false to go on without them; otherwise see that the "
@@ -37,10 +37,10 @@ _FAIL = (
 
 
 def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
-    """The messages of *ranges*, in the order of each queue.
+    """Yield the messages of *ranges*, in the order of each queue.
 
     Raises:
-        PipelineError: a broker stays away, messages are missing, or some cannot be decoded.
+        PipelineError: a broker does not answer, messages are missing, or some cannot be decoded.
     """
     wanted = rules.wanted
     for batch in _read_all(ranges, rules):
@@ -50,13 +50,13 @@ def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBa
 
 
 def may_hold(queue: MessageQueue, rules: Rules) -> bool:
-    """Whether a queue may have rows that the query wants."""
+    """Return whether a queue may have rows that match the query's condition."""
     wanted = rules.wanted
     return wanted is None or wanted.may_hold(queue.topic, queue.broker_name, queue.queue_id)
 
 
 def read_partition(partition: InputPartition, rules: Rules) -> Iterator[Any]:
-    """The batches of one task. Raises PipelineError."""
+    """Yield the batches of one task. Raises PipelineError."""
     if not isinstance(partition, NetworkPartition) or not partition.ranges:
         return empty(rules)
     return read_ranges(partition.ranges, rules)
@@ -74,7 +74,7 @@ def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatc
 
 
 class _Reading:
-    """Reads ranges one after the other, with one read under way while another is decoded.
+    """Reads ranges in order; reads the next one while the caller decodes the current one.
 
     Short ranges of one topic are read together.
     """
@@ -86,7 +86,7 @@ class _Reading:
         self._reads_many = not rules.is_filtered and rules.pull_count is None
 
     def __iter__(self) -> Iterator[tuple[Range, BulkRead]]:
-        """What was read, and the rest of the range that it is the start of."""
+        """Yield each read with the range that it covers the start of."""
         wanted = self._next()
         under_way = self._begin(wanted) if wanted else None
         while wanted:
@@ -107,7 +107,7 @@ class _Reading:
             yield from found
 
     def _next(self) -> tuple[Range, ...]:
-        """What is read at once; nothing at the end."""
+        """Return the ranges of the next request; empty at the end."""
         if not self._left:
             return ()
         first = self._left.pop()
@@ -161,7 +161,7 @@ def _place(wanted: Range) -> tuple[str, str, str]:
 
 
 class Few:
-    """Reads that hold a few messages each, decoded together: a batch costs as much for one."""
+    """Decodes small reads together: a batch of one message costs as much as a larger one."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -171,9 +171,9 @@ class Few:
         self._broker = ""
 
     def take(self, wanted: Range, read: BulkRead) -> bool:
-        """Take a read in, or tell that it cannot be, or not before ``batches``.
+        """Add a read; return False if it cannot be added, or only after ``batches``.
 
-        It is taken if its records are just those that were asked for, one behind the other.
+        A read is added only if its records are exactly the requested ones, in order.
         """
         if self._bodies and (
             wanted.queue.broker_name != self._broker or self._size_bytes > FEW_SIZE_BYTES_MAX
@@ -192,7 +192,7 @@ class Few:
         return True
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The messages of all that was taken, which are let go. Raises PipelineError."""
+        """Yield the messages of all added reads, and forget the reads. Raises PipelineError."""
         if not self._bodies:
             return
         body, offsets = b"".join(self._bodies), np.concatenate(self._offsets)
@@ -209,7 +209,7 @@ class Few:
 
 
 def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRead:
-    """Nothing of a topic that is not there, or is another one, if that may be."""
+    """Return an empty read for a topic that was deleted or recreated, if options allow it."""
     said = f"{wanted.queue} cannot be read from offset {wanted.begin} to {wanted.end}"
     if rules.fail_on_data_loss:
         raise PipelineError(
@@ -258,7 +258,10 @@ def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordB
 
 
 def _worth_decoding(wanted: Range, read: BulkRead, offsets: Offsets, rules: Rules) -> Offsets:
-    """Without records that cannot fulfil the condition, if they are just those asked for."""
+    """Drop records that cannot match the condition.
+
+    This applies only if the records are exactly the requested ones.
+    """
     needles = rules.wanted.needles if rules.wanted is not None else ()
     end = min(read.next_offset, wanted.end)
     if not needles or not are_in_row(read.body, offsets, wanted.begin, end):
@@ -268,7 +271,7 @@ def _worth_decoding(wanted: Range, read: BulkRead, offsets: Offsets, rules: Rule
 
 
 def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
-    """Only the messages of [begin, end): batches come whole, filtered reads go further."""
+    """Keep only the messages of [begin, end): batches come whole, and filtered reads go further."""
     offsets = batch.column("queueOffset").to_numpy(zero_copy_only=False)
     if len(offsets) and offsets[0] >= begin and offsets.max() < end:
         return batch
@@ -276,7 +279,7 @@ def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
 
 
 def _skipped(wanted: Range, read: BulkRead, rules: Rules) -> int:
-    """Where to go on when the queue does not hold the offset asked for."""
+    """Return the offset at which to continue if the queue does not hold the requested offset."""
     if rules.fail_on_data_loss:
         raise PipelineError(
             f"{wanted.queue} does not hold the messages from offset {wanted.begin} to "
@@ -288,5 +291,5 @@ def _skipped(wanted: Range, read: BulkRead, rules: Rules) -> int:
 
 
 def empty(rules: Rules) -> Iterator[pa.RecordBatch]:
-    """No messages."""
+    """Yield one batch without messages."""
     yield pa.RecordBatch.from_pylist([], schema=arrow_schema(rules.columns))

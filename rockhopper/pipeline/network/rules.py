@@ -1,4 +1,4 @@
-"""The options of the source ``rocketmq``, checked."""
+"""The validated options of the source ``rocketmq``."""
 
 import re
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ PULL_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class Position:
-    """Where to start or to end: a word, offsets as JSON, or times in ms."""
+    """A start or end position: a word, offsets as JSON, or times in ms."""
 
     word: str = ""
     offsets: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Rules:
-    """What to read, and how."""
+    """The settings of a read."""
 
     nameserver: str
     access: Access
@@ -91,9 +91,9 @@ class Rules:
     max_offsets: int | None
     max_bytes: int | None
     min_offsets: int | None
-    """How many messages a batch of a stream waits for,"""
+    """The number of messages that a batch of a stream waits for,"""
     delay_max_ms: int
-    """at most so long."""
+    """and the longest time it waits."""
     min_partitions: int | None
     max_records: int | None
     fail_on_data_loss: bool
@@ -105,46 +105,46 @@ class Rules:
     crc: Any
     decompress: bool
     reading_group: str
-    """The group that reads are counted for; blank for RocketMQ's own one for tools."""
+    """The group in whose name reads are counted; blank for RocketMQ's group for tools."""
     pull_count: int | None
     pull_bytes: int
     timeout_s: float
     patience: Patience
     where: str
-    """A condition that ``wanted`` understands, or nothing."""
+    """A condition that ``wanted`` can parse, or empty."""
     topic_ids: Mapping[str, Any]
-    """Of which topics a batch is to be, by topic and broker, where that is known."""
+    """The expected topic ids of a batch, by topic and broker, if known."""
     read_in: Mapping[str, Any]
-    """In which epochs of each broker's log the offsets were read, where that is known."""
+    """The epochs of each broker's log in which the offsets were read, if known."""
     is_streaming: bool = False
 
     @property
     def wanted(self) -> Where | None:
-        """Which messages become rows, if not all of them do."""
+        """The condition on messages; None if all messages become rows."""
         return understood(self.where) if self.where else None
 
     @property
     def decoded_columns(self) -> tuple[str, ...]:
-        """What is asked for, and what the condition looks at."""
+        """The requested columns and the columns of the condition."""
         return with_columns(self.columns, self.wanted)
 
     def wants_topic(self, topic: str) -> bool:
-        """Whether subscribe, subscribePattern or assign names a topic."""
+        """Return whether subscribe, subscribePattern or assign names a topic."""
         if self.pattern:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in (self.topics or self.assign)
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the broker leaves messages out."""
+        """Whether the broker filters messages."""
         return self.expression not in ("", "*")
 
 
 def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
-    """The rules that the options say.
+    """Read the rules from the options.
 
     Raises:
-        PipelineError: an option is unknown, wrong, missing, or contradicts another.
+        PipelineError: an option is unknown, invalid, missing, or contradicts another.
     """
     options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *NOT_SERVED))
     options.refuse_not_served()
@@ -295,7 +295,7 @@ def _position(options: Options, which: str, default: str) -> Position:
 
 
 def _pace(options: Options) -> tuple[int | None, int]:
-    """How many messages a batch waits for, and how long, in ms."""
+    """Return the number of messages that a batch waits for, and the longest wait in ms."""
     least = options.integer("minOffsetsPerTrigger", None, 1)
     if least is None and "maxTriggerDelay" in options:
         raise PipelineError(

@@ -1,7 +1,7 @@
-"""The data source ``rocketmq``: topics over the network, against Rockhopper and Apache brokers.
+"""The data source ``rocketmq``: topics over the network, for Rockhopper and Apache brokers.
 
-Spark runs everything but ``read`` in Python workers on the driver's host. streaming.py reads
-streams, for which Spark has to be newer.
+Spark runs all methods but ``read`` in Python workers on the driver's host. streaming.py reads
+streams, which need a newer Spark.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from rockhopper.pipeline.schema import spark_schema
 
 
 class RocketMQSource(DataSource):
-    """See docs/spark.md."""
+    """The data source; docs/spark.md describes its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,19 +37,19 @@ class RocketMQSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        """The columns that the options choose; asks no broker."""
+        """Return the columns that the options choose, without a request to a broker."""
         from rockhopper.pipeline.schema import choose_columns
 
         return spark_schema(choose_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a batch. Raises PipelineError."""
+        """Return a reader of a batch. Raises PipelineError."""
         rules = read_rules(self.options, streaming=False)
         _check_schema(schema, rules)
         return NetworkReader(rules)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A reader of a stream. Raises PipelineError."""
+        """Return a reader of a stream. Raises PipelineError."""
         rules = read_rules(self.options, streaming=True)
         _check_schema(schema, rules)
         try:
@@ -64,7 +64,7 @@ class RocketMQSource(DataSource):
         return NetworkStreamReader(rules)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer of a frame. Raises PipelineError."""
+        """Return a writer of a frame. Raises PipelineError."""
         from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
         from rockhopper.pipeline.sink.writer import make_writer
 
@@ -73,7 +73,7 @@ class RocketMQSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """A writer of a stream. Raises PipelineError."""
+        """Return a writer of a stream. Raises PipelineError."""
         from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
         from rockhopper.pipeline.sink.writer import make_stream_writer
 
@@ -89,13 +89,13 @@ def _check_schema(schema: StructType, rules: Rules) -> None:
 
 
 class NetworkReader(DataSourceReader):
-    """Reads what is there between two positions."""
+    """Reads the messages between two positions."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Fix the offsets, and share them out over tasks."""
+        """Fix the offsets, and distribute them over tasks."""
         discovery = Discovery(self._rules)
         discovery.read_in = self._rules.read_in
         held = discovery.ranges()
@@ -107,7 +107,7 @@ class NetworkReader(DataSourceReader):
             if not may_hold(queue, self._rules):
                 continue
             begin, end = starts[queue], ends[queue]
-            # Of a log that has ended earlier since nothing is left out.
+            # If a log was truncated since, read again from its end at that time.
             begin = min(begin, discovery.past.ends.get(queue, begin))
             if begin > end and self._rules.ending.offsets:
                 raise PipelineError(
@@ -124,7 +124,10 @@ class NetworkReader(DataSourceReader):
         return planned or [NetworkPartition(())]
 
     def _is_another(self, queue: MessageQueue, topic_id: str) -> bool:
-        """Whether the topic is not the one that offsets are of. Raises PipelineError."""
+        """Return whether the topic was recreated since its offsets were read.
+
+        Raises PipelineError.
+        """
         meant = self._rules.topic_ids.get(queue.topic, {}).get(queue.broker_name, topic_id)
         if not topic_id or meant == topic_id:
             return False
@@ -137,7 +140,7 @@ class NetworkReader(DataSourceReader):
         return True
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one task."""
+        """Yield the batches of one task."""
         return read_partition(partition, self._rules)
 
 

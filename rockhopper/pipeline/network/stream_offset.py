@@ -1,25 +1,26 @@
-"""The offset of a stream, as it stands in the checkpoint.
+"""The offset of a stream, as stored in the checkpoint.
 
     {"offsets": {…}, "initial": {…}, "added": {…}, "ids": {…}, "times": {…},
      "logs": {…}, "back": {…}, "brokers": […], "startedMs": …, "fresh": true, "group": "…"}
 
 ``offsets``, ``initial``, ``added``, ``times`` and ``back`` are topic -> broker -> queue -> number.
 
-``initial`` are the offsets that the query began with. Spark asks for them several times, does not
-store them, and would get others each time from "latest"; so every offset carries them, and one
-that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with. ``added`` says
-where queues begin that were not there when the query began, or are those of another topic by now.
+``initial`` holds the offsets that the query began with. Spark asks for them several times and does
+not store them, and "latest" would give other offsets each time. So every offset carries them. An
+offset marked ``fresh`` stands for the ``initial`` of the offset at which the batch ends. ``added``
+holds the beginnings of queues that did not exist when the query began, or that belong to a
+recreated topic.
 
-``ids`` (topic -> broker -> id) tell the topics from others of their names. Where a broker has none
-``times`` are the store times of the last messages before the offsets; once a topic was found to be
-another by these, its id is ``~`` and how often.
+``ids`` (topic -> broker -> id) distinguish topics of the same name. For brokers without ids,
+``times`` holds the store times of the last messages before the offsets. If these times show that a
+topic was recreated, its id becomes ``~`` and a count.
 
-``logs`` (broker -> ids of epochs, newest first) tell in which histories of the brokers' logs the
-offsets were read. Where a log has ended earlier since (a restored backup, a power cut), ``back``
-says where the batch begins that noticed it; see ``begins``.
+``logs`` (broker -> ids of epochs, newest first) record in which histories of the brokers' logs the
+offsets were read. If a log was truncated since (a restored backup, a power cut), ``back`` holds the
+start of the batch that detected it; see ``begins``.
 
-``brokers`` were known when the query began, at
-``startedMs`` by the clock of the driver's host. Older checkpoints lack these.
+``brokers`` lists the brokers that were known when the query began, at ``startedMs`` by the clock of
+the driver's host. Older checkpoints lack these fields.
 """
 
 from collections.abc import Mapping
@@ -36,12 +37,12 @@ GUESSED = "~"
 
 
 def place_of(queue: MessageQueue) -> Place:
-    """Where a queue is."""
+    """Return the place of a queue."""
     return queue.topic, queue.broker_name
 
 
 def ids_to_document(ids: Mapping[Place, str]) -> dict[str, dict[str, str]]:
-    """The nested form, its keys in order."""
+    """Return the nested form with sorted keys."""
     document: dict[str, dict[str, str]] = {}
     for topic, broker in sorted(ids):
         document.setdefault(topic, {})[broker] = ids[topic, broker]
@@ -49,7 +50,7 @@ def ids_to_document(ids: Mapping[Place, str]) -> dict[str, dict[str, str]]:
 
 
 def ids_from_document(document: Mapping[str, Mapping[str, str]]) -> dict[Place, str]:
-    """The flat form."""
+    """Return the flat form."""
     return {
         (topic, broker): name
         for topic, brokers in document.items()
@@ -59,7 +60,7 @@ def ids_from_document(document: Mapping[str, Mapping[str, str]]) -> dict[Place, 
 
 @dataclass
 class StreamOffset:
-    """How far a stream has come, and what it must know to go on."""
+    """The progress of a stream, and the state that it needs to continue."""
 
     offsets: Offsets
     initial: Offsets
@@ -72,11 +73,11 @@ class StreamOffset:
     started_ms: int = 0
     is_fresh: bool = False
     group: str = ""
-    """The group whose offsets are this query's: it commits for it, and nobody else did."""
+    """The group that this query owns: the query commits for it, and no other client did."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "StreamOffset":
-        """The offset that a document says."""
+        """Parse an offset from its document."""
         brokers = document.get("brokers")
         return cls(
             from_document(document["offsets"]),
@@ -98,7 +99,7 @@ class StreamOffset:
         return {place_of(queue) for queue in self.offsets}
 
     def document(self, offsets: Offsets | None = None) -> Document:
-        """The document, with other *offsets* if they are given; Spark compares it as text."""
+        """Return the document, optionally with other *offsets*; Spark compares it as text."""
         document: Document = {
             "added": to_document(self.added),
             "initial": to_document(self.initial),
@@ -122,7 +123,7 @@ class StreamOffset:
         return dict(sorted(document.items()))
 
     def begins(self, end: "StreamOffset") -> Offsets:
-        """Where a batch from here to *end* begins in each queue of *end*."""
+        """Return the start offset of a batch from here to *end*, for each queue of *end*."""
         begin = end.initial if self.is_fresh else self.offsets
         found: Offsets = {}
         for queue, stop in end.offsets.items():
@@ -131,7 +132,7 @@ class StreamOffset:
                 first = end.added.get(queue, 0)
             elif not self.is_fresh and self._is_cut(end, queue):
                 first = min(first, end.back[queue])
-            # The queue was made anew, and nothing else tells: it begins where it begins now.
+            # Only the offset shows that the queue was recreated: start at its beginning.
             found[queue] = 0 if first > stop else first
         return found
 
@@ -146,12 +147,12 @@ class StreamOffset:
         return queue in end.back and self.logs.get(broker) != end.logs.get(broker)
 
     def topic_id(self, queue: MessageQueue) -> str:
-        """The broker's id of the topic of a queue, blank if it has none."""
+        """Return the broker's id of the topic of a queue, blank if it has none."""
         found = self.ids.get(place_of(queue), "")
         return "" if found.startswith(GUESSED) else found
 
     def count_guess(self, place: Place) -> None:
-        """Note that a topic whose broker has no ids is another one than before."""
+        """Record that a topic was recreated, on a broker without ids."""
         known = self.ids.get(place, "")
         number = int(known.removeprefix(GUESSED)) if known.startswith(GUESSED) else 0
         self.ids[place] = f"{GUESSED}{number + 1}"

@@ -1,8 +1,8 @@
 """A stream of the data source ``rocketmq``.
 
-The methods of a reader share one instance in a Python worker on the driver's host; it is made anew
-when the query starts again. The offset is a document (stream_offset.py); going_on.py finds out what
-became of its queues since. PySpark has what this needs from 4.2 on.
+All methods of a reader share one instance in a Python worker on the driver's host. A restart of the
+query creates a new instance. The offset is a document (stream_offset.py); going_on.py adjusts it to
+changed queues. This needs PySpark 4.2 or newer.
 """
 
 import logging
@@ -46,7 +46,7 @@ def _wall_clock_ms() -> int:
 
 
 class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on; exact over restarts from a checkpoint."""
+    """Reads new messages continuously; a restart from a checkpoint continues exactly."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_ms: Callable[[], int] = _wall_clock_ms,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*now_ms* is the time of day, *now_s* a clock that nobody sets."""
+        """*now_ms* is the time of day; *now_s* is a monotonic clock."""
         self._rules = rules
         self._pace = Pace(rules.min_offsets, rules.delay_max_ms, now_s)
         self._now_ms = now_ms
@@ -67,14 +67,14 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits = GroupCommits(rules, self._discovery)
 
     def initialOffset(self) -> Document:  # noqa: N802
-        """Where a new query begins; the same as long as this instance lives."""
+        """Return the start of a new query; constant during the life of this instance."""
         if self._initial is None:
             started_ms, brokers = self._now_ms(), self._discovery.brokers()
             held = self._discovery.ranges()
             if not held and (problem := self._discovery.nothing_matches()):
                 _log.warning("%s; until then the query waits for topics", problem)
             starts = self._discovery.starts(held)
-            # One that comes or goes in this moment does not count as known.
+            # A broker that starts or stops at this moment does not count as known.
             brokers &= self._discovery.brokers()
             self._initial = StreamOffset(
                 starts,
@@ -88,11 +88,11 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.document()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """End the query where the queues end when its first batch is planned."""
+        """End the query at the queue ends at the time its first batch is planned."""
         self._is_bounded = True
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; bytes if they limit both."""
+        """Return the limit that the options set; if they limit both, bytes."""
         if self._rules.max_bytes is not None:
             return ReadMaxBytes(self._rules.max_bytes)
         if self._rules.max_offsets is not None:
@@ -102,7 +102,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
-        """Where the next batch ends; everything up to *start* is done and is committed."""
+        """Return the end of the next batch; commit everything up to *start*."""
         at = StreamOffset.read(start)
         before = at.document()
         self._discovery.read_in = at.logs
@@ -118,7 +118,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = at.document(ends)
         if not isinstance(limit, ReadAllAvailable):
             waiting = sum(ends[queue] - begin[queue] for queue in ends)
-            # Which queues and topics there are is noted at once.
+            # Changes of queues and topics are recorded at once.
             if not self._is_bounded and self._pace.is_too_soon(waiting) and is_as_before:
                 return start
             ends = self._limit(begin, ends)
@@ -128,7 +128,10 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(
         self, queue: MessageQueue, begin: Offsets, held: dict[MessageQueue, tuple[int, int]]
     ) -> int:
-        """Where a queue ends now, or with the query; one whose broker is away stays as it is."""
+        """Return the end of a queue: its current end or, for a bounded query, its target.
+
+        If the broker is offline, the offset stays unchanged.
+        """
         if queue not in held:
             return begin[queue]
         low, high = held[queue]
@@ -153,11 +156,11 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def reportLatestOffset(self) -> Document | None:  # noqa: N802
-        """How far the queues go: progress shows it, and the lag is what is between."""
+        """Return the newest offsets of the queues; Spark derives the lag from them."""
         return self._newest
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
-        """Share a batch out over tasks; gives the same ranges when a batch is repeated."""
+        """Distribute a batch over tasks; a repeated batch gets the same ranges."""
         until = StreamOffset.read(end)
         ranges = [
             Range(queue, first, until.offsets[queue], until.topic_id(queue))
@@ -168,9 +171,9 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned or [NetworkPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one task."""
+        """Yield the batches of one task."""
         return read_partition(partition, self._rules)
 
     def commit(self, end: Document) -> None:
-        """Spark is done with everything up to *end*; it says so a batch late, or never."""
+        """Commit everything up to *end*; Spark calls this one batch late, or never."""
         self._commits.advance(StreamOffset.read(end))

@@ -1,6 +1,6 @@
-"""Writing topics from Spark: ``df.write.format("rocketmq")`` and ``df.writeStream``.
+"""Write topics from Spark: ``df.write.format("rocketmq")`` and ``df.writeStream``.
 
-``rules`` reads the options, ``columns`` checks the frame's columns, ``encoding`` turns Arrow
-batches into messages, ``sending`` sends them at least once, ``staging`` exactly once; ``writer``
-is what Spark calls.
+``rules`` reads the options, ``columns`` checks the columns of the frame, and ``encoding`` turns
+Arrow batches into messages. ``sending`` sends them at least once, ``staging`` exactly once. Spark
+calls ``writer``.
 """

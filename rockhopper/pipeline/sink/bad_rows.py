@@ -1,13 +1,13 @@
-"""Rows that cannot be sent, and what becomes of them: the option onBadRow.
+"""Handle rows that cannot be sent: the option onBadRow.
 
-A batch is encoded as if all its rows were good, which costs good rows nothing. Where that fails,
-faults.py says which rows it is and why, and the others are encoded without them. What brokers alone
-know (their maxMessageSize, how late they deliver) they say when a row is sent: one that they call
-illegal is bad as well.
+A batch is first encoded as if all its rows were good, so good rows cost nothing extra. If that
+fails, faults.py finds the bad rows and the reasons, and the other rows are encoded without them.
+Some limits are known only to brokers (maxMessageSize, the longest delay); a broker reports them
+when a row is sent. A row that a broker refuses as illegal counts as bad too.
 
-A dead letter is a message for the topic that the option deadLetterTopic names: as its body what
-fits of the row's, and as properties why the row is there (PROPERTY_…) and what can be kept of the
-row's own.
+A dead letter is a message to the topic in the option deadLetterTopic. Its body is as much of the
+row's body as fits. Its properties are the reason (PROPERTY_…) and the row's own properties, as far
+as they can be stored.
 """
 
 import time
@@ -35,30 +35,30 @@ from rockhopper.protocol.properties import (
 )
 
 PROPERTY_BAD_ROW = "RH_BAD_ROW"
-"""Of a dead letter: the sentence that says what is wrong with the row."""
+"""In a dead letter: the sentence that describes what is wrong with the row."""
 PROPERTY_BAD_COLUMN = "RH_BAD_COLUMN"
-"""The column that it is about; left out where only the broker knows."""
+"""In a dead letter: the bad column; omitted if only the broker found the problem."""
 PROPERTY_BAD_TOPIC = "RH_BAD_TOPIC"
-"""Where the row was to go."""
-# RocketMQ's maxMessageSize of 4 MiB, less what a record holds beside its body.
+"""In a dead letter: the topic that the row was meant for."""
+# RocketMQ's maxMessageSize of 4 MiB, minus room for the rest of a record.
 BODY_BYTES_MAX = (4 << 20) - (64 << 10)
 TEXT_LENGTH_MAX = 1000
 PROPERTIES_LENGTH_MAX = 5000
-"""In characters, which take four bytes at most: far from what a record can hold."""
+"""In characters of at most four bytes each: far below the capacity of a record."""
 _OF_COLUMNS = {"keys": PROPERTY_KEYS, "tags": PROPERTY_TAGS, "shardingKey": PROPERTY_SHARDING_KEY}
 _HARMLESS = str.maketrans("\x01\x02", "  ")
 
 
 @dataclass(frozen=True)
 class BadRows:
-    """How many rows of a task could not be sent, and what was wrong with the first."""
+    """The number of bad rows of a task, and the problem of the first."""
 
     count: int = 0
     first: str = ""
 
 
 class Sieve:
-    """Makes messages of the rows of one task, and sets aside those that cannot be any."""
+    """Turns the rows of one task into messages, and sets bad rows aside."""
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class Sieve:
         self._unique_keys = unique_keys
         self._now_ms = now_ms
         self.bad = BadRows()
-        """Those so far."""
+        """The bad rows so far."""
 
     def messages(self, batch: pa.RecordBatch) -> list[Messages]:
-        """The messages that rows are, and the dead letters of those that cannot be any.
+        """Return the messages of good rows, and the dead letters of bad rows.
 
         Raises:
-            PipelineError: a row cannot be sent, and is not to be set aside.
+            PipelineError: a row is bad, and the options do not set bad rows aside.
         """
         if not batch.num_rows:
             return []
         if not self._rules.sets_bad_rows_aside:
             return [encode_messages(batch, self._rules.topic, self._unique_keys, self._now_ms)]
-        # Ids go by row, so that those of a repeated batch are the same.
+        # Ids are assigned by row, so a repeated batch gets the same ids.
         return list(self._sifted(batch, self._unique_keys(batch.num_rows)))
 
     def _sifted(self, batch: pa.RecordBatch, ids: Sequence[str]) -> Iterator[Messages]:
@@ -111,7 +111,7 @@ class Sieve:
     def _letters(
         self, bad: pa.RecordBatch, rows: Sequence[int], faults: list[Fault]
     ) -> Iterator["_Letter"]:
-        """What is to be kept of *bad*, which are some *rows* of a batch."""
+        """Yield a letter for each of *bad*, whose row numbers in the batch are *rows*."""
         columns = {name: _values(bad.column(at)) for at, name in enumerate(bad.schema.names)}
         for number, row in enumerate(rows):
             fault = next(fault for fault in faults if fault.rows[row])
@@ -126,18 +126,18 @@ class Sieve:
             yield _Letter(body[:BODY_BYTES_MAX], reasons | _unlike(reasons, _kept(parts)))
 
     def refusal(self, error: BaseException | None) -> RequestRefusedError | None:
-        """The answer of a broker that calls a message illegal, if *error* is one.
+        """Return *error* if a broker refused a message as illegal, else None.
 
-        None as well where such rows are not to be set aside.
+        Also return None if the options do not set bad rows aside.
         """
         if self._rules.sets_bad_rows_aside and isinstance(error, RequestRefusedError):
             return error if error.code == ResponseCode.MESSAGE_ILLEGAL else None
         return None
 
     def refuse(self, messages: Messages, row: int, why: str, column: str = "") -> Messages | None:
-        """Set a message aside; its dead letter, if there is to be one. Raises PipelineError.
+        """Set a message aside; return its dead letter, if the options ask for one.
 
-        A dead letter that is too large for the broker is cut.
+        If a broker refuses a dead letter as too large, its body is cut. Raises PipelineError.
         """
         topic = messages.topics[row]
         body = messages.body_bytes[row].as_py()
@@ -158,7 +158,7 @@ class Sieve:
             PROPERTY_BAD_COLUMN: column,
             PROPERTY_BAD_TOPIC: topic,
         }
-        # What asked for a delay would have the letter refused as well.
+        # A delay property would make the broker refuse the dead letter as well.
         kept = _unlike(HISTORY | reasons.keys(), properties)
         letter = _Letter(body[:BODY_BYTES_MAX], reasons | kept)
         return self._posted([letter], [unique_key])
@@ -166,7 +166,7 @@ class Sieve:
     def without(
         self, messages: Messages, problems: Mapping[int, str], column: str
     ) -> list[Messages]:
-        """*messages* but for the rows that have *problems*, and the dead letters of these."""
+        """Return *messages* without the rows in *problems*, and the dead letters of those rows."""
         good = np.setdiff1d(np.arange(len(messages)), list(problems))
         found = [messages.some(good)] if len(good) else []
         letters = [self.refuse(messages, row, why, column) for row, why in problems.items()]
@@ -208,7 +208,7 @@ class _Letter:
 
 
 def _values(column: Any) -> list[Any]:
-    """The values of a column; of text that is no UTF-8 what can be read."""
+    """Return the values of a column; bytes that are not UTF-8 become U+FFFD."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -222,7 +222,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _kept(parts: Mapping[str, Any]) -> dict[str, str]:
-    """The properties that a row has by its columns."""
+    """Return the properties that the columns of a row define."""
     found: dict[str, str] = {}
     for name, source in _OF_COLUMNS.items():
         value = parts.get(name)
@@ -239,7 +239,7 @@ def _unlike(names: Any, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bounded(properties: Mapping[str, str]) -> dict[str, str]:
-    """As many of *properties* as a record surely holds, the first first, harmless and cut."""
+    """Return as many *properties* as surely fit a record, in order, sanitised and shortened."""
     found: dict[str, str] = {}
     left = PROPERTIES_LENGTH_MAX
     for name, value in properties.items():

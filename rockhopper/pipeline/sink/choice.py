@@ -1,17 +1,17 @@
-"""Which broker is the home of an exactly-once sink; where that is not certain, nothing is written.
+"""Choose the home broker of an exactly-once sink; if the choice is uncertain, write nothing.
 
-A batch is spread over the brokers that have its topics. One of them is the sink's home, which
-decides what belongs to the batch and publishes it last, so that it knows what is published
-everywhere (docs/decisions/0013). A batch that is repeated must come to it again, whatever broker is
-away then. So a sink stays with its home:
+A batch is spread over the brokers that have its topics. One of them is the sink's home. It decides
+what belongs to the batch and publishes it last, so it knows what is published everywhere
+(docs/decisions/0013). A repeated batch must reach the same home, whichever broker is offline then.
+So a sink stays with its home:
 
-- It is the broker that the option broker names, to which all rows go then, or the first that has
-  rows of the first batch.
-- A topic that does not exist is refused: it may be on a broker that is away, and made on another it
-  would let a batch in that the first one has published.
-- A sink whose earlier batches have another home is refused, and so is one that has batches of
-  somebody else, another streaming query for example. The broker remembers whose they are. Which
-  broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
+- The home is the broker in the option broker, which then receives all rows. Without the option, it
+  is the first broker that has rows of the first batch.
+- A topic that does not exist is refused. It may exist on a broker that is offline. If it were
+  created on another broker, a batch that the first one has published could be stored twice.
+- A sink whose earlier batches have another home is refused. A sink with batches of another owner,
+  such as another streaming query, is refused too; the broker stores the owner. In case the home is
+  offline, the other brokers store its name, and so does a file in the checkpoint (home.py).
 """
 
 import logging
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 class SinkState(NamedTuple):
-    """What a broker knows of a sink."""
+    """The state of a sink on one broker."""
 
     last_batch: int = -1
-    """The last batch that it published, −1 for none."""
+    """The last batch that the broker published, −1 for none."""
     owner: str = ""
-    """Whose batches these are; blank if the broker does not know."""
+    """The owner of the batches; blank if the broker does not know it."""
     home: str = ""
-    """Which broker publishes them, this one or another; blank if it was told of none."""
+    """The broker that publishes the batches, this one or another; blank if unknown."""
 
 
 def choose_broker(
@@ -50,12 +50,13 @@ def choose_broker(
     staged: Collection[str] = (),
     owner: str = "",
 ) -> str:
-    """The home of a sink; *batch_id* if one is to be staged or published now, for *topics*.
+    """Return the home of a sink; *batch_id* is the batch to stage or publish now, for *topics*.
 
-    A new sink's is one of the brokers *staged*, on which there are rows of the batch.
+    The home of a new sink is one of the brokers *staged*, which have rows of the batch.
 
     Raises:
-        PipelineError: none can be it, the one that is wanted cannot, or it is not certain which.
+        PipelineError: no broker can be the home, the named broker cannot, or the choice is
+            uncertain.
     """
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
 
@@ -83,7 +84,11 @@ def choose_broker(
 
 
 def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:
-    """What every broker knows of the sink. One that is away may be the one that has it."""
+    """Return the state of the sink on every broker.
+
+    If a broker is offline and no other one has batches of the sink, raise: that broker may have
+    them.
+    """
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
         raise PipelineError(
@@ -105,7 +110,7 @@ def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkSta
 
 
 def homes_of(remote: Remote, rules: SinkRules, topic: str) -> list[str]:
-    """The brokers that take messages for a topic, those without a master included."""
+    """Return the brokers that accept messages for a topic, including those without a master."""
     route = remote.route(topic)
     queues = () if route is None else (*route.write_queues, *route.masterless_queues)
     if not queues:
@@ -124,7 +129,7 @@ def _chosen(
     homes: Mapping[str, list[str]],
     staged: Collection[str],
 ) -> str:
-    # Others that have batches of the sink know that it is at home elsewhere.
+    # Brokers that name another home only staged rows of the sink.
     used = [
         name for name, state in able.items() if state.last_batch >= 0 and state.home in ("", name)
     ]
@@ -158,9 +163,9 @@ def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
 
 
 def _check_home(sink_id: str, able: Mapping[str, SinkState]) -> None:
-    """See that no broker remembers another one that publishes these batches and is away."""
+    """Check that no broker names another home that is offline. Raises PipelineError."""
     for name, state in able.items():
-        # One that is there speaks for itself.
+        # A home that is online reports its own state.
         if state.home and state.home not in able:
             raise PipelineError(
                 f"batches of the sink {sink_id!r} are published on {state.home}, as {name} "
@@ -178,7 +183,10 @@ def _check_batch(
     chosen: str,
     owner: str,
 ) -> None:
-    """Only the last batch is ever repeated; whoever numbers one lower is somebody else."""
+    """Check the owner and number of a batch. Raises PipelineError.
+
+    Only the last batch is ever repeated, so a lower number comes from another owner.
+    """
     last, known_owner, _ = able[chosen]
     check_owner(sink_id, owner, known_owner)
     if last < 0 and batch_id and rules.is_streaming and not rules.broker:
@@ -202,10 +210,10 @@ def _check_batch(
 
 
 def check_gap(rules: SinkRules, sink_id: str, batch_id: int, last: int) -> None:
-    """See that no batch of a stream is missing behind its *last* one: each is published, if empty.
+    """Check that no batch of a stream is missing after *last*: even empty batches are published.
 
     Raises:
-        PipelineError: some are, and failOnDataLoss is set.
+        PipelineError: batches are missing, and failOnDataLoss is set.
     """
     if not rules.is_streaming or last < 0 or batch_id <= last + 1:
         return
@@ -223,7 +231,7 @@ def check_gap(rules: SinkRules, sink_id: str, batch_id: int, last: int) -> None:
 
 
 def check_owner(sink_id: str, owner: str, known: str) -> None:
-    """See that a sink's batches are those of *owner*; blank for unknown. Raises PipelineError."""
+    """Check that *owner* owns the sink's batches; blank: unknown. Raises PipelineError."""
     if owner and known and owner != known:
         raise PipelineError(
             f"the sink {sink_id!r} has batches of {known}, and this is {owner}, whose batches have "
@@ -232,7 +240,7 @@ def check_owner(sink_id: str, owner: str, known: str) -> None:
 
 
 def sink_state(remote: Remote, broker: str, sink_id: str) -> SinkState | None:
-    """What a broker knows of a sink; None if it has no sinks."""
+    """Return the state of a sink on a broker; None if the broker does not support sinks."""
     fields = encode_fields(SinkStatusRequest(sink_id=sink_id))
     try:
         answer = remote.request(broker, RequestCode.SINK_STATUS, fields)
@@ -245,7 +253,7 @@ def sink_state(remote: Remote, broker: str, sink_id: str) -> SinkState | None:
 
 
 def is_not_supported(error: PipelineError) -> bool:
-    """Whether a broker does not know the request, as Apache's do not."""
+    """Return whether a broker does not know the request; Apache's brokers do not."""
     cause = error.__cause__
     return (
         isinstance(cause, RequestRefusedError)
@@ -254,7 +262,7 @@ def is_not_supported(error: PipelineError) -> bool:
 
 
 def unable(brokers: str) -> str:
-    """What is said of brokers that know no sinks."""
+    """Return the error text for brokers that do not support sinks."""
     return (
         f"delivery=exactly-once needs Rockhopper, and {brokers} cannot publish a batch at once "
         "(Apache RocketMQ cannot): set delivery=at-least-once"

@@ -1,4 +1,4 @@
-"""Which columns a frame may have that is written, and of which types."""
+"""The columns that a sink accepts, and their types."""
 
 from typing import TYPE_CHECKING
 
@@ -27,15 +27,15 @@ SINK_COLUMNS: dict[str, tuple[str, ...]] = {
     "flag": _INTEGER,
     "bornTimestamp": _TIME,
 }
-"""Name -> the types of Spark that it may have."""
+"""Name -> the Spark types that the column may have."""
 
 
 def check_columns(schema: "StructType", rules: SinkRules) -> None:
-    """See that a frame can be written.
+    """Check that a frame can be written.
 
     Raises:
-        PipelineError: it has a column that means nothing, one of a wrong type, none for the body,
-            or nothing says the topic.
+        PipelineError: a column is unknown or has a wrong type, there is no body, or neither a
+            column nor an option sets the topic.
     """
     names = schema.fieldNames()
     for field in schema.fields:

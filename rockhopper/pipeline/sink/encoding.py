@@ -1,4 +1,4 @@
-"""From Arrow batches to messages: columns in, columns out, no row tuples on the way."""
+"""Encode Arrow batches as messages, column by column, without row tuples."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.store.message_codec import BATCHED_SIZE_BYTES
 
-# A column of its own says these, and wins; without it they are taken out of the properties.
+# A column of its own overrides these properties; without it, the properties apply.
 _OF_COLUMNS = {
     PROPERTY_KEYS: "keys",
     PROPERTY_TAGS: "tags",
     PROPERTY_SHARDING_KEY: "shardingKey",
 }
-# What other messages were through: it would make this one something that it is not.
+# The delivery history of the source message: it would give the new message a wrong meaning.
 HISTORY = (SYSTEM_PROPERTIES | {"RH_FINAL", "RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
 PROPERTIES_SIZE_BYTES_MAX = 32_767
 SEPARATORS = "[\x01\x02]"
@@ -38,7 +38,7 @@ SEPARATORS = "[\x01\x02]"
 
 @dataclass
 class Messages:
-    """Some messages, a list for each of their parts."""
+    """Messages, with one list for each of their parts."""
 
     topics: list[str]
     queue_ids: list[int | None] | None
@@ -47,31 +47,31 @@ class Messages:
     flags: list[int]
     born_ms: list[int]
     has_born: bool
-    """Whether the frame says when they were born."""
+    """Whether the frame has a column with the born times."""
     property_texts: pa.StringArray
     body_bytes: pa.BinaryArray
     sizes: Any
-    """Of body and properties, as an array of numpy."""
+    """The sizes of body and properties, as a numpy array."""
     is_delayed: Any
-    """Which of them are delivered later; None if none is."""
+    """A mask of the messages with delayed delivery; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.body_bytes)
 
     @cached_property
     def properties(self) -> list[str]:
-        """The properties of each."""
+        """The properties of each message."""
         found: list[str] = self.property_texts.to_pylist()
         return found
 
     @cached_property
     def bodies(self) -> list[bytes]:
-        """The body of each."""
+        """The body of each message."""
         found: list[bytes] = self.body_bytes.to_pylist()
         return found
 
     def some(self, rows: Any) -> "Messages":
-        """Those of *rows*, an array of their numbers."""
+        """Return the messages at *rows*, an array of row numbers."""
 
         def listed(values: list[Any] | None) -> list[Any] | None:
             return None if values is None else [values[row] for row in rows]
@@ -92,7 +92,7 @@ class Messages:
         )
 
     def body_sum(self, rows: Any) -> int:
-        """The sum of the CRCs of some bodies; *rows* as for ``batch``."""
+        """Return the sum of the CRCs of some bodies; *rows* as for ``batch``."""
         bodies = self.body_bytes
         if isinstance(rows, slice):
             bodies = bodies.slice(rows.start, rows.stop - rows.start)
@@ -101,9 +101,9 @@ class Messages:
         return sum(map(crc32, bodies.to_pylist()))
 
     def batch(self, rows: Any) -> bytes:
-        """The batch body (protocol.store.message_codec.batch) that holds some of them.
+        """Return a batch body (protocol.store.message_codec.batch) with some of the messages.
 
-        *rows* is an array of their numbers, or a slice.
+        *rows* is an array of row numbers, or a slice.
         """
         bodies, texts = self.body_bytes, self.property_texts
         if isinstance(rows, slice):
@@ -141,7 +141,7 @@ _BATCH_HEAD = np.dtype(
 
 
 def _fixed(values: Any) -> pa.BinaryArray:
-    """An array of numpy as bytes, one for each of its items."""
+    """Convert a numpy array to bytes, one value for each item."""
     kind = pa.binary(values.dtype.itemsize)
     whole = pa.FixedSizeBinaryArray.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
     return whole.cast(pa.binary())
@@ -153,10 +153,10 @@ def encode_messages(
     unique_keys: Callable[[int], Sequence[str]],
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Messages:
-    """The messages that the rows of *batch* are; *unique_keys* makes as many ids as it is asked.
+    """Encode the rows of *batch* as messages; ``unique_keys(n)`` returns n ids.
 
     Raises:
-        PipelineError: a row has no body or no topic, or properties that cannot be stored.
+        PipelineError: a row has no body or no topic, or its properties cannot be stored.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     count = batch.num_rows
@@ -216,14 +216,14 @@ def _flags(columns: dict[str, Any], count: int) -> list[int]:
 
 
 def milliseconds(column: Any) -> Any:
-    """Times as ms since the epoch; numbers are such already."""
+    """Return times as ms since the epoch; numbers are in ms already."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     return column.cast(pa.int64())
 
 
 def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str]) -> Any:
-    """The text that carries the properties of each row."""
+    """Return the property text of each row."""
     parts: list[Any] = []
     for name in ("properties", "rawProperties"):
         if name in columns:
@@ -248,7 +248,7 @@ def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str])
 
 
 def _joined(keys: Any) -> Any:
-    """The keys of each row as one text with blanks between them; they may come as lists."""
+    """Join the keys of each row with spaces; a row may hold a list of keys."""
     if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type)):
         return keys
     rows = keys.to_pylist()
@@ -263,7 +263,7 @@ def _joined(keys: Any) -> Any:
 
 
 def _pairs(name: str, values: Any) -> Any:
-    """The property *name* of each row; null where there is no value, or an empty one."""
+    """Return the property *name* of each row; null if the value is null or empty."""
     texts = pc.binary_join_element_wise(f"{name}\x01", values, "\x02", "")
     return pc.if_else(pc.equal(values, ""), None, texts)
 
@@ -278,7 +278,7 @@ def _checked(values: Any, column: str) -> Any:
 
 
 def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
-    """The properties that a map or stored properties bring along, as one text for each row."""
+    """Return the properties from a map or from stored properties, as one text for each row."""
     dropped = sorted(HISTORY | {key for key, own in _OF_COLUMNS.items() if own in columns})
     column = columns[name]
     if name == "properties":
@@ -311,12 +311,12 @@ def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
 
 
 def valueless(keys: Any, values: Any) -> Any:
-    """Which entries of maps have no name or no value."""
+    """Return a mask of the map entries without a name or a value."""
     return pc.or_(pc.equal(keys, ""), pc.fill_null(pc.equal(values, ""), True))
 
 
 def map_entries(column: Any) -> tuple[Any, Any, Any]:
-    """The names and values of all maps of a column, and how many each row has."""
+    """Return the names and values of all maps of a column, and the entry count of each row."""
     ends = column.offsets.to_numpy()
     counts = np.diff(ends)
     keys, values = column.keys, column.items
@@ -348,7 +348,10 @@ def _topic_of(columns: dict[str, Any], topic: str, bodies: Any) -> str:
 
 
 def pieces(sizes: Any, bytes_max: int, overhead_bytes: int) -> list[tuple[int, int]]:
-    """[start, end) of runs of at most *bytes_max*, or of one message that is larger."""
+    """Split into runs [start, end) of at most *bytes_max* bytes.
+
+    A single message larger than that is a run of its own.
+    """
     ends = np.cumsum(sizes + overhead_bytes)
     found: list[tuple[int, int]] = []
     start = 0

@@ -1,7 +1,7 @@
-"""What can be wrong with rows, so that they cannot be messages; masks say which rows it is.
+"""Find rows that cannot become messages; masks mark the rows.
 
-Nothing here runs for a batch whose rows are all good, except for ``unsendable``, which looks at
-largest and smallest values only.
+For a batch of good rows, only ``unsendable`` runs, which checks just the largest and smallest
+values.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,17 +34,17 @@ _NO_TEXT = "it is no UTF-8"
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with some rows."""
+    """One problem of some rows."""
 
     column: str
     rows: Any
-    """A mask, as an array of numpy."""
+    """A mask, as a numpy array."""
     sentence: Callable[[int], str]
-    """What to say of a row, by its number."""
+    """Returns the error text for a row number."""
 
 
 def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
-    """Why ``encode_messages`` refuses *batch*: what some rows have or lack in their columns."""
+    """Return why ``encode_messages`` refuses *batch*: the invalid or missing values of its rows."""
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     found = [_fault("body", _mask(columns["body"].is_null()), "it is null")]
     if not topic:
@@ -72,7 +72,7 @@ def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
 
 
 def unsendable(batch: pa.RecordBatch, messages: Messages, rules: SinkRules) -> list[Fault]:
-    """What is wrong with rows of *batch* although they could be encoded, as *messages*."""
+    """Return the problems of rows that could be encoded, as *messages*, but not sent."""
     found = [*_sizes(messages, rules), *_texts(messages), *_topics(messages, rules)]
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     found += _numbers(columns, "flag", -(2**31), 2**31 - 1, "flags have 32 bits")

@@ -1,12 +1,13 @@
-"""The broker of a sink, noted for when that one is away and cannot say what it has published.
+"""Store the home broker of a sink, in case it is offline and cannot report what it published.
 
-Before a batch is published the other brokers of the cluster are told (SINK_HOME), and a stream's
-is noted in the query's checkpoint, ``<checkpointLocation>/rockhopper-sink.json``:
+Before a batch is published, the other brokers of the cluster are notified (SINK_HOME). For a
+stream, the home is also stored in the query's checkpoint,
+``<checkpointLocation>/rockhopper-sink.json``:
 
     {"sinkId": "…", "broker": "broker-a"}
 
-That file is there where the option checkpointLocation names a place that can be written to from
-here; nothing else tells a sink where the checkpoint is.
+The file exists only if the option checkpointLocation names a place that this process can write to.
+A sink has no other way to find the checkpoint.
 """
 
 import json
@@ -27,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
-    """Note that *sink_id* publishes on *broker*, or see that this is what is noted.
+    """Store that *sink_id* publishes on *broker*, or check that this is already stored.
 
     Raises:
-        PipelineError: it published on another broker.
+        PipelineError: the sink published on another broker.
     """
     if not checkpoint:
         return
@@ -55,14 +56,16 @@ def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
 
 
 def tell_home(remote: Remote, sink_id: str, broker: str, sharing: Collection[str] = ()) -> None:
-    """Let all brokers remember that *sink_id* publishes on *broker*, that one as well.
+    """Notify all brokers that *sink_id* publishes on *broker*, including that broker.
 
-    Those *sharing* the batch have to know it before they publish, for they would count as another
-    home: also when the name service, which may have just started, does not know them. Any other
-    may miss it once the sink has batches: the rest was told with the first one.
+    The brokers *sharing* the batch must know it before they publish; otherwise they would count as
+    another home. This holds even if the name server does not know them, for example because it just
+    started. Any other broker may miss the notification if the sink already has batches, because the
+    first batch notified all brokers.
 
     Raises:
-        PipelineError: one that has to know it cannot be told, or has batches of the sink itself.
+        PipelineError: a broker that must know it does not answer, or has batches of the sink
+            itself.
     """
     known = {each.name for each in remote.brokers() if each.is_master}
     fields = encode_fields(SinkHomeRequest(sink_id=sink_id, broker=broker))

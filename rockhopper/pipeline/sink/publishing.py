@@ -1,12 +1,12 @@
-"""Exactly once, on the driver: a batch is published on all its brokers, once.
+"""Exactly once, on the driver: publish a batch on all its brokers, once.
 
-    1  is the batch published, or decided, by an earlier try: that is what counts
-    2  every broker prepares its parts, which it keeps from then on
-    3  the sink's home decides; the first word counts
-    4  all others publish, then the home
+    1  has an earlier try published or decided the batch? then its decision counts
+    2  every broker prepares its parts, and keeps them from then on
+    3  the sink's home decides; the first decision counts
+    4  all other brokers publish, then the home
 
-A batch on one broker needs none of this: publishing it is one step there. What a try has staged
-that was not decided is forgotten.
+A batch on one broker skips these steps: publishing it is one step there. Staged parts that are not
+in the decision are discarded.
 """
 
 import logging
@@ -35,21 +35,22 @@ from rockhopper.protocol.requests.extensions import SinkBatchRequest, SinkDecide
 _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
-# Publishing takes as long as writing and syncing the batch does.
+# Publishing takes as long as it takes to write and sync the batch.
 PUBLISH_TIMEOUT_S = 300.0
 
 
 def publish(rules: SinkRules, parts: Sequence[StagedPart]) -> bool:
-    """Publish a batch, once; False if an earlier try had decided what it holds.
+    """Publish a batch, once; return False if an earlier try had decided its contents.
 
     Raises:
-        PipelineError: not all of it is published, or nobody knows; the next try goes on with it.
+        PipelineError: not all of the batch is published, or this is unknown; the next try
+            continues.
     """
     return bool(parts) and _Publishing(rules, sorted(parts, key=lambda part: part.partition)).run()
 
 
 class _Publishing:
-    """One batch on its way."""
+    """The publication of one batch."""
 
     def __init__(self, rules: SinkRules, parts: Sequence[StagedPart]) -> None:
         first = parts[0]
@@ -73,7 +74,7 @@ class _Publishing:
         self._known_content = ""
 
     def run(self) -> bool:
-        """See publish."""
+        """See ``publish``."""
         keep_home(self._rules.checkpoint, self._sink_id, self._home)
         check_same_topics(
             self._remote,
@@ -113,7 +114,7 @@ class _Publishing:
         return not _is_repeated(answer)
 
     def _check_content(self, known: str) -> None:
-        """See that a batch that was published, or decided, had these rows. Raises PipelineError."""
+        """Check that a published or decided batch had the same rows. Raises PipelineError."""
         if known in ("", self._content):
             return
         theirs, ours = (content.partition(":")[0] for content in (known, self._content))
@@ -139,7 +140,7 @@ class _Publishing:
                 )
 
     def _decided(self) -> tuple[int, SinkShares] | None:
-        """What an earlier try has decided of this batch; an earlier batch is finished first."""
+        """Return the earlier decision on this batch; first finish an earlier batch."""
         batch_id, shares = self._ask()
         if 0 <= batch_id < self._batch_id:
             self._finish(batch_id, shares)
@@ -163,7 +164,7 @@ class _Publishing:
             )
 
     def _ask(self, shares: SinkShares | None = None) -> tuple[int, SinkShares]:
-        """Have the home decide, or ask it."""
+        """Ask the home for a decision: with *shares*, make one; without, return the earlier one."""
         body = encode_sink_body(shares) if shares else b""
         sent = self._send(
             RequestCode.SINK_DECIDE, self._home, body, f"{self._what()} could not be decided on"
@@ -175,7 +176,7 @@ class _Publishing:
         return found.batch_id, decode_sink_shares(answer.body)
 
     def _finish(self, batch_id: int, shares: SinkShares) -> None:
-        """Publish what is decided: on the others, then at home."""
+        """Publish a decided batch: on the other brokers first, then on the home."""
         code, home = RequestCode.SINK_PUBLISH, self._home
         others = [name for name in sorted(shares) if name != home]
         for sent in [self._begin(code, name, shares[name], batch_id) for name in others]:
@@ -211,7 +212,7 @@ class _Publishing:
         return _Sent(broker, f"{what} on {broker}", ask, [ask()])
 
     def _settle(self, sent: "_Sent") -> Command:
-        """The answer; asked again while that may help. Raises PipelineError."""
+        """Return the answer; retry while that may help. Raises PipelineError."""
         under_way = sent.under_way
         return self._patiently(
             sent.what, lambda: result(under_way.pop() if under_way else sent.ask())
@@ -230,7 +231,7 @@ class _Publishing:
 
 
 class _Sent(NamedTuple):
-    """A request that is under way, and how to send it again."""
+    """A request in progress, and the function that sends it again."""
 
     broker: str
     what: str

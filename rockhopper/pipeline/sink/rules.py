@@ -1,4 +1,4 @@
-"""The options of the sink ``rocketmq``, checked."""
+"""The validated options of the sink ``rocketmq``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ WRITE_OPTIONS = (
     "failOnDataLoss",
     *ACCESS_OPTIONS,
 )
-# Spark hands these over as well.
+# Spark passes these options too.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 SINK_ID_LENGTH_MAX = 255
 BATCH_BYTES = 512 << 10
@@ -45,12 +45,12 @@ STAGE_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class SinkRules:
-    """Where to write, and how."""
+    """The settings of a write."""
 
     nameserver: str
     access: Access
     topic: str
-    """For every row; empty if the column says it."""
+    """The topic of every row; empty if a column sets it."""
     group: str
     timeout_s: float
     patience: Patience
@@ -59,31 +59,31 @@ class SinkRules:
     is_streaming: bool
     is_exactly_once: bool
     sink_id: str
-    """Empty for the id of the streaming query."""
+    """Empty: the id of the streaming query is used."""
     batch_id: int
-    """Of a batch write."""
+    """The batch id of a batch write."""
     broker: str
-    """The broker that exactly-once publishes on; empty for the one that has the topic."""
+    """The broker on which exactly-once publishes; empty: the broker that has the topic."""
     checkpoint: str = ""
-    """Where the query keeps its checkpoint, if its options say so."""
+    """The location of the query's checkpoint, if the options set it."""
     sets_bad_rows_aside: bool = False
-    """Whether a write goes on without the rows that cannot be sent."""
+    """Whether a write continues without the rows that cannot be sent."""
     dead_letter_topic: str = ""
-    """Where these go; empty for nowhere."""
+    """The topic for rows that cannot be sent; empty if there is none."""
     fail_on_data_loss: bool = True
-    """Whether a stream ends where a topic that it has written to was made anew."""
+    """Whether a stream fails if a topic that it has written to was recreated."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that the options name."""
+        """The topics in the options."""
         return tuple(filter(None, (self.topic, self.dead_letter_topic)))
 
 
 def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
-    """The rules that the options say.
+    """Read the rules from the options.
 
     Raises:
-        PipelineError: an option is unknown, wrong, missing, or contradicts another.
+        PipelineError: an option is unknown, invalid, missing, or contradicts another.
     """
     named = {_ALIASES.get(name.lower(), name): value for name, value in given.items()}
     options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *NOT_SERVED))
@@ -130,7 +130,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
 
 
 def sendable_error(topic: str) -> str | None:
-    """Why nobody may send to *topic*, as a sentence; None if it looks as if one may."""
+    """Return why clients cannot send to *topic*, as a sentence; None if the name is allowed."""
     problem = topic_error(topic)
     if problem is None and topic in NOT_SENDABLE_TOPICS:
         problem = f"{topic!r} is a topic that brokers write themselves"
@@ -138,7 +138,7 @@ def sendable_error(topic: str) -> str | None:
 
 
 def _bad_rows(options: Options, topic: str) -> tuple[str, str]:
-    """What to do about rows that cannot be sent, and where they go."""
+    """Return the handling of rows that cannot be sent, and their topic."""
     chosen = options.choice("onBadRow", ("fail", "deadletter", "drop"))
     letters = options.text("deadLetterTopic")
     if chosen != "deadletter":

@@ -1,4 +1,4 @@
-"""Rows as a staged part carries them: runs of messages for one queue, where that is possible."""
+"""Build the items of a staged part: runs of messages for one queue if possible."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ from rockhopper.pipeline.sink.encoding import Messages
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 
 RUN_COUNT_MIN = 64
-"""Rows that may go to any queue are not spread any thinner."""
+"""The smallest run when rows for any queue are split over several queues."""
 
 
 class Runs:
-    """Makes the items of SINK_STAGE requests, over all batches of a task."""
+    """Makes the items of SINK_STAGE requests, for all batches of a task."""
 
     def __init__(self, queue_count: Callable[[str, str], int], first_turn: int = 0) -> None:
-        """*queue_count* tells how many queues of a topic take messages on a broker.
+        """*queue_count* returns the number of writable queues of a topic on a broker.
 
-        Rows for any queue go to them in turn, beginning with that of *first_turn*.
+        Rows for any queue go to the queues in turn, starting at number *first_turn*.
         """
         self._queue_count = queue_count
         self._turn = first_turn
@@ -28,9 +28,9 @@ class Runs:
     def items(
         self, messages: Messages, queue_ids: Sequence[int], rows: Any, broker: str
     ) -> list[SinkMessage | SinkRun]:
-        """Some rows, those for one queue in their order; queue −1 is any of *broker*.
+        """Return the items for some rows; rows for one queue keep their order.
 
-        *rows* is a slice, or an array of their numbers.
+        Queue −1 means any queue of *broker*. *rows* is a slice, or an array of row numbers.
 
         Raises:
             PipelineError: a row cannot be stored.
@@ -62,7 +62,7 @@ class Runs:
 
 
 def _groups(messages: Messages, queue_ids: Sequence[int], rows: Any) -> dict[tuple[str, int], Any]:
-    """Topic and queue -> rows, as ``Messages.batch`` takes them."""
+    """Group rows by topic and queue; the rows have the form that ``Messages.batch`` takes."""
     if len(set(messages.topics)) == 1 and len(set(queue_ids)) == 1:
         return {(messages.topics[0], queue_ids[0]): rows}
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)

@@ -1,15 +1,15 @@
-"""Which topics a stream has written to, so that one that was made anew since is noticed.
+"""Record the topics that a stream has written to, to detect recreated topics.
 
-In the query's checkpoint, ``<checkpointLocation>/rockhopper-sink-topics.json``, the ids that
-brokers gave their topics (TOPIC_IDS):
+The file ``<checkpointLocation>/rockhopper-sink-topics.json`` in the query's checkpoint holds the
+ids that brokers gave their topics (TOPIC_IDS):
 
     {"orders": {"broker-a": "979f6548c8a28eda", "broker-b": "1c0a93b1e55f2d07"}}
 
-A batch may have rows for one broker only, so the topics are noted and compared on every broker
-that has them. Otherwise a small batch could go to a broker that had no rows so far, and compare
-with nothing.
+A batch may have rows for one broker only, so the topics are recorded and compared on every broker
+that has them. Otherwise a small batch could go to a broker without earlier rows, and there would be
+no id to compare with.
 
-Apache's brokers have no ids, and a sink whose checkpoint is not known here notes nothing.
+Apache's brokers have no ids. A sink that does not know its checkpoint records nothing.
 """
 
 import json
@@ -31,15 +31,15 @@ def check_same_topics(
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """See that *topics* are the same on every broker as when earlier batches were written.
+    """Check that *topics* are unchanged on every broker since earlier batches were written.
 
     Raises:
-        PipelineError: one was deleted, and perhaps made anew, and what it had is gone.
+        PipelineError: a topic was deleted, and perhaps recreated, so its messages are lost.
     """
     if not checkpoint or not topics:
         return
     brokers_now = {broker.name for broker in remote.brokers()}
-    # Blank where a broker has no ids.
+    # The id is blank if a broker has no ids.
     found = {
         place: name
         for place, name in remote.topic_ids((t, b) for t in topics for b in brokers_now).items()

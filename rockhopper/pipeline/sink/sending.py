@@ -1,8 +1,8 @@
-"""At least once: batches of messages, sent as a producer sends them.
+"""Send at least once: batches of messages, sent like a producer sends them.
 
-Messages that go together, to one topic and where it matters to one queue, are sent in one request.
-A message that is delivered later or has a large body, which is compressed, goes alone, as do
-messages that say when they were born: a batch has one such time.
+Messages for one topic (and one queue, if the row names it) share a request. A message with a delay,
+or with a body large enough to be compressed, is sent alone. So are messages with their own born
+time, because a batch has only one.
 """
 
 import asyncio
@@ -45,21 +45,21 @@ _SINGLES_AT_A_TIME = 64
 @dataclass
 class _Request:
     message: OutgoingMessage
-    """One message, or a batch of them."""
+    """One message, or a batch of messages."""
     queue: MessageQueue | None
     size_bytes: int
     messages: Messages
     rows: _Rows
-    """Which of these it sends."""
+    """The rows that it sends."""
     singly: list["_Request"] | None = field(default=None, repr=False)
-    """Those that send them one by one, as far as is to be done, since a broker wants it so."""
+    """The remaining single requests that replace this one, after a broker refused it."""
 
 
 @dataclass
 class _UnderWay:
     answer: Future[None]
     requests: list[_Request]
-    """What is not stored yet, as far as is known."""
+    """The requests that are not known to be stored."""
     what: str
 
 
@@ -76,13 +76,13 @@ class Sender:
         self._turn = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Send everything and return how many messages that was. Raises PipelineError."""
+        """Send all rows and return the number of messages. Raises PipelineError."""
         count = 0
         under_way: _UnderWay | None = None
         for batch in batches:
             for messages in self._sieve.messages(batch):
                 requests = self._requests(messages)
-                # The next rows are encoded while these are sent.
+                # The next rows are encoded while these requests are sent.
                 self._finish(under_way)
                 under_way = self._begin(requests) if requests else None
             count += batch.num_rows
@@ -123,7 +123,7 @@ class Sender:
             raise
 
     async def _send(self, requests: list[_Request]) -> None:
-        """Send what is left of *requests*; those that are sent are taken out, whatever happens."""
+        """Send the remaining *requests*; in any case remove those that were sent."""
         if not requests:
             return
         limit = asyncio.Semaphore(
@@ -150,7 +150,7 @@ class Sender:
             requests[:] = [request for request in requests if id(request) not in done]
 
     async def _deliver(self, request: _Request) -> None:
-        """Send one request; of what brokers call illegal only the rows that are, are set aside."""
+        """Send one request; if a broker calls it illegal, set aside only the illegal rows."""
         if request.singly is None:
             try:
                 await self._sender.send(request.message, [request.message], request.queue)
@@ -164,7 +164,7 @@ class Sender:
             del request.singly[0]
 
     def _again(self, request: _Request, refusal: RequestRefusedError) -> list[_Request]:
-        """What to send instead of a request that was refused."""
+        """Return the requests that replace a refused one."""
         messages = request.messages
         if request.message.is_batch:
             return [self._single(messages, row, request.queue) for row in request.rows]
@@ -185,7 +185,7 @@ class Sender:
     def _groups(
         self, messages: Messages, problems: dict[int, str]
     ) -> dict[tuple[str, MessageQueue | None], _Rows]:
-        """Topic and queue -> rows, in order; rows to be set aside get *problems* instead."""
+        """Group rows by topic and queue, in order; rows to set aside go to *problems* instead."""
         chosen = (messages.queue_ids, messages.broker_names, messages.sharding_keys)
         if self._rules.topic and all(each is None for each in chosen):
             return {(messages.topics[0], None): range(len(messages))}
@@ -242,7 +242,7 @@ class Sender:
         found: list[_Request] = []
         for row in rows:
             if alone[row]:
-                if queue is not None and together:  # what is before it in its queue goes first
+                if queue is not None and together:  # keep the order within the queue
                     found += self._batches(messages, together, queue)
                     together = []
                 found.append(self._single(messages, row, queue))
@@ -253,7 +253,7 @@ class Sender:
         return found
 
     def _alone(self, messages: Messages, rows: _Rows) -> Any:
-        """Which messages of all cannot go with others; None if each can."""
+        """Return a mask of the messages that cannot share a request; None if all can."""
         if messages.has_born or messages.topics[rows[0]].startswith("%"):
             return np.ones(len(messages), bool)
         over = self._rules.compress_over

@@ -1,7 +1,7 @@
-"""Exactly once, in a task: its rows are staged as a part on each broker that has its topics.
+"""Exactly once, in a task: stage its rows as a part on each broker that has its topics.
 
-Which rows go to which broker does not matter to what is published: that is decided once for a batch
-(publishing.py), of parts that are there.
+The distribution of rows over brokers does not matter: publishing.py decides once for a batch which
+staged parts belong to it.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import SinkBatchRequest, SinkStageRequest
 
-# What a message takes in a request beside its body and its properties, at most or nearly so.
+# The size of a message in a request besides its body and properties, at most or nearly so.
 OVERHEAD_BYTES = 64
 _FAULTS_OF_ROWS = frozenset(
     {
@@ -46,24 +46,24 @@ _FAULTS_OF_ROWS = frozenset(
 
 @dataclass(frozen=True)
 class StagedPart:
-    """What a task has staged; travels to the driver."""
+    """The part that a task has staged; Spark sends it to the driver."""
 
     sink_id: str
     batch_id: int
     name: str
     partition: int
     counts: Mapping[str, int]
-    """How many messages, by the brokers that have them."""
+    """Broker -> the number of its messages."""
     owner: str = ""
-    """Whose batches those of the sink are."""
+    """The owner of the sink's batches."""
     topics: frozenset[str] = frozenset()
-    """Topics that they are for."""
+    """The topics of the messages."""
     body_sum: int = 0
-    """Of the checksums of all bodies, whatever their order and whichever the broker."""
+    """The sum of the checksums of all bodies, independent of order and broker."""
 
     @property
     def message_count(self) -> int:
-        """On all brokers."""
+        """The number of messages on all brokers."""
         return sum(self.counts.values())
 
 
@@ -75,13 +75,13 @@ class _UnderWay:
     messages: Messages
     queue_ids: list[int]
     rows: Any
-    """Which of the messages, as ``Messages.batch`` takes them."""
+    """The rows of the messages, in the form that ``Messages.batch`` takes."""
     body_sum: int
 
 
 @dataclass
 class _Share:
-    """What of a part is on one broker."""
+    """The share of a part on one broker."""
 
     sequence: int = 0
     message_count: int = 0
@@ -101,9 +101,9 @@ class PartWriter:
         *,
         owner: str = "",
     ) -> None:
-        """*attempt* must be new for every try, those of a query that was killed included.
+        """*attempt* must be unique for every try, even after the whole query was killed.
 
-        *owner* says whose batches those of the sink are, by a name that no other query has.
+        *owner* is the owner of the sink's batches: a name that no other query has.
         """
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
@@ -122,12 +122,12 @@ class PartWriter:
         self._body_sum = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
-        """Stage everything. Raises PipelineError; the part is then forgotten."""
+        """Stage all rows. If this raises PipelineError, the part is discarded."""
         try:
             for batch in batches:
                 for messages in self._sieve.messages(batch):
                     self._add(messages)
-            # A dead letter of what one refuses may go to another.
+            # The dead letter of a message that one broker refuses may go to another broker.
             while waiting := [name for name, share in self._shares.items() if share.under_way]:
                 self._settle(waiting[0])
         except BaseException:
@@ -151,7 +151,7 @@ class PartWriter:
         return self._sieve.bad
 
     def _check(self, topics: set[str]) -> None:
-        """See that the batch may be written to *topics*. Raises PipelineError."""
+        """Check that the batch may be written to *topics*. Raises PipelineError."""
         if new := topics - self._topics:
             choose_broker(self._rules, self._sink_id, self._batch_id, topics=new, owner=self._owner)
             self._topics |= new
@@ -178,7 +178,7 @@ class PartWriter:
     def _shared_out(
         self, messages: Messages, brokers: list[str] | None, rows: slice
     ) -> dict[str, Any]:
-        """Which of some rows go to which broker; those that may go to any stay together."""
+        """Distribute rows over brokers; rows for any broker stay together."""
         if brokers is None and len(set(messages.topics)) == 1:
             able = self._queues.brokers(messages.topics[0])
             self._turn += 1
@@ -198,7 +198,7 @@ class PartWriter:
         return {broker: np.array(some) for broker, some in found.items()}
 
     def _stage(self, broker: str, messages: Messages, queue_ids: list[int], rows: Any) -> None:
-        """Send one request; the one before must have been answered, this one is not waited for."""
+        """Send one request without waiting; first wait for the answer to the previous one."""
         self._staged_topics.update(messages.topics)
         body = encode_sink_body(self._runs.items(messages, queue_ids, rows, broker))
         self._settle(broker)
@@ -225,7 +225,7 @@ class PartWriter:
         )
 
     def _settle(self, broker: str) -> None:
-        """Wait until nothing is under way there."""
+        """Wait for all requests to *broker*."""
         share = self._shares[broker]
         while share.under_way is not None:
             sent, share.under_way = share.under_way, None
@@ -236,7 +236,7 @@ class PartWriter:
         what = self._what(broker, sent)
 
         def attempt() -> Command:
-            # A request that comes twice changes nothing: its sequence tells.
+            # The broker ignores a request that arrives twice, by its sequence number.
             answer = first.pop() if first else self._begin(broker, sent.fields, sent.body)
             return result(answer)
 
@@ -252,7 +252,7 @@ class PartWriter:
             self._stage_again(broker, sent, str(refusal))
 
     def _stage_again(self, broker: str, sent: _UnderWay, why: str) -> None:
-        """Stage by halves what was refused, until it is known which rows are at fault."""
+        """Stage a refused request again in halves, until the bad rows are found."""
         share, messages, rows = self._shares[broker], sent.messages, sent.rows
         count = len(messages.sizes[rows])
         share.sequence -= 1
@@ -267,9 +267,9 @@ class PartWriter:
             self._add(letter)
 
     def _give_up(self) -> None:
-        """Forget the part; it expires at the brokers if that cannot be told."""
+        """Discard the part; if a broker does not answer, the part expires there."""
         for broker in self._shares:
-            with contextlib.suppress(PipelineError):  # what made us give up is what matters
+            with contextlib.suppress(PipelineError):  # the original error matters more
                 send_abort(self._remote, broker, self._sink_id, self._batch_id, [self._name])
 
 
@@ -286,7 +286,7 @@ def _halves(rows: Any) -> tuple[Any, Any]:
 
 
 def check_refusal(what: str, error: PipelineError) -> None:
-    """Raise the sentence for what a broker refused; does nothing for any other error."""
+    """Raise an error with a remedy if a broker refused the request; ignore any other error."""
     cause = error.__cause__
     if isinstance(cause, RequestRefusedError):
         remedy = "start the job again"
@@ -296,11 +296,11 @@ def check_refusal(what: str, error: PipelineError) -> None:
 
 
 class NoSuchQueue(PipelineError):
-    """A row is for a queue that its topic does not have."""
+    """A row names a queue that its topic does not have."""
 
 
 class QueueOfRow:
-    """Which broker and queue each message goes to, where its row says something about it."""
+    """Finds the broker and queue of each message whose row names them."""
 
     def __init__(self, remote: Remote, rules: SinkRules) -> None:
         self._remote = remote
@@ -309,10 +309,10 @@ class QueueOfRow:
         self._turn = 0
 
     def of(self, messages: Messages) -> tuple[list[str] | None, list[int]]:
-        """Brokers, blank for any, and queues, −1 for any; None for no broker at all.
+        """Return the brokers (blank: any; None: no row names one) and queues (−1: any).
 
         Raises:
-            PipelineError: there is no such queue, or a broker that has some is away.
+            PipelineError: the queue does not exist, or a broker that has queues is offline.
         """
         keys, numbers, names = messages.sharding_keys, messages.queue_ids, messages.broker_names
         if keys is None and numbers is None and names is None:
@@ -349,11 +349,14 @@ class QueueOfRow:
         return fitting[self._turn % len(fitting)]
 
     def brokers(self, topic: str) -> list[str]:
-        """Those that take messages for *topic*. Raises PipelineError if none does."""
+        """Return the brokers that accept messages for *topic*.
+
+        Raises PipelineError if there is none.
+        """
         return list(dict.fromkeys(queue.broker_name for queue in self._queues(topic)))
 
     def problems(self, messages: Messages) -> dict[int, str]:
-        """What is wrong with the messages for queues that there are not."""
+        """Return row -> problem, for messages that name missing queues."""
         numbers, names = messages.queue_ids, messages.broker_names
         if numbers is None and names is None:
             return {}
@@ -369,7 +372,7 @@ class QueueOfRow:
         return found
 
     def count(self, topic: str, broker: str) -> int:
-        """How many queues of *topic* take messages there. Raises PipelineError if none does."""
+        """Return the number of writable queues of *topic* there. Raises PipelineError for none."""
         return sum(1 for queue in self._queues(topic) if queue.broker_name == broker)
 
     def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -399,7 +402,7 @@ class QueueOfRow:
 
 
 def no_such_queue(topic: str, broker: str | None, number: int | None, known: str) -> str:
-    """What is said to a row for a queue that is not among those *known*."""
+    """Return the error text for a row whose queue is not among those *known*."""
     return (
         f"a row is for queue {'any' if number is None else number} of {topic!r} on "
         f"{broker or 'any broker'}, which does not exist: correct its queueId and brokerName to "
@@ -408,7 +411,7 @@ def no_such_queue(topic: str, broker: str | None, number: int | None, known: str
 
 
 def writable(route: TopicRoute | None, topic: str) -> tuple[MessageQueue, ...]:
-    """The queues that a sharding key is spread over. Raises PipelineError if there are none."""
+    """Return the queues that sharding keys select from. Raises PipelineError if there are none."""
     if route is None or not route.write_queues:
         raise PipelineError(
             f"the topic {topic!r} does not exist, and sharding keys are spread over its queues: "
@@ -418,10 +421,10 @@ def writable(route: TopicRoute | None, topic: str) -> tuple[MessageQueue, ...]:
 
 
 def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], list[str]]:
-    """Ids for the messages of a part, the same whenever the batch is repeated.
+    """Return a generator of message ids for a part; a repeated batch gets the same ids.
 
-    They look like a RocketMQ client's, whose last 16 bits count and whose 32 bits before are a
-    time; here that is the beginning of the month.
+    The ids look like those of a RocketMQ client. Their last 16 bits are a counter, and the 32 bits
+    before it are a time; here this time is the beginning of the month.
     """
     made = 0
 
@@ -441,7 +444,7 @@ def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], lis
 
 
 def abort(rules: SinkRules, parts: Sequence[StagedPart]) -> None:
-    """Forget parts, but for those that brokers keep for their batch. Raises PipelineError."""
+    """Discard parts, except those that brokers keep for their batch. Raises PipelineError."""
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     for broker in sorted({broker for part in parts for broker in part.counts}):
         names = [part.name for part in parts if broker in part.counts]
@@ -449,6 +452,6 @@ def abort(rules: SinkRules, parts: Sequence[StagedPart]) -> None:
 
 
 def send_abort(remote: Remote, broker: str, sink_id: str, batch_id: int, names: list[str]) -> None:
-    """Tell a broker to forget parts. Raises PipelineError."""
+    """Ask a broker to discard parts. Raises PipelineError."""
     fields = encode_fields(SinkBatchRequest(sink_id=sink_id, batch_id=batch_id))
     remote.request(broker, RequestCode.SINK_ABORT, fields, encode_sink_body(names))

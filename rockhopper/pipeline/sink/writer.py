@@ -1,8 +1,8 @@
-"""What Spark calls to write: one class for a frame, one for a stream.
+"""The writers that Spark calls: one class for a frame, one for a stream.
 
-``write`` runs in the tasks; everything else in Python workers on the driver's host. Those of a
-stream are made anew for every batch, so what a batch needs to be published comes with its tasks'
-messages.
+``write`` runs in the tasks, and everything else in Python workers on the driver's host. Spark
+creates new workers for every batch of a stream. So the messages of the tasks carry all that is
+needed to publish a batch.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _PROBE = "rockhopper"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task did: how many messages it sent, or the part that it staged."""
+    """The result of a task: the number of messages that it sent, or the part that it staged."""
 
     message_count: int
     part: StagedPart | None = None
@@ -51,18 +51,18 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Task:
-    """Which try of which task this is; of a stream, also of which query and batch."""
+    """The identity of a task attempt; for a stream, also its query and batch."""
 
     partition: int
     attempt: int
     query_id: str
-    """Blank for none."""
+    """Blank if there is none."""
     batch_id: int
-    """−1 for none."""
+    """−1 if there is none."""
 
     @classmethod
     def current(cls) -> "Task":
-        """The one that is running here."""
+        """Return the task that runs here."""
         context = TaskContext.get()
         assert context is not None, "tasks write, nobody else"
         return cls(
@@ -74,7 +74,7 @@ class Task:
 
 
 def make_writer(schema: "StructType", rules: SinkRules, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of a frame. Raises PipelineError."""
+    """Return the writer of a frame. Raises PipelineError."""
     if overwrite:
         raise PipelineError(
             "a topic cannot be overwritten: use mode('append'), and a new topic for a new start"
@@ -86,7 +86,7 @@ def make_writer(schema: "StructType", rules: SinkRules, overwrite: bool) -> Data
 def make_stream_writer(
     schema: "StructType", rules: SinkRules, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """The writer of a stream. Raises PipelineError."""
+    """Return the writer of a stream. Raises PipelineError."""
     if overwrite:
         raise PipelineError(
             "a topic takes messages and forgets none, so a stream that recomputes its whole result "
@@ -107,7 +107,7 @@ def _check(schema: "StructType", rules: SinkRules) -> None:
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     state = sink_state(remote, broker, rules.sink_id)
     if state is not None and state.last_batch == rules.batch_id:
-        # Its own process of Spark's runs this, whose standard error is the driver's.
+        # A process of Spark runs this; its standard error is the driver's.
         _log.warning(
             "the sink %r has published batch %d before, so nothing is written again: if these are "
             "other rows, set batchId to %d or more, or another sinkId",
@@ -122,7 +122,7 @@ class _Writing:
         self.rules = rules
 
     def write_task(self, batches: Iterator[Any], task: Task, batch_id: int) -> Written:
-        """Send or stage what one task has."""
+        """Send or stage the rows of one task."""
         rules = self.rules
         if not rules.is_exactly_once:
             sender = Sender(rules)
@@ -133,7 +133,7 @@ class _Writing:
                 "so delivery=exactly-once cannot be kept: set delivery=at-least-once, or write "
                 "with foreachBatch and the options sinkId and batchId"
             )
-        # A task that is repeated after everything was killed starts at attempt 0 again.
+        # After everything was killed, a repeated task starts at attempt 0 again.
         attempt = f"{task.attempt}.{secrets.token_hex(6)}"
         sink_id = rules.sink_id or task.query_id
         writer = PartWriter(
@@ -145,7 +145,7 @@ class _Writing:
     def commit_parts(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Make visible what the tasks staged, unless it is already; say what could not be sent."""
+        """Publish the staged parts, unless they are published; log the rows that were not sent."""
         if self.rules.is_exactly_once:
             publish(self.rules, _parts(messages))
         bad = [message.bad for message in messages if isinstance(message, Written)]
@@ -161,15 +161,15 @@ class _Writing:
             )
 
     def abort_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what the tasks staged, unless it is published."""
+        """Discard the staged parts, unless they are published."""
         parts = _parts(messages)
         if parts:
-            with contextlib.suppress(PipelineError):  # they expire at the broker
+            with contextlib.suppress(PipelineError):  # the parts expire at the broker
                 abort(self.rules, parts)
 
 
 def _owner(query_id: str) -> str:
-    """Whose batches these are; also those that a streaming query writes in foreachBatch."""
+    """Return the owner of the batches, also for foreachBatch in a streaming query."""
     return f"the streaming query {query_id}" if query_id else "batch writes"
 
 
@@ -184,15 +184,15 @@ class FrameWriter(DataSourceArrowWriter):
         self._writing = _Writing(rules)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Run in each task."""
+        """Runs in each task."""
         return self._writing.write_task(iterator, Task.current(), self._writing.rules.batch_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Run when all tasks are done."""
+        """Runs when all tasks are done."""
         self._writing.commit_parts(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Run when one failed, or publishing did."""
+        """Runs when a task or the publication failed."""
         self._writing.abort_parts(messages)
 
 
@@ -203,7 +203,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writing = _Writing(rules)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Run in each task."""
+        """Runs in each task."""
         task = Task.current()
         return self._writing.write_task(iterator, task, task.batch_id)
 
@@ -212,7 +212,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Run when all tasks of a batch are done; again, when the batch is repeated."""
+        """Runs when all tasks of a batch are done; runs again if the batch is repeated."""
         wrong = {part.batch_id for part in _parts(messages)} - {batchId}
         assert not wrong, f"tasks of batch {batchId} said that they were of {wrong}"
         self._writing.commit_parts(messages, batchId)
@@ -222,5 +222,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Run when one failed, or publishing did, or seemed to."""
+        """Runs when a task or the publication failed, or seemed to fail."""
         self._writing.abort_parts(messages)

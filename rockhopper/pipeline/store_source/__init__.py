@@ -1,1 +1,1 @@
-"""Reading the files of a store directory: the source ``rocketmq-store``, and what jobs share."""
+"""Read the files of a store directory: the source ``rocketmq-store``, and code that jobs share."""

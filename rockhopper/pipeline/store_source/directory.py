@@ -1,10 +1,10 @@
-"""A store directory as a reader sees it: which files make up the log, and how far they count.
+"""Inspect a store directory: the files of the log, and how far a reader may read.
 
-The log is below the root, or where the broker noted that storePathCommitLog has put it.
+The log is below the root, or in the directory that the broker recorded for storePathCommitLog.
 
-Nothing here takes the store's lock or writes. A broker may be running on the store, ours or
-RocketMQ: then the log counts up to where it was flushed, which the checkpoint says. Without one it
-counts up to its last record.
+Nothing here takes the store's lock or writes. A broker (Rockhopper or RocketMQ) may be running on
+the store. Then the log is valid up to where it was flushed, according to the checkpoint. Without a
+broker it is valid up to its last record.
 """
 
 import contextlib
@@ -50,22 +50,22 @@ class Segment:
 
     @property
     def end_offset(self) -> int:
-        """The commit log offset behind the file."""
+        """The commit log offset after the file."""
         return self.base_offset + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """How far the log of a running broker is known to be on disk; None where nothing limits."""
+    """How far the log of a running broker is known to be on disk; None means no limit."""
 
     offset: int | None = None
     time_ms: int | None = None
-    """Store time of the newest message on disk, where no offset is known."""
+    """The store time of the newest message on disk, if no offset is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDirectory:
-    """What was found at one moment."""
+    """The state of a store at one moment."""
 
     commit_log: Path
     segments: tuple[Segment, ...]
@@ -76,13 +76,13 @@ class StoreDirectory:
     foreign_files: tuple[str, ...] = ()
     purged_topics: Mapping[str, int] = field(default_factory=dict)
     is_clean: bool = False
-    """Whether the last broker on it has stopped, and not been killed."""
+    """Whether the last broker shut down cleanly."""
     noted_end: int = 0
-    """Up to where the log has once been on disk, as far as a Rockhopper has noted that."""
+    """The highest log offset that a Rockhopper broker recorded as flushed."""
 
     @property
     def gone(self) -> dict[str, int]:
-        """Topic -> the log offset in front of which its messages were deleted or purged with it."""
+        """Topic -> log offset; its messages before this offset were deleted or purged."""
         found = dict(self.deleted_topics)
         for topic, end in self.purged_topics.items():
             found[topic] = max(end, found.get(topic, 0))
@@ -90,34 +90,34 @@ class StoreDirectory:
 
     @property
     def start_offset(self) -> int:
-        """Where the oldest file starts; 0 for an empty log."""
+        """The start of the oldest file; 0 for an empty log."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
     def end_offset(self) -> int:
-        """The end of the newest file; the log ends somewhere in front of it."""
+        """The end of the newest file; the log ends somewhere before it."""
         return self.segments[-1].end_offset if self.segments else 0
 
     @property
     def readable_end(self) -> int:
-        """The same, no further than a running broker has flushed."""
+        """The end of the newest file, limited to what a running broker has flushed."""
         flushed = self.flushed.offset
         return self.end_offset if flushed is None else min(self.end_offset, flushed)
 
 
 def open_store(path_option: str, commit_log_option: str | None = None) -> StoreDirectory:
-    """Look at the store at *path_option*, its root or the directory of its commit log.
+    """Inspect the store at *path_option*, its root or the directory of its commit log.
 
     *commit_log_option* is as for ``find_commit_log``.
 
     Raises:
-        PipelineError: there is none.
+        PipelineError: there is no store.
     """
     try:
         root, commit_log = find_commit_log(path_option, commit_log_option)
     except PermissionError as error:
         raise _refusal(error) from None
-    # Asked before the files are listed: what is flushed now is in files that are there now.
+    # Read before the files are listed: data that is flushed now is in files that exist now.
     is_live = root is not None and _is_live(root)
     flushed = _flushed(root) if root is not None and is_live else Flushed()
     try:
@@ -140,13 +140,13 @@ def open_store(path_option: str, commit_log_option: str | None = None) -> StoreD
 def find_commit_log(
     path_option: str, commit_log_option: str | None = None
 ) -> tuple[Path | None, Path]:
-    """The root of the store, if it is known, and the directory of its commit log.
+    """Return the root of the store, or None if unknown, and the directory of its commit log.
 
-    *commit_log_option* names the latter where it lies elsewhere (storePathCommitLog) and the store
-    does not say so, because RocketMQ wrote it.
+    *commit_log_option* names that directory if it is not below the root (storePathCommitLog) and
+    the store does not record it, because RocketMQ wrote the store.
 
     Raises:
-        PipelineError: no such path, or not that of a store.
+        PipelineError: the path does not exist, or is not a store.
     """
     path = _local_path(path_option)
     if not path.exists():
@@ -185,7 +185,7 @@ def find_commit_log(
 
 
 def _log_elsewhere(root: Path, commit_log_option: str | None) -> Path | None:
-    """The directory of a commit log that is not below its store's root."""
+    """Return the directory of a commit log that is not below its store's root."""
     if commit_log_option is not None:
         found = _local_path(commit_log_option)
         if not found.is_dir():
@@ -240,7 +240,7 @@ def _segments(commit_log: Path) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
             with open(entry.path, "rb") as file:
                 head = file.read(_PROBE_BYTES)
         except FileNotFoundError:
-            continue  # The broker deletes files that have expired.
+            continue  # The broker deletes expired files.
         except PermissionError as error:
             raise _refusal(error) from None
         if size:
@@ -254,14 +254,14 @@ def _is_live(root: Path) -> bool:
         process = (root / ABORT_FILE).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return False
-    # Opening the lock file and closing it again would release a lock of this very process.
+    # Opening and closing the lock file would release a lock that this process holds.
     if process == str(os.getpid()):
         return True
     return _is_locked(root / LOCK_FILE)
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether somebody holds the record lock; where that cannot be asked, the answer is yes."""
+    """Return whether a process holds the record lock; True if that cannot be determined."""
     if not sys.platform.startswith("linux"):
         return True
     import fcntl
@@ -283,7 +283,7 @@ def _flushed(root: Path) -> Flushed:
     theirs = _checkpoint(root / CHECKPOINT_FILE)
     if theirs[1]:
         return Flushed(time_ms=theirs[0] or None)
-    # While a Rockhopper runs, RocketMQ's file says nothing of the queues.
+    # While Rockhopper runs, RocketMQ's file has no information about the queues.
     path = root / OWN_DIRECTORY / CHECKPOINT_FILE
     ours = _checkpoint(path)
     is_new = path.is_file() and not ours[0] and not theirs[0]

@@ -1,4 +1,4 @@
-"""A piece of the log, as a task gets it, and where in a file anything was ever written."""
+"""Pieces of the log for tasks, and the written ranges of files."""
 
 import errno
 import os
@@ -14,20 +14,19 @@ class Piece:
     start: int
     end: int
     readable_end: int
-    """Up to where the file may be looked at: a record that starts in front of ``end`` may end
-    behind it."""
+    """How far the file may be read: a record that starts before ``end`` may end after it."""
     is_followed: bool
     """Whether a later file holds records, so that the log does not end in this one."""
     is_live: bool
-    """Whether a broker runs on the store: it may be writing behind the last record."""
+    """Whether a broker runs on the store: it may be writing after the last record."""
     flushed_ms: int | None = None
-    """Where records with a later store time do not count yet."""
+    """Records with a later store time are not flushed, so they do not count yet."""
     is_missing: bool = False
-    """Whether the range is in no file at all."""
+    """Whether no file contains the range."""
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
-    """Where in [start, end) of a file something was written; all of it if that is not known."""
+    """Return the written ranges in [start, end) of a file; all of it if they are unknown."""
     found: list[tuple[int, int]] = []
     at = start
     try:
@@ -44,7 +43,7 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def data_ranges_of(path: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The same by name; a file that is gone counts as written."""
+    """Like ``data_ranges``, by path; a deleted file counts as written."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Reading the messages of a task's pieces as batches, by the rules of the options."""
+"""Read the messages of a task's pieces as batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,17 +15,18 @@ from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
 from rockhopper.pipeline.where import with_columns
 
-# Of a damaged place a row shows that much.
+# A row for a damaged place holds at most this many bytes.
 _SHOWN_BYTES_MAX = 1 << 20
 
 
 def read_batches(
     pieces: Sequence[Piece], rules: Rules, deleted_topics: Mapping[str, int]
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of *pieces* in the order of the log, with the columns that *rules* choose.
+    """Yield the messages of *pieces* in log order, with the columns that *rules* choose.
 
     Raises:
-        PipelineError: names a damaged place, or a file that has expired, and what to do.
+        PipelineError: a place is damaged, or a file has expired; the message names it and the
+            remedy.
     """
     reading = Reading(rules, deleted_topics)
     wanted = rules.wanted
@@ -55,7 +56,7 @@ def _read_all(
 
 
 class Reading:
-    """Turns what a scan finds into batches, by the rules."""
+    """Turns the results of a scan into batches, by the rules."""
 
     def __init__(self, rules: Rules, deleted_topics: Mapping[str, int]) -> None:
         self._rules = rules
@@ -75,7 +76,7 @@ class Reading:
         self._bad_messages.append((offset, reason))
 
     def messages(self, records: Records) -> Iterator[pa.RecordBatch]:
-        """The batches of *records* that pass, with what the condition looks at as well."""
+        """Yield the batches of matching *records*, including the columns of the condition."""
         chosen = self._chosen(records)
         if chosen is not None:
             if not chosen.any():
@@ -93,7 +94,7 @@ class Reading:
         self._bad_messages.clear()
 
     def _chosen(self, records: Records) -> Any:
-        """A mask of what the options choose; None if they choose everything."""
+        """Return a mask of the records that the options choose; None if they choose all."""
         rules = self._rules
         masks = []
         times = records.heads["storeTimestamp"]
@@ -119,7 +120,7 @@ class Reading:
         ]
 
     def damage(self, damage: Damage) -> Iterator[pa.RecordBatch]:
-        """What becomes of a place without records."""
+        """Handle a place without records: raise, skip it, or yield a row."""
         mode = self._rules.corrupt_records
         if mode == "fail":
             raise PipelineError(_sentence(damage))
@@ -127,7 +128,7 @@ class Reading:
             yield self._row(damage.start, _bytes_of(damage), _sentence(damage).partition(": ")[0])
 
     def _row(self, offset: int, body: bytes, reason: str) -> pa.RecordBatch:
-        """A row for a place of the log: where it is, what is there, and what is wrong with it."""
+        """Return a row for a place of the log: its offset, its bytes, and the problem."""
         values = {"physOffset": offset, "body": body, "corrupt": reason}
         return pa.RecordBatch.from_pylist([values], schema=self._decoder.schema)
 

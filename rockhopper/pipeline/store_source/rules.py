@@ -1,4 +1,4 @@
-"""The options of ``rocketmq-store``, read and checked."""
+"""The validated options of ``rocketmq-store``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ SPLIT_SIZE_BYTES_MIN = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What to read and how; travels to the workers."""
+    """The settings of a read; Spark sends them to the workers."""
 
     path: str
     columns: tuple[str, ...]
     commit_log: str | None = None
-    """Where the commit log is, if not below the root and not noted there."""
+    """The directory of the commit log, if it is not below the root and not recorded there."""
     split_size_bytes: int | None = None
     start_offset: int | None = None
     end_offset: int | None = None
@@ -57,19 +57,19 @@ class Rules:
     broker_name: str = ""
     decompress: bool = True
     where: str = ""
-    """A condition that ``wanted`` understands, or nothing."""
+    """A condition that ``wanted`` can parse, or empty."""
 
     @property
     def wanted(self) -> Where | None:
-        """Which messages become rows, if not all of them do."""
+        """The condition on messages; None if all messages become rows."""
         return understood(self.where) if self.where else None
 
 
 def read_rules(given: Mapping[str, str]) -> Rules:
-    """The rules that the options *given* make.
+    """Read the rules from the options *given*.
 
     Raises:
-        PipelineError: an option is unknown, has no sensible value, or contradicts another one.
+        PipelineError: an option is unknown, has an invalid value, or contradicts another one.
     """
     options = Options(SOURCE, given, OPTIONS)
     queue_ids = options.names("queueId")

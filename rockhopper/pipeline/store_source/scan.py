@@ -1,10 +1,10 @@
-"""Reading the records of one piece of the log, and finding out about the places without any.
+"""Read the records of one piece of the log, and classify the places without records.
 
-The file is read in windows rather than mapped: a broker may cut a file off while it is read.
+The file is read in windows rather than mapped, because a broker may truncate it during the read.
 
-Bytes that are no record are the end of the log if no record follows them, else damage. Damage
-belongs to the piece whose records lead up to it; a piece that begins in the middle of something
-starts with the first record that begins in it.
+Bytes that are not a record are the end of the log if no record follows them; else they are damage.
+Damage belongs to the piece whose records lead up to it. If a piece begins inside a record or inside
+damage, it starts with the first record that begins in it.
 """
 
 import os
@@ -30,29 +30,29 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
 
 WINDOW_BYTES = 8 << 20
 RECORD_SIZE_BYTES_MAX = 1 << 28
-# Records behind damage that are older than those in front of it are left over from former days:
-# RocketMQ leaves what it cuts off in its files.
+# If records after damage are older than those before it, they are leftovers: RocketMQ leaves
+# truncated records in its files.
 STALE_MARGIN_MS = 3_000
 _HEAD_BYTES = 96
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of commit log offsets that holds no record where there should be some."""
+    """A range of commit log offsets that should hold records but holds none."""
 
     start: int
     end: int
     reason: str
     path: str
     is_torn_tail: bool = False
-    """Whether it is the rest of a write at the log's end."""
+    """Whether it is the rest of an incomplete write at the log's end."""
 
 
 def scan(piece: Piece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | Damage]:
-    """The records that start in *piece*, and damage, in the order of the log.
+    """Yield the records that start in *piece*, and damage, in log order.
 
-    Records handed out are sound and stand where they say, and are gone at the next step: they lie
-    in a buffer that is used again.
+    The yielded records are sound and at the offset that they name. They are valid only until the
+    next step, because their buffer is reused.
 
     Raises:
         FileNotFoundError: the file has expired since.
@@ -89,11 +89,12 @@ class _Scanner:
         while 0 <= at < self._end and not self._is_over:
             at = yield from self._step(at)
         if self._end <= at < self._readable_end and not self._is_over:
-            # This belongs to the next piece, unless it is damage: nobody else would notice.
+            # This belongs to the next piece, unless it is damage: then no other piece would report
+            # it.
             yield from self._look_at(at)
 
     def _step(self, at: int) -> Generator[Records | Damage, None, int]:
-        """Hand out what one window holds from *at* on; return where to go on, −1 at the end."""
+        """Yield the contents of one window from *at* on; return the next position, or −1."""
         window = self._window(at)
         found = walk(window, 0, min(self._end - at, len(window)))
         stopped_at = at
@@ -122,7 +123,7 @@ class _Scanner:
         return (yield from self._damage(stopped_at, self._why_stopped(found, stopped_at, size)))
 
     def _counted(self, records: Records) -> Iterator[Records]:
-        """Those of *records* that count: on the log of a running broker, those on disk."""
+        """Yield the *records* that count: for the log of a running broker, the flushed ones."""
         if not len(records):
             return
         times = records.heads["storeTimestamp"]
@@ -175,16 +176,16 @@ class _Scanner:
         return found.problem or "zeros where a record should start"
 
     def _find(self, start: int, end: int) -> int:
-        """The first record that starts in [start, end); −1 if there is none."""
+        """Return the first record that starts in [start, end); −1 if there is none."""
         base = self._piece.base_offset
         for low, high in data_ranges(self._descriptor, start - base, end - base):
-            # The first bytes of a record may be zeros in front of what was written.
+            # The first bytes of a record may be zeros, and so lie before the written range.
             at, stop = max(base + low - 3, start), base + high
             while at < stop:
                 data = self._read(at, self._window_bytes)
                 found = resync(data, 0, stop - at, at)
                 if found >= 0:
-                    # Of a record that the window cuts off only the head was looked at.
+                    # Only the head of a record was checked if the window cuts it off.
                     if self._is_record(at + found):
                         return at + found
                     at += found + 1
@@ -204,7 +205,7 @@ class _Scanner:
         return view[:count]
 
     def _grow(self, window: memoryview) -> bool:
-        """Make room for the record that the window is too small for; False if that is no record."""
+        """Enlarge the buffer to the size of the record; return False if it is not a record."""
         size = int.from_bytes(window[:4], "big")
         if not len(self._buffer) < size <= RECORD_SIZE_BYTES_MAX:
             return False
@@ -221,7 +222,7 @@ class _Scanner:
 
 
 def store_time_ms(data: bytes, at: int) -> int:
-    """The store time of the record at *at*, of which the head is there."""
+    """Return the store time of the record at *at*; its head must be in *data*."""
     shift = 12 if data[at + SYS_FLAG_AT + 3] & SYS_FLAG_BORN_HOST_V6 else 0
     at += STORE_TIME_AT + shift
     return int.from_bytes(data[at : at + 8], "big", signed=True)

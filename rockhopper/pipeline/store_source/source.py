@@ -1,8 +1,8 @@
-"""The data source ``rocketmq-store``: the commit log of a store directory, in parallel.
+"""The data source ``rocketmq-store``: read the commit log of a store directory, in parallel.
 
 Spark runs ``schema``, ``reader`` and ``partitions`` in Python workers on the driver's host, and
-``read`` in the executors' workers. All that can be wrong with options and directory is found out
-in the former, so that the driver's exception says it.
+``read`` in the executors' workers. The former find all problems with options and directory, so the
+driver raises the exception.
 """
 
 import os
@@ -29,7 +29,7 @@ from rockhopper.pipeline.store_source.topics import check_topics
 
 @dataclass
 class StorePartition(InputPartition):
-    """What one task reads."""
+    """The pieces that one task reads."""
 
     pieces: tuple[Piece, ...]
     deleted_topics: dict[str, int]
@@ -39,26 +39,26 @@ class StorePartition(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Reads with one set of rules; travels to the workers."""
+    """Reads with one set of rules; Spark sends it to the workers."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each task; an empty store has one without pieces."""
+        """Return one partition for each task; an empty store has one without pieces."""
         store = open_store(self._rules.path, self._rules.commit_log)
         deleted = store.gone
         tasks = plan(store, self._rules, os.cpu_count() or 1)
         return [StorePartition(pieces, deleted) for pieces in tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one task."""
+        """Yield the batches of one task."""
         assert isinstance(partition, StorePartition)
         return read_batches(partition.pieces, self._rules, partition.deleted_topics)
 
 
 class StoreSource(DataSource):
-    """See docs/spark.md."""
+    """The data source; docs/spark.md describes its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,13 +66,13 @@ class StoreSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        """The columns that the options choose."""
+        """Return the columns that the options choose."""
         rules = read_rules(self.options)
         find_commit_log(rules.path, rules.commit_log)
         return spark_schema(rules.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for the schema that ``schema`` said."""
+        """Return a reader; *schema* must be the one that ``schema`` returned."""
         rules = read_rules(self.options)
         if tuple(schema.fieldNames()) != rules.columns:
             raise PipelineError(
@@ -85,22 +85,22 @@ class StoreSource(DataSource):
         return StoreReader(rules)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
-        """Refused in a sentence. Raises PipelineError."""
+        """Not supported. Raises PipelineError."""
         raise PipelineError(
             f"{SOURCE} has no streams: read its files as a batch with spark.read, or its broker's "
             "topics with spark.readStream and the format rocketmq"
         )
 
     def simpleStreamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
-        """As ``streamReader``."""
+        """Not supported. Raises PipelineError."""
         self.streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused in a sentence. Raises PipelineError."""
+        """Not supported. Raises PipelineError."""
         raise PipelineError(
             f"{SOURCE} only reads: write to a broker's topic, with the format rocketmq"
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """As ``writer``."""
+        """Not supported. Raises PipelineError."""
         self.writer(schema, overwrite)

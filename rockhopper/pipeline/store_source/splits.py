@@ -1,7 +1,7 @@
-"""Cutting a commit log into pieces for tasks.
+"""Split a commit log into pieces for tasks.
 
-A piece owns the records that start in it. Small files share a task, big ones are cut; pieces that
-lie in a hole of a file, or outside the times asked for, are left out.
+A piece owns the records that start in it. Small files share a task, and large files are split.
+Pieces in a hole of a file, or outside the requested times, are left out.
 """
 
 import os
@@ -16,17 +16,17 @@ from rockhopper.pipeline.store_source.pieces import Piece, data_ranges_of
 from rockhopper.pipeline.store_source.rules import SPLIT_SIZE_BYTES_MAX, SPLIT_SIZE_BYTES_MIN, Rules
 from rockhopper.pipeline.store_source.scan import store_time_ms
 
-# Store times are wall-clock times: a time server may have set them back in between.
+# Store times are wall-clock times: a time server may have set the clock back.
 CLOCK_MARGIN_MS = 60_000
 _PROBE_BYTES = 1 << 20
 _PROBES_MAX = 8
 
 
 def plan(store: StoreDirectory, rules: Rules, cores: int) -> list[tuple[Piece, ...]]:
-    """The pieces of each task.
+    """Return the pieces of each task.
 
     Raises:
-        PipelineError: the store has a foreign file, or an offset is outside of the log.
+        PipelineError: the store has a foreign file, or an offset is outside the log.
     """
     _refuse_foreign_files(store, rules)
     start, end = _bounds(store, rules)
@@ -41,7 +41,7 @@ def plan(store: StoreDirectory, rules: Rules, cores: int) -> list[tuple[Piece, .
 
 
 def split_size_bytes(total: int, cores: int) -> int:
-    """Such that all cores are done at about the same time."""
+    """Return a split size with which all cores finish at about the same time."""
     size = min(max(total // (2 * cores), SPLIT_SIZE_BYTES_MIN), SPLIT_SIZE_BYTES_MAX)
     rounds = -(-total // (size * cores))
     return -(-total // (rounds * cores)) if rounds > 1 else size
@@ -117,7 +117,7 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
         return
     base = piece.base_offset
     data = data_ranges_of(piece.path, piece.start - base, piece.end - base)
-    # The first piece finds out that nothing was ever written to a file.
+    # If a file was never written to, its first piece detects that.
     end = base + data[-1][1] if data else min(piece.start + size, piece.end)
     count = max(1, -(-(end - piece.start) // size))
     edges = [piece.start + (end - piece.start) * number // count for number in range(count + 1)]
@@ -129,7 +129,7 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
 
 
 def data_bytes(piece: Piece) -> int:
-    """How much of a piece was ever written to."""
+    """Return the number of written bytes in a piece."""
     if piece.is_missing:
         return 0
     low, high = piece.start - piece.base_offset, piece.end - piece.base_offset
@@ -137,7 +137,7 @@ def data_bytes(piece: Piece) -> int:
 
 
 def _in_time(pieces: list[Piece], rules: Rules) -> list[Piece]:
-    """Those pieces that may hold records of the times asked for."""
+    """Return the pieces that may hold records of the requested times."""
     times = [None if piece.is_missing else _first_time_ms(piece) for piece in pieces]
     kept = []
     for number, piece in enumerate(pieces):
@@ -159,7 +159,7 @@ def _in_time(pieces: list[Piece], rules: Rules) -> list[Piece]:
 
 
 def _first_time_ms(piece: Piece) -> int | None:
-    """The store time of the first record found in a piece; None if none is found soon."""
+    """Return the store time of the first record in a piece; None if a short search finds none."""
     try:
         with open(piece.path, "rb") as file:
             at = piece.start

@@ -1,7 +1,7 @@
-"""Which topics a store has, and the refusal of one that it does not.
+"""Find the topics of a store, and refuse unknown ones.
 
-A topic is there if the broker's table has it, or a queue of it is left, whatever became of its
-messages. RocketMQ may keep that table in RocksDB; then nobody can say.
+A topic exists if the broker's table contains it or one of its queues is left, even without
+messages. RocketMQ may keep that table in RocksDB; then the topics are unknown.
 """
 
 import json
@@ -26,17 +26,17 @@ _MULTI_TAG = "MULTI_TAG"
 
 
 def topic_table(root: Path) -> dict[str, object] | None:
-    """The broker's table of topics in the store *root*; None if it is not there."""
+    """Return the broker's topic table in the store *root*; None if there is none."""
     return table_in(root, _TOPICS_FILE, "topicConfigTable")
 
 
 def table_in(root: Path, file_name: str, key: str) -> dict[str, object] | None:
-    """What a table of the broker has under *key*, as of its last change; None without a file."""
+    """Return the entry *key* of a broker table, with its latest changes; None without a file."""
     path = root / _CONFIG / file_name
     changes = root / OWN_DIRECTORY / table_changes.DIRECTORY / file_name
     for each in (path, path.with_name(f"{file_name}.bak")):
         try:
-            # The broker begins another journal after it has written the file.
+            # The broker starts a new journal after it has written the file.
             records = _records_in(changes)
             content = each.read_bytes()
             table = json.loads(content)[key]
@@ -48,7 +48,7 @@ def table_in(root: Path, file_name: str, key: str) -> dict[str, object] | None:
 
 
 def _records_in(directory: Path) -> list[Record]:
-    """What a broker has noted in the files of a directory."""
+    """Return the journal entries in the files of a directory."""
     if not directory.is_dir():
         return []
     files = sorted(directory.glob(f"*{table_changes.SUFFIX}"))
@@ -58,7 +58,7 @@ def _records_in(directory: Path) -> list[Record]:
 def _with_changes(
     table: dict[str, object], records: list[Record], content: bytes
 ) -> dict[str, object]:
-    """A table as it is with what has changed since *content*, its file, was written."""
+    """Apply to a table the changes made since its file, *content*, was written."""
     if not records:
         return table
     for change in table_changes.changes_of(records, [table_changes.fingerprint(content)]):
@@ -70,7 +70,7 @@ def _with_changes(
 
 
 def may_have_multi_tags(root: Path | None) -> bool:
-    """Whether a topic of the store *root* has messages with several tags, or nobody can say."""
+    """Return whether a topic of the store *root* may have messages with several tags."""
     table = None if root is None else topic_table(root)
     if table is None:
         return True
@@ -79,7 +79,7 @@ def may_have_multi_tags(root: Path | None) -> bool:
 
 
 def known_topics(root: Path | None) -> frozenset[str] | None:
-    """The topics of the store *root*; None where its files do not tell."""
+    """Return the topics of the store *root*; None if its files do not show them."""
     if root is None or any((root / _CONFIG).glob(f"**/{_FILE_OF_ROCKSDB}")):
         return None
     found = set(topic_table(root) or ())
@@ -92,10 +92,10 @@ def known_topics(root: Path | None) -> frozenset[str] | None:
 
 
 def check_topics(root: Path | None, topics: Iterable[str]) -> None:
-    """See that the store *root* has all of *topics*, as far as its files tell.
+    """Check that the store *root* has all *topics*, as far as its files show.
 
     Raises:
-        PipelineError: names one that it does not have, and what is near.
+        PipelineError: names a missing topic, and similar names.
     """
     known = known_topics(root)
     for topic in sorted(topics):
@@ -110,5 +110,5 @@ def check_topics(root: Path | None, topics: Iterable[str]) -> None:
 
 
 def application_topics(topics: Iterable[str]) -> list[str]:
-    """Those of *topics* that people make, in order."""
+    """Return the *topics* that users create, sorted."""
     return sorted(name for name in topics if not is_system_topic(name) and name[:1] != "%")
