@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.broker.name_server.processors import NameServiceProcessors
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Row
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.settings.broker_config import BrokerConfig

@@ -43,10 +43,6 @@ from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.kernel.processors.classic import ClassicProcessors
-from rockhopper.broker.kernel.processors.replica import ReplicaProcessors, following_server
-from rockhopper.broker.kernel.processors.slave import Takeover, slave_server
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
@@ -56,8 +52,11 @@ from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
+from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
 from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, Follower
+from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, slave_server
 from rockhopper.broker.replication.roles.follower_reads import FollowerReads
 from rockhopper.broker.replication.roles.joining import (
     JoinError,
@@ -65,6 +64,7 @@ from rockhopper.broker.replication.roles.joining import (
     membership_of,
     see_alone,
 )
+from rockhopper.broker.replication.roles.processors import ReplicaProcessors, following_server
 from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.loop.clock import BrokerClock

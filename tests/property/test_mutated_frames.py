@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import FrameDecoder

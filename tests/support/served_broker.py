@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rockhopper.broker.app import FEATURES
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.broker_config import BrokerConfig

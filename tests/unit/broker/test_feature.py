@@ -9,8 +9,8 @@ import pytest
 
 from rockhopper.broker.app import FEATURES
 from rockhopper.broker.feature import Feature, check_features
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.state_records import Kind
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
 from tests.support.peers import Clock

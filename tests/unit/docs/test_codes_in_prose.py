@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from docs.site.compatibility_page import broker_table, name_service_table
-from rockhopper.broker.kernel.processors.classic import ClassicProcessors
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
+from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.grpc_v2.codes import Code as GrpcCode
 from tests.support.prose import ROOT, Line, Page, pages, sources

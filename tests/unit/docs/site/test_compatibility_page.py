@@ -3,8 +3,8 @@
 import pytest
 
 from docs.site import compatibility_page as compatibility
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
+from rockhopper.broker.processor_table import build_table
 from rockhopper.protocol.codes import RequestCode
 from tests.support.served_broker import ServedBroker
 

@@ -4,6 +4,6 @@
     feed.py      one slave's connection: its reports, the log, heartbeats
     master.py    the port, and what makes the store wait for slaves
 
-The other side is replication/rocketmq/slave. kernel/processors/classic.py answers what slaves
-request at listenPort.
+The other side is replication/rocketmq/slave. replication/rocketmq/master/processors.py answers what
+slaves request at listenPort.
 """

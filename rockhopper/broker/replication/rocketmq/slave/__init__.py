@@ -5,6 +5,6 @@
     follower.py        the whole: the store that follows, its lag, and the takeover
     note.py            records that a store follows, for the next start
 
-name_server/followed_master.py sends the requests to the master; kernel/processors/slave.py answers
-clients meanwhile.
+name_server/followed_master.py sends the requests to the master;
+replication/rocketmq/slave/processors.py answers clients meanwhile.
 """

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.needs import check_access
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.errors import NoPermission

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,

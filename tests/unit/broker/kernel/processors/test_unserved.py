@@ -1,7 +1,7 @@
 """The codes that are not served: each named once, by somebody who misses it, and none served."""
 
-from rockhopper.broker.kernel.processors.table import build_table
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
+from rockhopper.broker.processor_table import build_table
 from tests.support.served_broker import ServedBroker
 
 

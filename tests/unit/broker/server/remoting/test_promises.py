@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rockhopper.broker.gateways.grpc import service
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.grpc_v2.messages import METHODS

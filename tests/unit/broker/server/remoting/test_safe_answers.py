@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

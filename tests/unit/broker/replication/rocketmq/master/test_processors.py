@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.broker.kernel.processors.classic import ClassicProcessors
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
+from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.users.access import Access
 from rockhopper.protocol import fastjson

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from rockhopper.broker.kernel.processors.slave import Takeover, build_slave_table
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower
+from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, build_slave_table
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.server.remoting.startup import StartError

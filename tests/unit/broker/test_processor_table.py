@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.processors.table import build_table
+from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Row
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION
 from rockhopper.broker.users.access import Action, Resource

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.kernel.processors.replica import ReplicaProcessors
+from rockhopper.broker.replication.roles.processors import ReplicaProcessors
 from rockhopper.broker.replication.roles.set_member import SwitchError
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response, Row
 from rockhopper.broker.store.message_store import MessageStore
