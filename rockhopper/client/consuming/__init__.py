@@ -1,15 +1,12 @@
-"""What the push consumer (client.consumer) is made of.
+"""The parts of the push consumer (client.consumer).
 
-settings        what a consumer was asked to do, checked
-subscriptions   topics and filters from what the application gave
-allocation      which member of a group reads which queues: RocketMQ's rules, exactly
-process_queue   one queue that this consumer holds: what is waiting, handed out, finished
-fetching        fills a process queue by long polling
-handout         hands out messages one after the other, and takes the outcomes
-redelivery      asks for a failed message again: send-back, its fallback, dead letters
-progress        where a group stands: at the brokers, or in a local file (broadcast)
-locks           queues held by this consumer alone (orderly)
-assignment      the queues held now: taken over, given up, reset
-rebalancing     finds out what this consumer should hold, again and again
-notifications   what brokers ask of a consumer
+settings        the checked settings of a consumer subscriptions   topics and filters from the
+application's arguments allocation      decides which member of a group reads which queues, exactly
+as RocketMQ does process_queue   one queue of this consumer: messages waiting, in flight, finished
+fetching        fills a process queue by long polling handout         delivers messages one by one
+and takes the outcomes redelivery      requests redelivery of a failed message: send-back, its
+fallback, dead letters progress        the group's offsets: at the brokers, or in a local file
+(broadcast) locks           locks on queues (orderly) assignment      the queues held now: takes
+over, releases, resets rebalancing     repeatedly computes which queues this consumer should hold
+notifications   requests that brokers send to a consumer
 """

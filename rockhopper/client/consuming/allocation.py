@@ -1,7 +1,7 @@
-"""Which member of a group reads which queues.
+"""Allocation rules: which member of a group reads which queues.
 
-Every member computes the whole split by itself, from the same two sorted lists, so all clients of a
-group, of whatever make, must follow one rule exactly. These are RocketMQ's.
+Each member computes the whole allocation from the same two sorted lists. So all clients of a group,
+of any implementation, must follow one rule exactly. These are RocketMQ's rules.
 """
 
 import hashlib
@@ -15,12 +15,15 @@ VIRTUAL_NODES = 10
 
 
 class Allocation(Protocol):
-    """A rule by which the members of a group share out the queues of a topic."""
+    """A rule that divides the queues of a topic among the members of a group."""
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Return the queues of one member. Both lists are sorted; the member is in the second."""
+        """Return the queues of one member.
+
+        Both lists are sorted; the second contains the member.
+        """
 
 
 def sorted_clients(client_ids: Iterable[str]) -> list[str]:
@@ -29,7 +32,10 @@ def sorted_clients(client_ids: Iterable[str]) -> list[str]:
 
 
 class Average:
-    """Consecutive queues for each member, the first members get one more (RocketMQ's default)."""
+    """Consecutive queues for each member; the first members may get one more.
+
+    RocketMQ's default.
+    """
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -42,7 +48,7 @@ class Average:
 
 
 class AverageByCircle:
-    """Queues dealt out like cards."""
+    """Deals the queues out to the members in turn, like cards."""
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
@@ -52,7 +58,7 @@ class AverageByCircle:
 
 
 class ConsistentHash:
-    """Queues and members on a ring of hashes: few queues move when a member comes or goes."""
+    """Queues and members on a hash ring: few queues move when a member joins or leaves."""
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
         if virtual_nodes < 1:
@@ -80,7 +86,7 @@ class ConsistentHash:
 
 
 class ByMachineRoom:
-    """The queues of brokers in some rooms only; a broker's name is "room@name"."""
+    """Only queues of brokers in certain rooms; broker names have the form "room@name"."""
 
     def __init__(self, rooms: Iterable[str]) -> None:
         self._rooms = frozenset(rooms)
@@ -103,10 +109,10 @@ class ByMachineRoom:
 
 
 class MachineRoomNearby:
-    """Queues go to members in the room of their broker; those of a room without members to all.
+    """Allocates a queue to members in its broker's room; if that has none, to all members.
 
-    `room_of_broker` maps a broker's name to its room, `room_of_client` a client id. Within a room
-    `inner` decides.
+    `room_of_broker` maps a broker's name to its room, `room_of_client` a client id. `inner` is the
+    rule within a room.
     """
 
     def __init__(
@@ -140,7 +146,7 @@ class MachineRoomNearby:
 
 
 class ByConfiguration:
-    """The queues that the application names, whoever else is in the group."""
+    """The queues that the application names, regardless of the other members."""
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         self._queues = frozenset(queues)
@@ -160,7 +166,7 @@ _BY_NAME: dict[str, type[Average] | type[AverageByCircle] | type[ConsistentHash]
 
 
 def allocation_of(choice: str | Allocation) -> Allocation:
-    """Return the rule that a name stands for. Raises ValueError."""
+    """Return the rule with this name. Raises ValueError."""
     if not isinstance(choice, str):
         return choice
     rule = _BY_NAME.get(choice)

@@ -1,9 +1,9 @@
-"""The queues that this consumer holds now: taken over, read, given up, reset.
+"""The queues that this consumer holds: takes them over, reads, releases and resets them.
 
-A queue is taken over where its group stands. Another member may hold it until it has heard of the
-change, so unless this member is alone the offset is read once more after a moment. A queue that is
-given up is committed at once, once more when what was in flight is finished, and in order only then
-unlocked.
+A consumer takes over a queue at the group's committed offset. The previous owner may keep the queue
+until it learns of the change, so unless this member is alone it reads the offset again after
+`hand_over_s`. A released queue is committed at once and again when its in-flight messages are
+finished. In orderly mode it is unlocked only then.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from rockhopper.tasks import (
 
 log = logging.getLogger(__name__)
 
-# Where a queue cannot be locked, a successor waits hand_over_s alone: less than that is left to
-# finish what is in flight.
+# If a queue cannot be locked, the new owner waits only hand_over_s; the previous owner uses this
+# share of it to finish its in-flight messages.
 _FINISH_SHARE = 0.6
-# The broker lends a lock for 60 s.
+# A broker's lock expires after 60 s.
 _RENEW_S = 15.0
 _LOOK_AGAIN_S = 0.25
 _IDLE_COMMIT_S = 0.2
@@ -42,13 +42,13 @@ _RELEASE_AT_CLOSE_S = 1.0
 
 
 class Owner(Protocol):
-    """The consumer whose queues these are."""
+    """The consumer that owns the queues."""
 
     def released(self) -> None:
-        """A queue is given up altogether."""
+        """Handle the complete release of a queue."""
 
     def failed(self, error: BaseException) -> None:
-        """A part of the consumer has ended that does not begin again."""
+        """Handle the final failure of a background task of the consumer."""
 
 
 class Assignment:
@@ -82,11 +82,11 @@ class Assignment:
 
     @property
     def to_lock(self) -> set[MessageQueue]:
-        """The queues whose locks must be kept: held, or still being finished."""
+        """The queues whose locks must be renewed: those held, and those still being finished."""
         return set(self.held) | set(self._releasing)
 
     def is_releasing(self, queue: MessageQueue) -> bool:
-        """Whether the queue was given up, but not everything in it is finished."""
+        """Whether the queue is being released and still has unfinished messages."""
         return queue in self._releasing
 
     async def take_over(
@@ -97,15 +97,15 @@ class Assignment:
         is_alone: bool,
         waits_for_word: bool = False,
     ) -> None:
-        """Read a queue from where its group stands, else from `start`. Raises ClientError.
+        """Read a queue from the group's committed offset, else from `start`. Raises ClientError.
 
-        A queue that `waits_for_word` is handed out of after `suspend(…, False)`.
+        With `waits_for_word`, nothing is delivered from the queue before `suspend(…, False)`.
         """
         offset = await self._progress.load(queue)
         is_new = offset is None
         if offset is None:
             offset = await self._resolve(queue, start)
-            # At once: whoever comes next must start here too, were there no message until then.
+            # Commit the start at once: the next owner must start here too, even without a message.
             await self._progress.begin(queue, offset)
         held = ProcessQueue(
             queue,
@@ -121,21 +121,23 @@ class Assignment:
         log.debug("%s is ours now, from offset %d", queue, offset)
 
     async def has_begun(self, queues: Sequence[MessageQueue], start: StartFrom) -> bool:
-        """Whether the group has an offset in one of a topic's *queues*. Raises ClientError.
+        """Whether the group has a committed offset in one of a topic's *queues*.
 
-        If it has none it begins now, in all of them: otherwise another member, which finds the
-        offsets of this one, would take its own queues for queues that have appeared since.
+        Raises ClientError.
+
+        If it has none, this call commits start offsets in all of them. Otherwise another member,
+        which finds this member's offsets, would treat its own queues as newly created.
         """
         offsets = await asyncio.gather(*(self._progress.load(queue) for queue in queues))
         if any(offset is not None for offset in offsets):
             return True
         starts = await asyncio.gather(*(self._resolve(queue, start) for queue in queues))
-        # Side by side: of a start that is killed here, all or none are stored, as far as possible.
+        # Concurrently: if the process is killed here, most likely all or none are stored.
         await asyncio.gather(*map(self._progress.begin, queues, starts))
         return False
 
     def give_up(self, queue: MessageQueue) -> None:
-        """Stop reading a queue; the rest happens by itself."""
+        """Stop reading a queue and release it in the background."""
         held = self.held.pop(queue)
         self._stop_fetching(queue)
         held.drop_waiting()
@@ -145,7 +147,7 @@ class Assignment:
         task.add_done_callback(lambda _: self._released(queue))
 
     def lose(self, queue: MessageQueue) -> None:
-        """Stop reading a queue that another member has already; commits nothing."""
+        """Stop reading a queue that another member already owns; commits nothing."""
         held = self.held.pop(queue, None)
         if held is not None:
             self._stop_fetching(queue)
@@ -153,7 +155,7 @@ class Assignment:
             held.is_dropped = held.is_lost = True
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset, forgetting what was fetched and handed out."""
+        """Continue at another offset; forget the fetched and delivered messages."""
         held = self.held.get(queue)
         if held is not None:
             held.reset(offset)
@@ -161,20 +163,20 @@ class Assignment:
             self.commit_soon(held)
 
     def suspend(self, queues: Iterable[MessageQueue], is_suspended: bool) -> None:
-        """Hand out nothing of some queues, or go on, as far as they are held."""
+        """Suspend or resume delivery from the queues that are held."""
         for queue in queues:
             if (held := self.held.get(queue)) is not None:
                 held.is_suspended = is_suspended
                 self._handout.offer(held)
 
     def pauses_changed(self) -> None:
-        """Let every queue rest or go on as the application wants it now."""
+        """Apply the application's current pauses to every queue."""
         for held in self.held.values():
             held.pause(self._handout.pauses.cover(held.queue))
             self._handout.offer(held)
 
     def offer_all(self) -> None:
-        """Let every queue stand in line again that has something to hand out."""
+        """Put every queue with deliverable messages back in line."""
         for held in self.held.values():
             self._handout.offer(held)
 
@@ -185,19 +187,19 @@ class Assignment:
             self._spawn(self._commit(held))
 
     def commit_all_soon(self) -> None:
-        """Commit every queue in the background: a member comes or goes."""
+        """Commit every queue in the background, because a member joins or leaves."""
         for held in self.held.values():
             if held.position != held.committed:
                 self.commit_soon(held)
 
     def idle(self, _held: ProcessQueue) -> None:
-        """Commit soon: everything that had come is finished."""
+        """Schedule a commit, because all messages received so far are finished."""
         if self._idle_commit is None:
             loop = asyncio.get_running_loop()
             self._idle_commit = loop.call_later(_IDLE_COMMIT_S, self._commit_idle)
 
     async def commit(self) -> list[ClientError]:
-        """Commit every queue; return what failed."""
+        """Commit every queue; return the errors."""
         outcomes = await asyncio.gather(
             *(self._commit(held) for held in list(self.held.values())), return_exceptions=True
         )
@@ -210,26 +212,26 @@ class Assignment:
         return failures
 
     def stop_fetching(self) -> None:
-        """Fetch nothing more, and let go of what was not handed out."""
+        """Stop fetching and drop the undelivered messages."""
         for queue in list(self._fetching):
             self._stop_fetching(queue)
         for held in self.held.values():
             held.drop_waiting()
 
     def abandon(self) -> Awaitable[object]:
-        """End everything that is under way, which may be waited for; commits nothing more."""
+        """Cancel all background work and commit nothing more; the result can be awaited."""
         self.stop_fetching()
         if self._idle_commit is not None:
             self._idle_commit.cancel()
         return end_tasks([*self._releasing.values(), *self._commits])
 
     async def close(self) -> None:
-        """Commit and unlock everything; what is in flight now stays unfinished."""
+        """Commit and unlock every queue; in-flight messages stay unfinished."""
         if self._idle_commit is not None:
             self._idle_commit.cancel()
         releasing = list(self._releasing.values())
         if releasing:
-            # Whatever was in flight is finished by now: only commits are still to come.
+            # All in-flight messages are finished by now: only commits remain.
             await asyncio.wait(releasing, timeout=_RELEASE_AT_CLOSE_S)
         await end_tasks(releasing)
         await asyncio.gather(*self._commits, return_exceptions=True)
@@ -256,7 +258,7 @@ class Assignment:
             try:
                 committed = await self._progress.load(held.queue)
             except ClientError:
-                committed = None  # the offset read before is good enough: nothing gets lost
+                committed = None  # the offset read before is good enough: no message is lost
             if committed is not None and held.fetch_offset == held.committed:
                 held.fetch_offset = held.committed = committed
         await self._fetcher.run(held)
@@ -268,8 +270,8 @@ class Assignment:
 
     async def _release(self, held: ProcessQueue) -> None:
         try:
-            # First of all: the successor looks for the lock when hand_over_s is over.
-            needs_lock = held.in_flight and not self._settings.orderly  # there it has it already
+            # Lock before anything else: the new owner checks the lock after hand_over_s.
+            needs_lock = held.in_flight and not self._settings.orderly  # orderly has it already
             is_locked = bool(needs_lock) and await self._lock(held.queue)
             await self._commit_or_remember(held)
             await self._finish(held, is_locked)
@@ -287,9 +289,9 @@ class Assignment:
         return self._locks.holds(queue)
 
     async def _finish(self, held: ProcessQueue, is_locked: bool) -> None:
-        """Let handlers finish what is in flight, while the lock keeps the successor waiting.
+        """Wait for handlers to finish in-flight messages while the lock holds off the new owner.
 
-        In order, until all is finished.
+        In orderly mode, wait without a limit.
         """
         settings = self._settings
         if settings.orderly:
@@ -316,9 +318,10 @@ class Assignment:
             )
 
     async def _wait_for_release(self, queue: MessageQueue) -> None:
-        """Return when no other member finishes messages of a queue, or after `close_timeout_s`.
+        """Return when no other member is finishing messages of a queue, or after `close_timeout_s`.
 
-        Members of other clients lock nothing out of order: for those nothing is waited.
+        Other client implementations lock queues only in orderly mode, so their members are not
+        waited for.
         """
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
@@ -357,7 +360,7 @@ class Assignment:
     async def _commit(self, held: ProcessQueue) -> None:
         if held.position == held.committed:
             return
-        # While a slow broker has not answered, the same offset is not sent again.
+        # Do not send the same offset again while a slow broker has not answered.
         async with self._committing.setdefault(held.queue, asyncio.Lock()):
             offset = held.position
             if offset != held.committed:

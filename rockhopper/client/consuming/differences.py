@@ -1,4 +1,4 @@
-"""What a consumer logs where members of its group subscribe differently: once for each state."""
+"""Logs when members of a group have different subscriptions: once for each state."""
 
 import logging
 from collections.abc import Collection
@@ -9,27 +9,27 @@ _NAMED_MAX = 5
 
 
 class Differences:
-    """What the rounds of one consumer have found; `begin` and `tell` stand around each round."""
+    """The differences that one consumer has found in a round, between `begin` and `tell`."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._told: tuple[tuple[str, ...], ...] = ()
         self.left: set[str] = set()
-        """Topics that other members read alone, for they want more of them."""
+        """Topics that only other members read, because they subscribe to more of the messages."""
         self.read: set[str] = set()
-        """Topics that this member reads, and others do not."""
+        """Topics that this member reads and some other members do not."""
         self.unread: set[str] = set()
-        """Topics that nobody reads, for nobody wants all that the members want of them."""
+        """Topics without a reader: no member subscribes to all messages that the members want."""
         self.at_risk: set[str] = set()
-        """Topics shared by RocketMQ's rule among members that want different messages."""
+        """Topics shared by RocketMQ's rule among members with different filters."""
 
     def begin(self) -> None:
-        """Forget what the last round has found."""
+        """Clear the findings of the last round."""
         for found in self._sets():
             found.clear()
 
     def add(self, topic: str, readers: Collection[str], client_id: str) -> None:
-        """Note who reads a topic, where not all members do."""
+        """Record the readers of a topic that not all members read."""
         if not readers:
             self.unread.add(topic)
         elif client_id in readers:
@@ -38,7 +38,7 @@ class Differences:
             self.left.add(topic)
 
     def tell(self) -> None:
-        """Log what was found, unless the last round had found the same."""
+        """Log the findings, unless they equal those of the last round."""
         found = tuple(tuple(sorted(each)) for each in self._sets())
         if found == self._told:
             return

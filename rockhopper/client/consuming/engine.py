@@ -1,4 +1,4 @@
-"""One consumer put together: its parts, in the order in which they start and stop."""
+"""Builds a consumer from its parts, and starts and stops them in order."""
 
 import asyncio
 import logging
@@ -30,12 +30,12 @@ from rockhopper.tasks import end_tasks, keep_running
 
 log = logging.getLogger(__name__)
 
-# Heartbeats and routes: a topic that gets more queues is noticed in this time.
+# The interval of heartbeats and route refreshes: new queues of a topic are noticed within it.
 _REFRESH_INTERVAL_S = 10.0
 
 
 class Engine:
-    """Everything of a consumer but the face that the application sees."""
+    """All parts of a consumer behind the public class."""
 
     def __init__(self, nameserver: str | None, settings: ConsumerSettings) -> None:
         self.settings = settings
@@ -62,10 +62,13 @@ class Engine:
             if settings.broadcast
             else BrokerProgress(offsets, group, histories)
         )
-        # In broadcast every member has every queue.
+        # In broadcast every member reads every queue, so there are no locks.
         locks = None if settings.broadcast else QueueLocks(self.session, group, _now_s)
         self.locks = locks if settings.orderly else None
-        """Those of queues that are held in order; others are locked while they change hands."""
+        """The locks of orderly mode.
+
+        Without it, queues are locked only while they change owners.
+        """
         room = Room(settings.consumer_count_max, settings.consumer_bytes_max)
         self.handout = Handout(
             settings,
@@ -104,7 +107,7 @@ class Engine:
         self._refused: set[str] = set()
 
     def _tell_group(self) -> None:
-        """Say in heartbeats, from the next one on, what this member consumes now."""
+        """Put the current subscriptions of this member into the following heartbeats."""
         settings = self.settings
         wanted = [*settings.subscriptions.values(), *([self._retry] if self._retry else ())]
         self.session.consumers[settings.group] = ConsumerData(
@@ -117,7 +120,7 @@ class Engine:
         )
 
     async def find(self) -> bool:
-        """Look for topics that match, now; return whether something has changed."""
+        """Look for matching topics now; return whether the topics have changed."""
         has_changed = await self.finder.look()
         if has_changed:
             self._tell_group()
@@ -138,7 +141,7 @@ class Engine:
         return topic in self._named
 
     async def start(self) -> None:
-        """Join the group and begin to read. Raises ClientError, OSError."""
+        """Join the group and start reading. Raises ClientError, OSError."""
         await self.session.start()
         try:
             await self.progress.open()
@@ -157,9 +160,9 @@ class Engine:
         )
 
     async def close(self, timeout_s: float) -> None:
-        """Leave the group: commit, unlock, say goodbye.
+        """Leave the group: commit, unlock, unregister.
 
-        What is in flight has been dealt with before; outcomes under way get `timeout_s`.
+        The caller has dealt with in-flight messages; outcomes in progress get `timeout_s`.
         """
         self.is_closed = True
         self.handout.stop()
@@ -183,7 +186,7 @@ class Engine:
                 await self.session.close()
 
     def pauses_changed(self) -> None:
-        """Act on what `handout.pauses` says now."""
+        """Apply the current state of `handout.pauses`."""
         self.assignment.pauses_changed()
 
     def fetched(self, held: ProcessQueue) -> None:
@@ -213,7 +216,7 @@ class Engine:
     def forbidden(self, error: ClientError) -> None:
         """See rebalancing.Whole.
 
-        A signature that is not accepted any more ends nothing while another one may come.
+        An unaccepted signature does not stop the consumer while a new one may still be loaded.
         """
         is_unproven = isinstance(error, RequestRefusedError) and error.is_unproven
         if is_unproven and self._fetcher.has_read and self.session.pool.credentials_may_change:
@@ -228,7 +231,7 @@ class Engine:
         self.handout.fail(error)
 
     async def ask_why(self, route: TopicRoute) -> None:
-        """See rebalancing.Whole. Learns from a pull, once: heartbeats do not say."""
+        """See rebalancing.Whole. Sends one pull, because heartbeats do not report the reason."""
         if self._has_asked_why or not route.read_queues:
             return
         try:
@@ -262,7 +265,7 @@ class Engine:
         return self.notifications.handle(connection, command)
 
     async def _check_filters(self) -> None:
-        """Have the brokers look at expressions other than tags. Raises RequestRefusedError."""
+        """Have the brokers check all filters that are not tags. Raises RequestRefusedError."""
         for subscription in list(self.settings.subscriptions.values()):
             if subscription.expression_type == TYPE_TAG:
                 continue

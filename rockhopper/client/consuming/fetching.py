@@ -1,4 +1,4 @@
-"""Fills a process queue by long polling; no error ends it."""
+"""Fills a process queue by long polling; retries after every error."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ _HOLD_MIN_S = 0.1
 _OUTAGE_PAUSE_MAX_S = 0.5
 _REFUSED_PAUSE_S = 1.0
 _HELD_S = 0.5
-"""A pull that is refused after as long was held by the broker: it had been allowed."""
+"""A pull refused after this time was held by the broker, so it had been allowed."""
 REFUSED_FOR_GOOD_S = 30.0
-"""A queue that was read may be refused for so long: permissions change in steps."""
-# What no waiting will change: the application must hear of it.
+"""How long refusals of a readable queue are tolerated: permissions change in steps."""
+# Permanent refusals: waiting does not help, so the application must be notified.
 _LASTING_CODES = frozenset(
     {
         int(ResponseCode.NO_PERMISSION),
@@ -33,7 +33,7 @@ _LASTING_CODES = frozenset(
         int(ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     }
 )
-# The broker does not know this member, or the topic: it was restarted, or the route is old.
+# The broker does not know this member or the topic: it restarted, or the route is outdated.
 _STRANGER_CODES = frozenset(
     {
         int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
@@ -44,35 +44,35 @@ _STRANGER_CODES = frozenset(
 
 
 class Source(Protocol):
-    """Where messages come from: a Puller, or what a test puts in its place."""
+    """The source of messages: a Puller, or a stand-in of a test."""
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for a first message.
+        """Read from `offset` on, waiting up to `wait_s` for the first message.
 
-        More than `max_count` may come of a backlog, as far as there is space.
+        If there is a backlog, the result may have more than `max_count` messages, within `space`.
         """
 
 
 class Listener(Protocol):
-    """Who hears of what the fetching meets."""
+    """Receives the events of fetching."""
 
     def fetched(self, held: ProcessQueue) -> None:
-        """Messages have come."""
+        """Handle newly fetched messages."""
 
     def moved(self, held: ProcessQueue) -> None:
-        """The broker sent the reader elsewhere, and there it goes on."""
+        """Handle a new offset: the broker moved the reader, which continues there."""
 
     def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
-        """The broker refuses, for reasons that do not pass."""
+        """Handle a permanent refusal."""
 
     def unknown(self, held: ProcessQueue) -> None:
-        """The broker does not know this consumer or the topic."""
+        """Handle a broker that does not know this consumer or the topic."""
 
 
 class Fetcher:
-    """Reads the queues of one consumer ahead of the application."""
+    """Prefetches the queues of one consumer."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Fetcher:
         self._pause = pause
         self._now_s = now_s
         self.has_read = False
-        """Whether a broker has ever answered a pull of this consumer."""
+        """Whether a pull of this consumer has ever succeeded."""
         self._interrupted: dict[str, set[MessageQueue]] = {}
-        # Since when a broker has refused a queue by a code that lasts.
+        # When the current series of permanent refusals of a queue began.
         self._refused_since_s: dict[MessageQueue, float] = {}
 
     async def run(self, held: ProcessQueue) -> None:
@@ -109,7 +109,7 @@ class Fetcher:
                 await held.wanted.wait()
                 offset = held.fetch_offset
                 asked_at, asked_s = loop.time(), self._now_s()
-                # Not held after an outage: an answer at once says that it is over.
+                # After an outage do not wait: an immediate answer shows that the outage is over.
                 wait_s = 0.0 if failures else self._settings.poll_s
                 try:
                     result = await self._source.pull(
@@ -124,7 +124,7 @@ class Fetcher:
                     self._recovered(held.queue)
                 self._accept(held, offset, result)
                 if held.fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
-                    # A broker that does not hold the request must not be asked in a tight loop.
+                    # Do not poll in a tight loop a broker that does not hold the request.
                     await self._pause(_HOLD_MIN_S)
         finally:
             self._forget(held.queue)
@@ -156,7 +156,7 @@ class Fetcher:
     def _failed(
         self, held: ProcessQueue, error: ClientError, failures: int, asked_s: float
     ) -> float:
-        """Note a failure; return how long to wait before the next try."""
+        """Record a failure; return the pause before the next try."""
         interrupted = self._interrupted.setdefault(held.queue.broker_name, set())
         key = error.address or held.queue.broker_name
         text = "reading from %s is interrupted: %s"
@@ -198,7 +198,7 @@ class Fetcher:
 
 
 def _restore_topics(messages: list[ReceivedMessage]) -> None:
-    """Let messages that come again have the topic that they were sent to."""
+    """Give redelivered messages their original topic."""
     for message in messages:
         origin = message.stored.properties.get(PROPERTY_RETRY_TOPIC)
         if origin:

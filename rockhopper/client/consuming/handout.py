@@ -1,10 +1,10 @@
-"""Hands out messages one after the other, queue by queue in turn, and takes their outcomes.
+"""Delivers messages one by one, round-robin over the queues, and takes their outcomes.
 
-A message that was handed out is acknowledged, or asked for again:
+A delivered message is acknowledged or redelivered. Redelivery depends on the mode:
 
-    clustering   it is sent back to the broker; when that fails it is handed out again here
-    orderly      it stays the first of its queue, which rests for a while
-    broadcast    it is given up: nobody else could take it
+    clustering   the message is sent back to the broker; if that fails it is delivered again here
+    orderly      the message stays first in its queue, which is suspended for a while
+    broadcast    the message is dropped: no other member could take it
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Handout:
         may_hand_out: Callable[[ProcessQueue], bool] = lambda _held: True,
         on_idle: Callable[[ProcessQueue], None] = lambda _held: None,
     ) -> None:
-        """`on_idle` hears of queues whose messages are all finished."""
+        """`on_idle` is called with a queue when all its messages are finished."""
         self.finished = 0
         self.failed = 0
         self.trace: MessageTrace | None = None
@@ -68,15 +68,15 @@ class Handout:
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_stopped = False
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Where it is used, once that is known."""
+        """The event loop that uses this object, once known."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more is handed out."""
+        """Whether delivery has stopped."""
         return self._is_stopped
 
     def offer(self, held: ProcessQueue) -> None:
-        """Let a queue stand in line, if it has something to hand out now."""
+        """Add a queue to the line, if it has a message that can be delivered now."""
         if held.is_ready or held.is_dropped or held.is_suspended or held.is_paused:
             return
         if not held.waiting:
@@ -88,12 +88,12 @@ class Handout:
         self._wake(1 if self._settings.orderly else len(held.waiting))
 
     def fail(self, error: ClientError) -> None:
-        """Let whoever asks for the next message hear of an error."""
+        """Raise an error from the next call of `next`."""
         self._failure = error
         self._wake(1)
 
     def stop(self) -> None:
-        """Hand out nothing more; whoever waits gets None."""
+        """Stop delivery; waiting callers get None."""
         self._is_stopped = True
         for timer in self._timers:
             timer.cancel()
@@ -101,16 +101,17 @@ class Handout:
         self._wake(len(self._waiters))
 
     def stop_from_anywhere(self) -> None:
-        """Stop from any thread, or from a signal handler: takes no lock, and wakes the loop."""
+        """Stop from any thread or signal handler; takes no lock and wakes the event loop."""
         self._is_stopped = True
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.stop)
 
     def take(self, *, collects: bool = False) -> Delivered | None:
-        """Return the next message, None when nothing waits.
+        """Return the next message, or None if none is ready.
 
-        Who `collects` may take more of a queue that it has marked as collected, also in order.
+        In orderly mode, a caller that `collects` may take more messages of a queue it has marked as
+        collected.
         """
         ready = self._ready
         orderly = self._settings.orderly
@@ -144,14 +145,14 @@ class Handout:
         return None
 
     def _is_next(self, held: ProcessQueue, collects: bool) -> bool:
-        """In order: whether nothing else of a queue is in work, and the queue surely ours."""
+        """In orderly mode, whether no message of the queue is in flight and its lock is valid."""
         in_turn = not held.in_flight or (collects and held.is_collected)
         return in_turn and self._may_hand_out(held)
 
     async def next(self, *, collects: bool = False) -> Delivered | None:
-        """Return the next message when there is one, None after `stop`.
+        """Wait for the next message and return it; return None after `stop`.
 
-        Raises what the brokers refuse for reasons that do not pass.
+        Raises the error of a permanent refusal by a broker.
         """
         while True:
             if self._failure is not None:
@@ -166,7 +167,7 @@ class Handout:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake(1)  # the call was for somebody who does not come any more
+                    self._wake(1)  # pass the wake-up on, because this waiter was cancelled
                 else:
                     with contextlib.suppress(ValueError):
                         self._waiters.remove(waiter)
@@ -180,7 +181,7 @@ class Handout:
         self._finish(held, message)
 
     def put_back(self, held: ProcessQueue, message: ReceivedMessage) -> None:
-        """Let a message wait again, as if it had not been handed out."""
+        """Put a message back in line, as if it had not been delivered."""
         self._traced.pop(id(message), None)
         if held.put_back(message):
             self.offer(held)
@@ -188,13 +189,16 @@ class Handout:
     def redeliver(
         self, held: ProcessQueue, message: ReceivedMessage, delay: Delay = BY_THE_LADDER
     ) -> asyncio.Task[None]:
-        """Ask for a message again; goes on by itself, also when the caller is cancelled."""
+        """Request redelivery in the background; continues even if the caller is cancelled."""
         return self._redeliver_run(held, [message], delay)
 
     def redeliver_all(
         self, deliveries: Iterable[Delivered], delay: Delay = BY_THE_LADDER
     ) -> list[asyncio.Task[None]]:
-        """Ask for several messages again; in order, those of a queue have failed together."""
+        """Request redelivery of several messages.
+
+        In orderly mode those of a queue fail together.
+        """
         runs: dict[ProcessQueue, list[ReceivedMessage]] = {}
         for held, message in deliveries:
             runs.setdefault(held, []).append(message)
@@ -216,12 +220,15 @@ class Handout:
         return task
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait for the outcomes under way."""
+        """Wait for the outcomes in progress."""
         if self._outcomes:
             await asyncio.wait(list(self._outcomes), timeout=timeout_s)
 
     def abandon(self) -> Awaitable[object]:
-        """Give up the outcomes under way, which may be waited for: their messages come again."""
+        """Cancel the outcomes in progress: their messages are redelivered.
+
+        The result can be awaited.
+        """
         return end_tasks(self._outcomes)
 
     def _trace_end(self, message: ReceivedMessage, result: ConsumeResult) -> None:
@@ -256,7 +263,7 @@ class Handout:
     ) -> None:
         if held.is_lost or (held.is_dropped and self._settings.orderly):
             for each in run:
-                held.put_back(each)  # whoever has the queue now gets it again anyway
+                held.put_back(each)  # the queue's current owner receives it again anyway
             return
         if self._settings.orderly:
             await self._keep_in_order(held, run, delay)
@@ -293,7 +300,7 @@ class Handout:
     async def _give_away(
         self, held: ProcessQueue, run: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
-        """Send messages to the dead letters, in order; return those that could not be sent."""
+        """Send messages to the dead letters in order; return those that could not be sent."""
         for place, message in enumerate(run):
             if self._settings.broadcast:
                 self._give_up(held, message)
@@ -305,7 +312,7 @@ class Handout:
         return []
 
     def _later(self, delay_s: float, held: ProcessQueue, message: ReceivedMessage | None) -> None:
-        """Hand out again after a while: a message that was sent back in vain, or a whole queue."""
+        """Deliver again after a delay: a message that could not be sent back, or a whole queue."""
         if self._is_stopped:
             if message is not None:
                 held.put_back(message)

@@ -1,15 +1,16 @@
-"""In which history of its broker's log each queue is read.
+"""Checks the history of each broker's log, so that offsets survive a truncated log.
 
-A log can be shorter after a restart of its broker than it was (a backup, a power cut), and an
-offset then names another message, or none yet. So the first use of a queue on a new connection
-compares histories (LOG_HISTORY): the client names the epochs in which it has read, newest first,
-and the broker answers up to where its queue is still the one that was read. Reading goes on there.
+After a restart a broker's log can be shorter than before (a restored backup, a power failure). An
+offset then belongs to another message, or to none yet. So the first use of a queue on a new
+connection compares histories (LOG_HISTORY). The client sends the epochs in which it has read,
+newest first. The broker returns the offset up to which its queue is still the one that was read,
+and reading continues there.
 
     read up to 30 in epoch a; the connection breaks; the broker serves a backup that ends at 10
     compare: "I know a"  ->  "newest common epoch: a, it ends at 10"; the position becomes 10
 
-One connection has one history: a broker that begins another closes its connections. Brokers other
-than Rockhopper have none, and are taken at their word.
+The history is constant for a connection: a broker that begins a new one closes its connections.
+Brokers other than Rockhopper have no history; their offsets are used unchecked.
 """
 
 from weakref import WeakKeyDictionary
@@ -48,23 +49,23 @@ class Histories:
         self._epochs: WeakKeyDictionary[Connection, Epochs] = WeakKeyDictionary()
 
     def read_in(self, queue: MessageQueue) -> Epochs:
-        """The epochs of the log in which a queue was read last; empty if nothing is known."""
+        """The epochs of the log in which a queue was last read; empty if unknown."""
         return self._read_in.get(queue, ())
 
     def recall(self, queue: MessageQueue, epochs: Epochs) -> None:
-        """Take for known in which epochs a queue was read, by an earlier process perhaps."""
+        """Set the epochs in which a queue was read, perhaps by an earlier process."""
         if epochs:
             self._read_in[queue] = epochs
 
     def is_compared(self, queue: MessageQueue, address: str) -> bool:
-        """Whether positions in a queue fit the log behind the connection to its broker."""
+        """Whether a queue was compared on the current connection to its broker."""
         connection = self._session.connection(address)
         return connection is not None and self._compared.get(queue) is connection
 
     async def compare(self, queue: MessageQueue, offset: int, address: str) -> int:
-        """Return where to go on instead of `offset`, or that; reading goes on in this history.
+        """Return where to continue: `offset`, or an earlier one if the log was truncated.
 
-        Raises ClientError.
+        Later reads belong to this history. Raises ClientError.
         """
         connection = await self._session.pool.connect(address)
         known = self._read_in.get(queue)
@@ -79,7 +80,7 @@ class Histories:
         return offset
 
     async def begin(self, queue: MessageQueue) -> None:
-        """Note that the position of a queue is of the history that its broker serves now.
+        """Record that a queue's position belongs to the history that its broker serves now.
 
         Raises ClientError.
         """
@@ -87,7 +88,7 @@ class Histories:
         await self._note(queue, await self._session.pool.connect(address))
 
     async def committable(self, queue: MessageQueue, offset: int) -> int:
-        """Return up to where a position may be committed: no further than the log agrees with it.
+        """Return the highest offset up to `offset` that agrees with the broker's log.
 
         Raises ClientError.
         """
@@ -115,7 +116,7 @@ class Histories:
         command = Command(_LOG_HISTORY, body=encode_history(question))
         answer = await connection.request(command, self._session.request_timeout_s)
         if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
-            return _NONE  # the pull says what is not allowed
+            return _NONE  # the following pull reports what is not allowed
         if answer.code != ResponseCode.SUCCESS:
             raise self._session.refusal(connection.address, _LOG_HISTORY, answer)
         try:

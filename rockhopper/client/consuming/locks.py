@@ -1,8 +1,8 @@
-"""Queues that one consumer of a group holds alone, so that their order is kept (orderly).
+"""Locks on queues: one consumer of a group holds a queue exclusively, to keep order (orderly).
 
-The broker lends a queue for 60 s. It is asked again every 20 s; a lock that could not be renewed
-for 30 s counts as lost here, well before another client may have it. A queue that is being given up
-is not renewed: a renewal behind its UNLOCK would keep it from all others for those 60 s.
+A broker's lock expires after 60 s. The consumer renews it every 20 s. A lock that could not be
+renewed for 30 s counts as lost here, well before another client may get it. A queue that is being
+released is not renewed: a renewal after its UNLOCK would block all other members for 60 s.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class QueueLocks:
         self._unlock_of: dict[MessageQueue, int] = {}
 
     def holds(self, queue: MessageQueue) -> bool:
-        """Whether a queue is surely ours."""
+        """Whether the lock on a queue is certainly valid."""
         renewed_s = self._renewed_s.get(queue)
         return renewed_s is not None and self._now_s() - renewed_s < LOCK_VALID_S
 
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], bool]:
-        """Lock or renew; return what brokers refuse because others hold it, and if all answered.
+        """Lock or renew; return the queues that others hold, and whether all brokers answered.
 
-        A queue of a broker that does not answer stays as it is, and so does one that is just being
+        The state of a queue does not change if its broker does not answer or if it is being
         unlocked.
         """
         wanted = set(queues) - self._unlocking
@@ -55,7 +55,7 @@ class QueueLocks:
         return refused, all(granted is not None for _, granted in asked)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Give queues up, for others to take at once."""
+        """Release queues, so that other members can lock them at once."""
         wanted = {queue for queue in queues if self._renewed_s.pop(queue, None) is not None}
         self._unlocks += 1
         self._unlock_of |= dict.fromkeys(wanted, self._unlocks)

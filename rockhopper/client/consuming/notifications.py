@@ -1,7 +1,7 @@
-"""What brokers ask of a consumer, on its own connections.
+"""Handles the requests that brokers send to a consumer over its own connections.
 
-40   a member came or went         220  go on at other offsets     221  where are you?
-307  tell how you are              309  handle this message now, and say how it went
+40   a member joined or left        220  reset offsets         221  return positions 307  return
+running information     309  consume this message now and return the result
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Notifications:
         members_changed: Callable[[], None],
     ) -> None:
         self.handler: Handler | None = None
-        """What a message of 309 is given to."""
+        """The handler that a message of request 309 is passed to."""
         self._session = session
         self._settings = settings
         self._assignment = assignment
@@ -73,7 +73,7 @@ class Notifications:
         }
 
     def handle(self, connection: Connection, command: Command) -> Answer:
-        """Do what a broker asks; None for codes that a consumer does not know."""
+        """Handle a broker's request; return None for codes that a consumer does not support."""
         answer = self._answers.get(command.code)
         if answer is None:
             return None
@@ -93,7 +93,7 @@ class Notifications:
             return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
 
     def _notify(self, _command: Command) -> Answer:
-        # Before anything else: a member that joins reads soon where the group stands.
+        # Commit before anything else: a joining member will soon read the group's offsets.
         self._assignment.commit_all_soon()
         self._members_changed()
         return Command(int(ResponseCode.SUCCESS))
@@ -164,7 +164,10 @@ class Notifications:
         }
 
     def _status_table(self) -> dict[str, dict[str, Any]]:
-        """Rates since somebody last asked; all under the first topic, topics are not told apart."""
+        """Return the rates since the last call, all under the first topic.
+
+        Messages are not counted by topic.
+        """
         at_s, finished, failed = self._counted
         now_s = time.monotonic()
         passed_s = max(now_s - at_s, 0.001)
@@ -213,7 +216,7 @@ class Notifications:
 
 
 def _reset_offsets(body: bytes) -> dict[MessageQueue, int]:
-    """Read both forms: a map with queues as keys, and the list that C++ clients get."""
+    """Read both formats: a map with queues as keys, and the list sent to C++ clients."""
     value = fastjson.loads(body)
     table = value.get("offsetTable") if isinstance(value, dict) else None
     if isinstance(table, list):
@@ -234,13 +237,13 @@ def _key(queue: MessageQueue) -> MessageQueueKey:
 
 
 def _tasks_text() -> str:
-    """Where the tasks of this event loop stand: what jstack is for Java."""
+    """Return where each task of this event loop is suspended: the counterpart of Java's jstack."""
     lines = []
     for task in asyncio.all_tasks():
         waiting: Any = task.get_coro()
         while inspect.iscoroutine(inner := getattr(waiting, "cr_await", None)):
             if inner.cr_code.co_filename.startswith(_ASYNCIO):
-                break  # how it waits tells less than for what
+                break  # show the application's code, not asyncio's
             waiting = inner
         frame = getattr(waiting, "cr_frame", None)
         where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "done"

@@ -1,8 +1,9 @@
-"""One queue that this consumer holds: what waits, what is handed out, and how far it is finished.
+"""One queue of this consumer: messages waiting, messages in flight, and the offset to commit.
 
-A message is waiting, then in flight until its outcome is known. What may be committed is the offset
-of the oldest message that is not finished: a message that takes long holds the commit back,
-whatever comes after it.
+A message waits, then is in flight until its outcome is known. The offset to commit is that of the
+oldest unfinished message: a slow message holds the commit back, even if later ones are finished.
+Example: 5 is in flight, 6 and 7 are finished; the offset to commit is 5, and after a crash all
+three are delivered again.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from rockhopper.client.received import ReceivedMessage
 
 
 class Room:
-    """How many messages and bytes may be held at once; `free` is set while there is room."""
+    """A limit on buffered messages and bytes; `free` is set while there is room."""
 
     __slots__ = ("bytes", "bytes_max", "count", "count_max", "free")
 
@@ -28,14 +29,14 @@ class Room:
         self.free.set()
 
     def add(self, count: int, size_bytes: int) -> None:
-        """Count messages that have come."""
+        """Count received messages."""
         self.count += count
         self.bytes += size_bytes
         if self.count >= self.count_max or self.bytes >= self.bytes_max:
             self.free.clear()
 
     def remove(self, count: int, size_bytes: int) -> None:
-        """Count messages that are done with."""
+        """Stop counting finished or dropped messages."""
         self.count -= count
         self.bytes -= size_bytes
         if self.count < self.count_max and self.bytes < self.bytes_max and not self.free.is_set():
@@ -82,21 +83,21 @@ class ProcessQueue:
         self.fetch_offset = offset
         self.committed = offset
         self.is_dropped = False
-        """Given up: nothing is handed out; what is in flight may still be finished."""
+        """The queue is being released: no more deliveries; in-flight messages may still finish."""
         self.is_lost = False
-        """Another member may have it by now: outcomes do not count any more."""
+        """Another member may own the queue by now: outcomes no longer count."""
         self.is_paused = False
-        """The application wants nothing of it now: see face/pauses.py."""
+        """The application has paused the queue: see face/pauses.py."""
         self.wanted = asyncio.Event()
         self.wanted.set()
         self.is_collected = False
-        """Orderly: a batch that is being collected may take more of it."""
+        """Orderly: a batch is being collected and may take more messages of this queue."""
         self.is_ready = False
-        """Whether it stands in line to hand out."""
+        """Whether the queue is in the line for delivery."""
         self.is_suspended = False
-        """Orderly: nothing is handed out until a failed message may be tried again."""
+        """Orderly: nothing is delivered until the failed message may be retried."""
         self.attempts = 0
-        """Orderly: how often the first waiting message was handed out in vain."""
+        """Orderly: the number of failed deliveries of the first waiting message."""
         self.waiting: deque[ReceivedMessage] = deque()
         self.room = room
         self.span_max = span_max
@@ -105,19 +106,19 @@ class ProcessQueue:
         self.last_fetch_ms = 0
         self.last_finish_ms = 0
         self._shared_room = shared_room
-        # In the order of their offsets, unless one was put back and taken again.
+        # Ordered by offset, unless a message was put back and taken again.
         self._in_flight: OrderedDict[int, ReceivedMessage] = OrderedDict()
         self._is_out_of_order = False
         self._drained: asyncio.Future[None] | None = None
 
     @property
     def in_flight(self) -> int:
-        """How many messages are handed out and not finished."""
+        """The number of delivered, unfinished messages."""
         return len(self._in_flight)
 
     @property
     def position(self) -> int:
-        """The offset to commit: that of the first message which is not finished."""
+        """The offset to commit: that of the first unfinished message."""
         first = self.waiting[0].queue_offset if self.waiting else self.fetch_offset
         if not self._in_flight:
             return first
@@ -127,7 +128,7 @@ class ProcessQueue:
 
     @property
     def space(self) -> Space:
-        """How much more may be held, here and in all queues."""
+        """The room left for more messages, in this queue and in all queues together."""
         own, shared = self.room, self._shared_room
         return Space(
             min(own.count_max - own.count, shared.count_max - shared.count),
@@ -135,7 +136,7 @@ class ProcessQueue:
         )
 
     def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
-        """Take what a pull brought; the next one begins at `next_offset`."""
+        """Add the messages of a pull; the next pull begins at `next_offset`."""
         self.fetch_offset = next_offset
         added = list(messages)
         if added:
@@ -146,7 +147,7 @@ class ProcessQueue:
             self._check_span()
 
     def take(self) -> ReceivedMessage:
-        """Hand out the next waiting message."""
+        """Return the next waiting message and mark it as in flight."""
         message = self.waiting.popleft()
         if not self._in_flight:
             self._is_out_of_order = False
@@ -154,7 +155,7 @@ class ProcessQueue:
         return message
 
     def take_first(self, may: Callable[[ReceivedMessage], bool]) -> ReceivedMessage | None:
-        """Hand out the first waiting message that `may` be, past those that may not."""
+        """Return the first waiting message that `may` accepts, skipping the others."""
         for place, message in enumerate(self.waiting):
             if not may(message):
                 continue
@@ -167,7 +168,7 @@ class ProcessQueue:
         return None
 
     def finish(self, message: ReceivedMessage) -> bool:
-        """Count a message as done; False if it is none of ours any more."""
+        """Mark a message as finished; return False if it is no longer in flight here."""
         if self._in_flight.pop(message.queue_offset, None) is not message:
             return False
         size_bytes = message.size_bytes
@@ -180,7 +181,7 @@ class ProcessQueue:
         return True
 
     def pause(self, is_paused: bool) -> None:
-        """Hand out and fetch nothing, keeping what is here; or go on."""
+        """Stop or resume delivery and fetching; waiting messages are kept."""
         self.is_paused = is_paused
         if is_paused:
             self.wanted.clear()
@@ -188,12 +189,12 @@ class ProcessQueue:
             self.wanted.set()
 
     def put_back(self, message: ReceivedMessage) -> bool:
-        """Let a message wait again, in its place; False if it is none of ours any more."""
+        """Return a message to its place in the line; False if it is no longer in flight here."""
         if self._in_flight.get(message.queue_offset) is not message:
             return False
         del self._in_flight[message.queue_offset]
         if self.is_dropped:
-            # It is not handed out again, but it holds the commit back.
+            # It is not delivered again, but it holds the commit back.
             self.room.remove(1, message.size_bytes)
             self._shared_room.remove(1, message.size_bytes)
         self._insert(message)
@@ -212,7 +213,7 @@ class ProcessQueue:
         self._is_out_of_order = bool(self._in_flight)
 
     def drop_waiting(self) -> None:
-        """Let go of what was not handed out: it will be fetched again, by whoever comes next."""
+        """Drop the waiting messages: this or the next owner fetches them again."""
         if self.waiting:
             self.fetch_offset = self.waiting[0].queue_offset
             size_bytes = sum([message.size_bytes for message in self.waiting])
@@ -222,7 +223,7 @@ class ProcessQueue:
             self._check_span()
 
     def reset(self, offset: int) -> None:
-        """Go on at `offset`; what is in flight does not count any more."""
+        """Continue at `offset`; forget the messages in flight."""
         self.drop_waiting()
         for message in self._in_flight.values():
             self.room.remove(1, message.size_bytes)
@@ -234,7 +235,7 @@ class ProcessQueue:
         self._settle()
 
     def drained(self) -> asyncio.Future[None]:
-        """Return a future that is done when nothing is in flight."""
+        """Return a future that is done when no message is in flight."""
         if self._drained is None or self._drained.done():
             self._drained = asyncio.get_running_loop().create_future()
         if not self._in_flight:

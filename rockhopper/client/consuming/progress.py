@@ -1,15 +1,16 @@
-"""Where a group stands in its queues: kept by the brokers, or in a file here (broadcast).
+"""The committed offsets of a group: stored by the brokers, or in a local file (broadcast).
 
-The file of a broadcast group is RocketMQ's, one for each group and instance:
+The file of a broadcast group has RocketMQ's format. Each group and instance has its own:
 
     ~/.rocketmq_offsets/<host>@<instance>/<group>/offsets.json
     {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5},"logEpochs":{"a":["9f…"]}}
 
-`logEpochs`, which RocketMQ's clients pass over, tells in which histories of each broker's log the
-offsets were read: see histories.py. What a later release has beside these two stays as it is.
+`logEpochs`, which RocketMQ's clients ignore, lists for each broker the epochs of its log in which
+the offsets were read: see histories.py. Fields that a later release adds are preserved.
 
-The instance is DEFAULT, or DEFAULT-2 and so on while other consumers of the group run on this
-machine: each of them gets every message, so each has its own place. A lock file beside it tells.
+The instance is DEFAULT. If other consumers of the group run on this machine, it is DEFAULT-2 and so
+on: each receives every message, so each needs its own offsets. A lock file in the directory marks
+an instance as used.
 """
 
 import asyncio
@@ -42,29 +43,32 @@ _OFFSETS, _EPOCHS = "offsetTable", "logEpochs"
 
 
 class Progress(Protocol):
-    """Stores the offsets at which a group goes on."""
+    """Stores the offsets at which a group continues."""
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """Return the offset to go on at; None when there is none yet."""
+        """Return the offset to continue at; None if none is stored."""
 
     async def begin(self, queue: MessageQueue, offset: int) -> None:
-        """Keep the first offset, which the broker has just told. Raises ClientError or OSError."""
+        """Store the first offset, which the broker has just returned.
+
+        Raises ClientError or OSError.
+        """
 
     async def store(self, queue: MessageQueue, offset: int) -> None:
-        """Keep the offset to go on at. Raises ClientError or OSError."""
+        """Store the offset to continue at. Raises ClientError or OSError."""
 
     def remember(self, queue: MessageQueue, offset: int) -> None:
-        """Note what could not be stored: `load` counts it as if it had been."""
+        """Remember an offset that could not be stored; `load` treats it as stored."""
 
     async def open(self) -> None:
-        """Make ready. Raises OSError."""
+        """Prepare for use. Raises OSError."""
 
     async def close(self) -> None:
-        """Let go of what is open."""
+        """Release the open resources."""
 
 
 class BrokerProgress:
-    """Offsets of a clustering group, at the broker of each queue."""
+    """The offsets of a clustering group, stored at the broker of each queue."""
 
     def __init__(
         self, offsets: QueueOffsets, group: str, histories: Histories | None = None
@@ -114,7 +118,7 @@ class BrokerProgress:
 
 
 class LocalProgress:
-    """Offsets of a broadcast group, in a file that is replaced as a whole."""
+    """The offsets of a broadcast group, in a file that is replaced as a whole."""
 
     def __init__(
         self, group: str, directory: Path | None = None, histories: Histories | None = None
@@ -130,7 +134,7 @@ class LocalProgress:
         self._store_count = 0
         self._written_count = 0
         self.path: Path | None = None
-        """The file, once it is open."""
+        """The path of the file, once it is open."""
 
     async def open(self) -> None:
         """See Progress."""
@@ -157,8 +161,8 @@ class LocalProgress:
         ours = self._store_count
         async with self._writing:
             if self._written_count >= ours:
-                return  # the file that another store has written since holds it
-            await asyncio.sleep(0)  # the others of this round come first, and share the file
+                return  # another store has written this offset since
+            await asyncio.sleep(0)  # run concurrent stores first, so they share one write
             count = self._store_count
             text = _text(self._offsets, self._histories, self._unknown)
             assert self.path is not None
@@ -191,7 +195,7 @@ class LocalProgress:
                 f"({error.strerror or error}): pass offsets_directory",
                 error.filename or str(root or "~"),
             ) from error
-        if self._is_closed:  # while this thread was about it
+        if self._is_closed:  # closed while this thread was running
             self._release()
         return path
 
@@ -247,7 +251,7 @@ def _epochs_of(document: Any) -> dict[str, Epochs]:
 
 
 def _epochs_by_broker(queues: Iterable[MessageQueue], histories: Histories) -> dict[str, Epochs]:
-    """The epochs in which all queues of a broker were read: of several the oldest."""
+    """Return for each broker the oldest epochs in which one of its queues was read."""
     found: dict[str, Epochs] = {}
     for queue in queues:
         epochs = histories.read_in(queue)

@@ -1,4 +1,4 @@
-"""One pull request and what its answer means."""
+"""Pull requests and the interpretation of their answers."""
 
 import logging
 from collections.abc import Awaitable, Mapping
@@ -38,8 +38,7 @@ from rockhopper.tasks import let_go, start_request
 
 log = logging.getLogger(__name__)
 
-# The broker looks for expired long polls every 5 s, so an answer may come that much later than
-# asked for.
+# A broker looks for expired long polls every 5 s, so an answer may be late by that much.
 _HOLD_SLACK_S = 10.0
 _AT_ONCE_MAX = 8
 _PULL = int(RequestCode.PULL_MESSAGE)
@@ -48,20 +47,23 @@ _FILLED_IN = ("queueOffset", "maxMsgNums", "sysFlag", "suspendTimeoutMillis")
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What one pull brought: perhaps nothing, though `next_offset` advanced (filtered)."""
+    """The result of one pull.
+
+    `next_offset` may advance without messages, if the filter rejected them all.
+    """
 
     messages: list[ReceivedMessage]
     next_offset: int
     min_offset: int
     max_offset: int
     has_moved: bool
-    """The offset asked for is not in the queue; `next_offset` is the nearest that is."""
+    """The requested offset is not in the queue; `next_offset` is the nearest that is."""
     is_cut: bool = False
-    """The log was cut short behind `next_offset`: min and max offset are not known."""
+    """The log was truncated at `next_offset`: minimum and maximum offset are unknown."""
 
 
 class Space(NamedTuple):
-    """How much there is room for."""
+    """The room left in a buffer."""
 
     messages: int
     size_bytes: int
@@ -71,7 +73,7 @@ NO_SPACE = Space(0, 0)
 
 
 class _Backlog(NamedTuple):
-    """What the last answer of a queue tells of the next ones: `offset` is where they begin."""
+    """The last answer's information about a queue's next messages; `offset` is where they begin."""
 
     offset: int
     max_offset: int
@@ -79,7 +81,7 @@ class _Backlog(NamedTuple):
     step_bytes: int
 
     def times(self, offset: int, max_count: int, space: Space) -> int:
-        """Return how many answers as large as the last one may be asked for at once."""
+        """Return how many requests of the last answer's size may be sent at once."""
         if offset != self.offset or self.step > max_count:
             return 1
         waiting = (self.max_offset - offset) // self.step
@@ -90,11 +92,11 @@ class _Backlog(NamedTuple):
 class Puller:
     """Sends pull requests for one group.
 
-    What is wanted of a topic is in `subscriptions`, else it is `wanted`: tags, or an expression.
+    The filter of a topic is in `subscriptions`, else it is `wanted`: tags or an expression.
 
-    A broker answers with few messages at a time (32 by default). Where its last answer was full and
-    said that much more is waiting, the next requests go out together, and what answers they get is
-    one result.
+    A broker returns few messages per answer (32 by default). If the last answer was full and
+    reported a large backlog, the next requests are sent concurrently, and their answers are joined
+    into one result.
     """
 
     def __init__(
@@ -107,9 +109,9 @@ class Puller:
         is_browsing: bool = False,
         histories: Histories | None = None,
     ) -> None:
-        """Our brokers do not count among what they hand out what is read with `is_browsing`.
+        """Rockhopper brokers exclude reads with `is_browsing` from their delivery statistics.
 
-        Without `histories` offsets are taken to be of the log as it is.
+        Without `histories`, offsets are not checked against the log's history.
         """
         self._flags = PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_BROWSE if is_browsing else 0)
         self.group = group or TOOLS_CONSUMER_GROUP
@@ -133,8 +135,9 @@ class Puller:
     ) -> PullResult:
         """Read up to `max_count` messages from `offset` on, or more of a backlog, up to `space`.
 
-        With `wait_s` the broker holds the request for that long when the queue has nothing newer.
-        The replica that the last answer suggested is read, the master after a failure.
+        With `wait_s`, the broker holds the request for that long if the queue has no newer message.
+        The request goes to the replica that the last answer suggested; after a failure, to the
+        master.
         """
         try:
             return await self._pull(queue, offset, max_count, wait_s, space)
@@ -157,7 +160,7 @@ class Puller:
             answer = await self._ask(address, queue, offset, max_count, wait_s)
             return self._result(queue, offset, answer, address)
         starts = range(offset, offset + times * backlog.step, backlog.step)
-        # The last one asks for as much as there may be, and tells how much that is now.
+        # The last request asks for `max_count`; its answer reports the current backlog.
         counts = [backlog.step] * (times - 1) + [max_count]
         asked = [
             start_request(self._ask(address, queue, start, count, 0.0))
@@ -184,18 +187,21 @@ class Puller:
         return result
 
     async def _valid(self, queue: MessageQueue, offset: int, address: str) -> int:
-        """Where to read instead of `offset`, if the log has ended earlier since; else that."""
+        """Return `offset`, or the end of the common history if the log was truncated before it."""
         histories = self._histories
         if histories is None or histories.is_compared(queue, address):
             return offset
         if not self._session.routes.has_master(address):
-            return offset  # a slave has its master's log, and no history of its own
+            return offset  # a slave has its master's log and no own history
         return await histories.compare(queue, offset, address)
 
     async def _continued(
         self, queue: MessageQueue, offset: int, asked: Awaitable[Command], address: str
     ) -> PullResult | None:
-        """Return what a later one of several brought; None if nothing: the next pull says why."""
+        """Return the result of a later concurrent pull; None on an error.
+
+        The next pull reports the error.
+        """
         try:
             answer = await asked
             if answer.code == ResponseCode.SUCCESS:
@@ -214,7 +220,7 @@ class Puller:
         return self._session.request_json(address, _PULL, header, b"", timeout_s)
 
     def _header(self, queue: MessageQueue) -> bytes:
-        """The beginning of the header, with %d for the four numbers that `_ask` fills in."""
+        """Return the header's beginning, with %d for the four numbers that `_ask` fills in."""
         subscription = self._subscription(queue.topic)
         request = PullMessageRequest(
             consumer_group=self.group,
@@ -283,8 +289,8 @@ class Puller:
             )
         subscription = self._subscription(queue.topic)
         return PullResult(
-            # An inner batch comes whole, also when the offset asked for is in its middle; tags come
-            # filtered by their hash only.
+            # A broker returns a whole inner batch, even if the requested offset is in its middle.
+            # It filters tags by their hash only.
             [
                 record
                 for record in records
@@ -299,7 +305,7 @@ class Puller:
 
 
 def _records(queue: MessageQueue, body: bytes) -> list[ReceivedMessage]:
-    """The messages of an answer. Raises ProtocolError."""
+    """Return the messages of an answer. Raises ProtocolError."""
     topic = queue.topic.encode()
     messages: list[ReceivedMessage] = []
     start = 0

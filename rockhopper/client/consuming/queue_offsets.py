@@ -1,4 +1,4 @@
-"""Where a queue begins, ends and stood at a time, and how far a group has come."""
+"""Requests the offsets of a queue: minimum, maximum, by time, and those committed by a group."""
 
 from typing import TypeVar
 
@@ -30,23 +30,23 @@ _Fields = TypeVar("_Fields")
 
 
 class QueueOffsets:
-    """Questions and commits about single queues: one request each, to the queue's broker.
+    """Queries and commits for single queues: one request each, to the queue's broker.
 
-    Where another replica of the broker leads by now it is asked as well.
+    If another replica is the leader by now, the request is repeated there.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the oldest message that is still there."""
+        """Return the offset of the oldest message still stored."""
         fields = GetMinOffsetRequest(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         return await self._offset(RequestCode.GET_MIN_OFFSET, queue, fields)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset that the next message will get."""
+        """Return the offset of the next message to be stored."""
         fields = GetMaxOffsetRequest(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
@@ -55,8 +55,8 @@ class QueueOffsets:
     async def offset_at(self, queue: MessageQueue, time_ms: int, *, upper: bool = False) -> int:
         """Return the first offset stored at `time_ms` or later.
 
-        With `upper` it is the last one stored until then. A time after the last message gives the
-        queue's end.
+        With `upper`, return the last one stored at `time_ms` or earlier. For a time after the last
+        message, return the end of the queue.
         """
         fields = SearchOffsetRequest(
             topic=queue.topic,
@@ -68,7 +68,7 @@ class QueueOffsets:
         return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, fields)
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
-        """Return when the oldest message still there was stored; None for an empty queue."""
+        """Return the store time of the oldest message; None for an empty queue."""
         fields = GetEarliestMsgStoretimeRequest(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
@@ -78,7 +78,7 @@ class QueueOffsets:
         return time_ms if time_ms > 0 else None
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Return the offset at which `group` goes on; None when it has never committed."""
+        """Return the committed offset of `group`; None if it has never committed."""
         fields = QueryConsumerOffsetRequest(
             consumer_group=group,
             topic=queue.topic,
@@ -94,7 +94,7 @@ class QueueOffsets:
         return offset if offset >= 0 else None
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Store `offset` as the one at which `group` goes on."""
+        """Commit `offset` for `group`."""
         fields = UpdateConsumerOffsetRequest(
             consumer_group=group,
             topic=queue.topic,
@@ -105,7 +105,7 @@ class QueueOffsets:
         await self._ask(RequestCode.UPDATE_CONSUMER_OFFSET, queue, fields)
 
     async def address(self, queue: MessageQueue) -> str:
-        """Return the address of the broker that holds the queue, its master if that is up."""
+        """Return the address of the queue's broker: its master if that is up."""
         route = await self._session.routes.route(queue.topic)
         address = route.reader(queue.broker_name)
         if address is None:

@@ -1,4 +1,4 @@
-"""Reads one queue ahead of the application, by long polling."""
+"""Prefetches the messages of one queue by long polling."""
 
 import asyncio
 import logging
@@ -26,30 +26,30 @@ _COUNT_AHEAD_MAX = 128
 _BYTES_AHEAD_MAX = 8 * 1024 * 1024
 _HOLD_MIN_S = 0.1
 _REFUSED_PAUSE_S = 1.0
-# Refusals that pass by themselves: the broker is busy, starting, stopping or overloaded.
+# Temporary refusals: the broker is busy, starting, stopping or overloaded.
 _PASSING_CODES = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY, 215}
 )
 
 
 class Source(Protocol):
-    """Where messages come from: a Puller, or what a test puts in its place."""
+    """The source of messages: a Puller, or a stand-in of a test."""
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
     ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for a first message.
+        """Read from `offset` on, waiting up to `wait_s` for the first message.
 
-        More than `max_count` may come of a backlog, as far as there is space.
+        If there is a backlog, the result may have more than `max_count` messages, within `space`.
         """
 
 
 class QueueReader:
-    """The position in one queue and the messages read ahead from it.
+    """The position in one queue and the messages prefetched from it.
 
-    Nothing is fetched before `start`. An outage is waited out, and logged now and then. Any other
-    error pauses the reading and is kept in `failure` until `take_failure` lets it try again: a
-    topic that was deleted may be created anew.
+    Nothing is fetched before `start`. During an outage the reader retries and logs now and then.
+    Any other error stops the reading and is stored in `failure` until `take_failure` restarts it: a
+    deleted topic may be created again.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class QueueReader:
 
     @property
     def position(self) -> int:
-        """The offset of the next message to hand out."""
+        """The offset of the next message to deliver."""
         return self._ahead[0].queue_offset if self._ahead else self._fetch_offset
 
     @property
     def has_message(self) -> bool:
-        """Whether `take` has something to give."""
+        """Whether `take` can return a message."""
         return bool(self._ahead)
 
     def take(self) -> ReceivedMessage:
-        """Hand out the next message."""
+        """Return the next message and remove it from the prefetched ones."""
         message = self._ahead.popleft()
         self._bytes_ahead -= message.size_bytes
         if not self._room.is_set() and self._has_room():
@@ -98,12 +98,12 @@ class QueueReader:
         return message
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Let a message that was taken last be the next again."""
+        """Make the message that was taken last the next one again."""
         self._ahead.appendleft(message)
         self._bytes_ahead += message.size_bytes
 
     def start(self) -> None:
-        """Begin to read ahead, if that has not begun."""
+        """Start prefetching, unless it has started."""
         if self.task is None:
             self._begin()
 
@@ -113,7 +113,7 @@ class QueueReader:
         )
 
     def take_failure(self) -> ClientError | None:
-        """Return what the reading has failed with, once; after a second it goes on."""
+        """Return the error that stopped the reading, once, and restart it after a second."""
         failure, self.failure = self.failure, None
         if failure is not None and self.task is not None:
             self.task = None
@@ -121,12 +121,15 @@ class QueueReader:
         return failure
 
     def stop(self) -> Awaitable[object]:
-        """End the reading, which may be waited for; what was read ahead stays until it is taken."""
+        """Stop prefetching; the result can be awaited.
+
+        Prefetched messages stay until they are taken.
+        """
         task, self.task = self.task, None
         return end_tasks([task])
 
     async def seek(self, offset: int) -> None:
-        """Go on at `offset`, dropping what was read ahead."""
+        """Continue at `offset` and drop the prefetched messages."""
         was_reading = self.task is not None
         await self.stop()
         self._ahead.clear()
@@ -157,7 +160,7 @@ class QueueReader:
             await self._room.wait()
             asked_at = loop.time()
             offset = self._fetch_offset
-            # Not held after an outage: an answer at once says that it is over.
+            # After an outage do not wait: an immediate answer shows that the outage is over.
             wait_s = 0.0 if outages else self._poll_s
             try:
                 result = await self._source.pull(
@@ -180,7 +183,7 @@ class QueueReader:
                 outages = 0
             self._accept(result)
             if self._fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
-                # A broker that does not hold the request must not be asked in a tight loop.
+                # Do not poll in a tight loop a broker that does not hold the request.
                 await self._pause(_HOLD_MIN_S)
 
     def _accept(self, result: PullResult) -> None:

@@ -1,16 +1,17 @@
-"""Finds out which queues this consumer should hold, and makes it so.
+"""Computes which queues this consumer should hold, and takes over or releases queues accordingly.
 
-That is done when a broker says that a member came or went, when a route changes, when a connection
-to a broker ends or begins, and every 20 s; again within a second while something is missing.
+A round runs when a broker reports that a member joined or left, when a route changes, when a
+connection to a broker begins or ends, and every 20 s. While something is missing, a round is
+retried within a second.
 
-After a broker came back, its members make themselves known to it one by one. What the first of them
-see is not the group: rounds wait a moment for the others, while every queue goes on being read.
-Clients of other makes read on before they make themselves known, and try that every 3 s; so what
-belonged to a member from before is left to it for as long.
+After a broker restarts, the members register with it one by one. The first of them would see an
+incomplete group, so rounds wait a moment for the others. Meanwhile every queue is still read. Other
+client implementations continue reading before they register, and retry every 3 s, so the queues of
+a former member stay reserved for that long.
 
-Where members subscribe differently, a broker names the readers of a topic. Its queues are shared
-out among these alone, so that nothing is skipped that only some of the members want (see the
-broker's members/readers.py). Unless every broker of the topic names readers, all members share.
+If members subscribe differently, a broker names the readers of a topic. Only these share its
+queues, so that no message is skipped that only some of the members want (see the broker's
+members/readers.py). Unless every broker of the topic names readers, all members share the queues.
 """
 
 import asyncio
@@ -45,30 +46,30 @@ log = logging.getLogger(__name__)
 
 _RETRY_FIRST_S = 0.1
 _RETRY_MAX_S = 0.5
-# How long a broker that has left a route is looked for more often than routes are refreshed.
+# How long to look more often for a broker that has left a route.
 _ABSENT_PATIENCE_S = 600.0
 _SETTLE_S = 0.6
-# Other clients try a pull again after 3 s.
+# Other clients retry a pull after 3 s.
 _RETURN_S = 5.0
-# 1 is what brokers answer when they know no member of the group.
+# Brokers answer 1 if they know no member of the group.
 _ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
 class Whole(Protocol):
-    """The consumer that a rebalancer is a part of."""
+    """The consumer that this rebalancer belongs to."""
 
     def is_named(self, topic: str) -> bool:
-        """Whether the application named a topic; else it was found by a pattern."""
+        """Whether the application named the topic; otherwise a pattern found it."""
 
     def forbidden(self, error: ClientError) -> None:
-        """The group or a topic may not be read: no waiting helps."""
+        """Handle a permanent refusal to read the group or a topic."""
 
     async def ask_why(self, route: TopicRoute) -> None:
-        """Find out why a broker does not count us in, though we told it of us."""
+        """Find out why a broker does not list this member in spite of its heartbeat."""
 
 
 class Rebalancer:
-    """Keeps the assignment of one consumer what the group's rule says."""
+    """Makes the assignment of one consumer follow the group's allocation rule."""
 
     def __init__(
         self,
@@ -98,15 +99,15 @@ class Rebalancer:
         self._absent_since_s: dict[tuple[str, str], float] = {}
         self._members: dict[str, list[str]] = {}
         self._differences = Differences(settings.group)
-        # Topics of brokers some of which name no readers: every round asks another one.
+        # Topics with a broker that names no readers; each round asks another broker.
         self._beside_others: set[str] = set()
         self._awaited: dict[str, list[str]] = {}
         self._awaited_until_s = 0.0
 
     async def start(self) -> None:
-        """Do the first round, and begin those that follow.
+        """Run the first round and start the following ones.
 
-        Raises ClientError when no name service answers.
+        Raises ClientError if no name server answers.
         """
         for topic in filter(self._whole.is_named, self._settings.subscriptions):
             try:
@@ -124,7 +125,7 @@ class Rebalancer:
         self._task = keep_running(self._run, "rebalancing", on_failure=self._on_failure)
 
     async def stop(self) -> None:
-        """End the rounds."""
+        """Stop the rounds."""
         task, self._task = self._task, None
         await end_tasks([task])
 
@@ -134,11 +135,11 @@ class Rebalancer:
         return [*self._settings.subscriptions, *([retry_topic] if retry_topic else ())]
 
     def soon(self) -> None:
-        """Ask for a round now."""
+        """Request a round now."""
         self._due.set()
 
     def connected(self, connection: Connection) -> None:
-        """Hear of a new connection, to a master perhaps: that counts the members of the group."""
+        """Handle a new connection: a restarted master needs time to learn the group's members."""
         address = connection.address
         if not self._session.routes.has_master(address):
             return
@@ -154,12 +155,12 @@ class Rebalancer:
         connection.closed.add_done_callback(lambda _: self.soon())
 
     def members(self, topic: str) -> list[str]:
-        """Return the client ids of the group, as last heard."""
+        """Return the last known client ids of the group."""
         return self._members.get(topic, [])
 
     async def _run(self) -> None:
         failures = 0 if self._is_complete else 1
-        self._is_complete = False  # when it has to begin again
+        self._is_complete = False  # for a restart of this task
         while True:
             pause_s = self._settings.rebalance_interval_s
             if failures:
@@ -182,20 +183,20 @@ class Rebalancer:
             failures = 0 if is_complete else failures + 1
 
     async def _settle(self) -> None:
-        """Introduce ourselves to brokers that came back, and give the others time to do so."""
+        """Register with brokers that came back, and give other members time to do so."""
         await self._session.introduce(self._masters(self._topics))
         if self._locks is not None:
             await self._renew(self._locks)
         await asyncio.sleep(max(self._not_before_s - self._now_s(), 0.0))
 
     async def _round(self) -> bool:
-        """Compare what we should hold with what we hold; False if something is missing yet."""
+        """Compare the wanted queues with those held; return False if something is still missing."""
         if self._absent_since_s:
             await self._session.routes.refresh()
         routes, undecided, is_complete = await self._routes()
         failures = await self._session.introduce(self._masters(routes))
         if self._settings.retry_topic not in (None, *routes):
-            # The first heartbeat has created it.
+            # The first heartbeat has created the retry topic.
             routes, undecided, is_complete = await self._routes()
         is_complete = self._nobody_is_absent(routes.values()) and is_complete
         self._tell_failures(failures)
@@ -223,7 +224,7 @@ class Rebalancer:
         if all_answered:
             self._differences.tell()
         if self._now_s() < self._not_before_s:
-            return False  # a broker came back meanwhile: what it knows of the group is not all
+            return False  # a broker came back meanwhile and does not know the whole group yet
         held = self._assignment.held
         await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
         is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
@@ -237,9 +238,10 @@ class Rebalancer:
                 self._whole.forbidden(failure)
 
     async def _routes(self) -> tuple[dict[str, TopicRoute], set[str], bool]:
-        """Return the routes, the topics of which nothing can be learnt now, and if none is missing.
+        """Return the routes, the undecided topics, and whether no route is missing.
 
-        A topic that is in neither of the two does not exist.
+        Undecided topics are those whose route cannot be queried now. A topic in neither collection
+        does not exist.
         """
         routes: dict[str, TopicRoute] = {}
         undecided: set[str] = set()
@@ -271,7 +273,7 @@ class Rebalancer:
         return routes, undecided, is_complete
 
     def _nobody_is_absent(self, routes: Iterable[TopicRoute]) -> bool:
-        """Whether every broker is there that was: one that left the route may be restarting."""
+        """Whether all known brokers are present: one that left the route may be restarting."""
         now_s = self._now_s()
         for route in routes:
             present = self._present.setdefault(route.topic, set())
@@ -300,7 +302,7 @@ class Rebalancer:
         }
 
     def _may_come_back(self, topic: str, members: list[str] | None) -> bool:
-        """Whether somebody is missing who was a member before the broker went away."""
+        """Whether a member is missing that was there before the broker went away."""
         if members is None or self._now_s() >= self._awaited_until_s:
             return False
         return not set(self._awaited.get(topic, ())).issubset(members)
@@ -308,7 +310,7 @@ class Rebalancer:
     def _share(
         self, route: TopicRoute, members: list[str] | None, readers: list[str]
     ) -> set[MessageQueue] | None:
-        """Return our queues of a topic; None when that cannot be said now."""
+        """Return this member's queues of a topic; None if undecided."""
         if not route.read_queues:
             return None
         if self._settings.broadcast:
@@ -354,9 +356,9 @@ class Rebalancer:
     async def _agreed(
         self, route: TopicRoute, readers: set[str], heard: dict[str, GetConsumerListByGroupBody]
     ) -> set[str] | None:
-        """Return those of *readers* that every broker names; None if one names no readers at all.
+        """Return those of *readers* that every broker names; None if a broker names no readers.
 
-        A broker that is away, or does not count us in, has no say.
+        A broker that is unreachable, or does not list this member, is ignored.
         """
         for address in route.masters.values():
             try:
@@ -375,9 +377,9 @@ class Rebalancer:
     async def _ask_members(
         self, route: TopicRoute, heard: dict[str, GetConsumerListByGroupBody]
     ) -> GetConsumerListByGroupBody | None:
-        """Return the group's client ids, ours among them; None when no broker can say.
+        """Return the group's client ids, including this member's; None if no broker knows them.
 
-        What an address was heard to say for another topic of the round is as new.
+        The answer of an address is reused for the other topics of the round.
         """
         if self._settings.broadcast:
             return None
@@ -478,10 +480,10 @@ class Rebalancer:
         await self._settings.callbacks.revoked(list(lost))
 
     async def _starts_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, StartFrom]:
-        """Return where the group starts in each queue in which it has no offset.
+        """Return where the group starts in each queue without a committed offset.
 
-        Where it has read other queues of the topic, a queue without an offset appeared while no
-        member was there: it is read from its beginning.
+        If the group has read other queues of the topic, such a queue was created while no member
+        was running, so it is read from its beginning.
         """
         starts = {queue: self._start_of(queue) for queue in queues}
         for topic in {queue.topic for queue, start in starts.items() if start != "earliest"}:
@@ -491,13 +493,13 @@ class Rebalancer:
         return starts
 
     def _forbidden(self, topic: str, error: RequestRefusedError) -> None:
-        """End the consumer by an error that lasts, unless it reads the topic all the same."""
+        """Report a permanent error to the consumer, unless it can still read the topic."""
         is_read = any(queue.topic == topic for queue in self._assignment.held)
         if self._whole.is_named(topic) and not is_read:
             self._whole.forbidden(error)
 
     def _start_of(self, queue: MessageQueue) -> StartFrom:
-        """Return where a group without an offset starts: a queue that is new, at its beginning."""
+        """Return where to start without a committed offset; new queues start at their beginning."""
         if queue.topic == self._settings.retry_topic:
             return "earliest"
         if queue.topic in self._missing:
@@ -507,7 +509,7 @@ class Rebalancer:
         return self._settings.start_from
 
     def _problem(self, what: ClientError | str) -> None:
-        """Log a problem, not in every round that it lasts."""
+        """Log a problem, but not in every round while it lasts."""
         away = what.address if isinstance(what, ClientError) and is_away(what) else None
         text = "the queues of group %s: %s"
         self._session.outages.warn(log, away or str(what), text, self._settings.group, what)

@@ -1,12 +1,13 @@
-"""Asks for a failed message again: later, or never (dead letters).
+"""Requests redelivery of a failed message: later, or never (dead letters).
 
-The broker that holds the message is asked to deliver it again (36). When it cannot be asked, or has
-another message at that offset by now (its log was cut short), a copy is sent to the group's retry
-topic, on any broker. When that fails too, the message stays here and is handed out again after a
-while: it is never lost.
+The client asks the broker that holds the message to deliver it again (request code 36). If that
+broker is unreachable, or now has another message at that offset (its log was truncated), the client
+sends a copy to the group's retry topic on any broker. If that fails too, the message stays in this
+consumer and is delivered again after a pause: it is never lost.
 
-36 knows levels only. For a delay in seconds a copy goes to the retry topic at once, as a message
-for a time; a broker that refuses those is asked for the next level.
+Request code 36 supports delay levels only. For a delay in seconds the client sends a copy to the
+retry topic at once, as a timer message. If the broker refuses timer messages, the client asks for
+the next longer level.
 """
 
 import logging
@@ -42,11 +43,11 @@ log = logging.getLogger(__name__)
 _FIRST_RETRY_LEVEL = 3
 _RECONSUME_TIMES_MAX = 16
 _SEND_BACK_TIMEOUT_S = 5.0
-# RocketMQ's messageDelayLevel; a broker may have others.
+# RocketMQ's default messageDelayLevel; a broker may be configured with others.
 _LEVELS_S = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 _TIMER_MAX_S = 3.0 * 24 * 3600
-"""RocketMQ's timerMaxDelaySec: the longest delay that brokers take unless they are told another."""
-# What delayed or prepared the message itself would do so with the copy.
+"""RocketMQ's default timerMaxDelaySec: the longest delay that a broker accepts."""
+# Properties that would delay or prepare the copy as they did the original message.
 _NOT_COPIED = (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_DELAY_LEVEL,
@@ -61,9 +62,9 @@ class Delay:
     """When to redeliver a failed message."""
 
     level: int = 0
-    """A level of the broker; 0 lets the broker choose, -1 means the dead letters."""
+    """A delay level of the broker; 0 lets the broker choose, -1 sends to the dead letters."""
     after_s: float | None = None
-    """Replaces the level if set."""
+    """The delay in seconds; replaces the level if set."""
 
     def __post_init__(self) -> None:
         if isinstance(self.level, int) and self.level > len(_LEVELS_S):
@@ -89,12 +90,12 @@ class Delay:
         """The minimum delay."""
         if self.after_s is not None:
             return int(self.after_s * 1000)
-        # The broker's own choice begins at the third level.
+        # With level 0 the broker starts at its third level.
         return 0 if self.level < 0 else _LEVELS_S[(self.level or 3) - 1] * 1000
 
     @property
     def level_above(self) -> int:
-        """The first of RocketMQ's levels that is at least as long, else the last."""
+        """The first of RocketMQ's levels that is at least as long, else the last level."""
         if self.after_s is None:
             return self.level
         return min(bisect_left(_LEVELS_S, self.after_s) + 1, len(_LEVELS_S))
@@ -124,7 +125,7 @@ class RetryLater(Exception):
 
 
 def retry_later_of(error: BaseException) -> RetryLater | None:
-    """The RetryLater that an error is or contains: a TaskGroup raises it in a group."""
+    """Return the RetryLater that an error is or contains: a TaskGroup raises it in a group."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(retry_later_of, error.exceptions)), None)
     if isinstance(error, ApplicationCodeError) and error.__cause__ is not None:
@@ -133,7 +134,7 @@ def retry_later_of(error: BaseException) -> RetryLater | None:
 
 
 class Redelivery:
-    """Sends failed messages of one group back."""
+    """Sends failed messages of one group back to the brokers."""
 
     def __init__(self, session: Session, settings: ConsumerSettings) -> None:
         self._session = session
@@ -157,7 +158,7 @@ class Redelivery:
                         message,
                         refusal,
                     )
-                    return False  # no level waits as long
+                    return False  # no level is this long
                 delay = Delay(delay.level_above)
                 log.warning("%r is sent back for %s instead: %s", message, delay, refusal)
         try:
@@ -204,7 +205,7 @@ class Redelivery:
 
     async def _send_copy(self, message: ReceivedMessage, delay: Delay) -> None:
         topic = self._settings.retry_topic
-        assert topic is not None  # nothing is sent back in broadcast
+        assert topic is not None  # broadcast never sends a message back
         route = await self._session.routes.route(topic)
         failure: ClientError | None = None
         for queue in route.write_queues:
@@ -224,7 +225,7 @@ class Redelivery:
     def _copy_fields(
         self, topic: str, queue_id: int, message: ReceivedMessage, delay: Delay
     ) -> dict[str, str]:
-        """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
+        """Return the fields of SendMessageRequestV2 (protocol/requests) under their wire names."""
         stored = message.stored
         times_max = self._settings.max_reconsume_times
         if times_max is None:
@@ -266,5 +267,5 @@ def _copy_properties(stored: StoredMessage, delay: Delay) -> dict[str, str]:
 
 def _master(route: TopicRoute, broker_name: str) -> str:
     address = route.master(broker_name)
-    assert address is not None  # queues of brokers without a master are not in write_queues
+    assert address is not None  # write_queues has no queue of a broker without a master
     return address

@@ -1,4 +1,4 @@
-"""What a consumer was asked to do, checked; the defaults are here and nowhere else."""
+"""The checked settings of a consumer, with all defaults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,14 +27,14 @@ MODEL_CLUSTER = "CLUSTERING"
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """How one consumer reads; times in seconds."""
+    """The settings of one consumer; times are in seconds."""
 
     group: str
     subscriptions: dict[str, Subscription]
-    """Those that match a pattern among them, as soon as they are found."""
+    """Includes topics that match a pattern, as soon as they are found."""
     patterns: Sequence[TopicPattern] = ()
     found_interval_s: float = 10.0
-    """How often topics are looked for."""
+    """How often to look for topics that match the patterns."""
     start_from: StartFrom = "earliest"
     broadcast: bool = False
     orderly: bool = False
@@ -51,9 +51,9 @@ class ConsumerSettings:
     suspend_s: float = 1.0
     local_retry_s: float = 5.0
     hand_over_s: float = 0.5
-    """How long a queue is left to the member that may still hold it before it is read.
+    """How long to wait for a queue's previous owner before reading it.
 
-    Longer, up to close_timeout_s, while that one has locked it for messages in work.
+    Up to close_timeout_s instead, while the previous owner holds a lock for messages in work.
     """
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None
@@ -86,17 +86,17 @@ class ConsumerSettings:
 
     @property
     def retry_topic(self) -> str | None:
-        """Where messages come from that the group asked for again; none in broadcast."""
+        """The topic of the group's redelivered messages; None in broadcast."""
         return None if self.broadcast else retry_topic(self.group)
 
     @property
     def model(self) -> str:
-        """RocketMQ's name of the way the group consumes."""
+        """RocketMQ's name of the group's message model."""
         return MODEL_BROADCAST if self.broadcast else MODEL_CLUSTER
 
     @property
     def consume_from_where(self) -> str:
-        """RocketMQ's name of where a new group starts."""
+        """RocketMQ's name of the position where a new group starts."""
         if self.start_from == "earliest":
             return "CONSUME_FROM_FIRST_OFFSET"
         if self.start_from == "latest":
@@ -105,7 +105,7 @@ class ConsumerSettings:
 
 
 def check_start(start_from: StartFrom) -> None:
-    """Raise ValueError unless it names a place to start."""
+    """Raise ValueError unless `start_from` is a valid start position."""
     if start_from in ("earliest", "latest"):
         return
     if isinstance(start_from, datetime):

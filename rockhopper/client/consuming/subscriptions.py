@@ -1,4 +1,4 @@
-"""Topics and filters from what the application gave."""
+"""Turns the application's topics and filters into subscriptions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ Topics = Topic | Iterable[Topic] | Mapping[Topic, Filter] | Mapping[str, Filter]
 def subscriptions_of(
     topics: Topics, version: int
 ) -> tuple[dict[str, Subscription], list[TopicPattern]]:
-    """Return what is wanted of each topic: all of it, some tags, or what an Sql selects.
+    """Return the subscription to each topic: all messages, some tags, or an Sql filter.
 
-    Patterns come apart: they stand for topics that are still to be found.
+    Patterns are returned separately, because their topics are still to be found.
 
     Raises:
-        TypeError: something else than topics.
-        ValueError: no topic, a name that cannot be one, or a pattern that is none.
-        SubscriptionError: a filter that selects nothing.
+        TypeError: an argument is not a topic.
+        ValueError: no topic, an invalid topic name, or an invalid pattern.
+        SubscriptionError: an invalid filter.
     """
     filters: dict[Topic, Filter]
     if isinstance(topics, str | re.Pattern):
@@ -46,7 +46,7 @@ def subscriptions_of(
     for topic, wanted in filters.items():
         _check_filter(topic, wanted)
         if isinstance(topic, re.Pattern) or is_pattern(topic):
-            subscription_to("of the pattern", wanted)  # what is wrong with it is told now
+            subscription_to("of the pattern", wanted)  # raise errors in the filter now
             patterns.append(TopicPattern(compiled(topic), wanted))
         elif (reason := topic_error(topic)) is not None:
             raise ValueError(reason)

@@ -1,1 +1,1 @@
-"""What an application asks of a consumer beside messages: batches, pauses, news of its queues."""
+"""The consumer's features besides messages: batches, pauses, callbacks for its queues."""

@@ -1,7 +1,7 @@
-"""Messages in groups: so many, or those that are there when the time is up.
+"""Batches: up to a number of messages, or those that arrived within a time.
 
-In order, a batch holds a run of each of its queues, and nothing else of them is handed out before
-its outcome.
+In orderly mode a batch holds consecutive messages of each of its queues. No other message of these
+queues is delivered before the outcome of the batch is known.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from rockhopper.client.errors import ClientError
 
 
 async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[Delivered]:
-    """Return up to `count_max` messages, at the latest `wait_s` after the first; none after stop.
+    """Return up to `count_max` messages, at most `wait_s` after the first; none after stop.
 
-    Cancelling puts back what was collected.
+    Cancelling puts the collected messages back.
     """
     batch: list[Delivered] = []
     try:
@@ -31,7 +31,7 @@ async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[D
         except TimeoutError:
             pass
         except ClientError as error:
-            handout.fail(error)  # for the next batch: this one is sound
+            handout.fail(error)  # raised by the next call: this batch is valid
     except BaseException:
         for delivered in reversed(batch):
             handout.put_back(*delivered)
@@ -43,7 +43,7 @@ async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[D
 
 
 def check_batches(count_max: int, wait_s: float) -> None:
-    """Raise ValueError or TypeError for batches that cannot be."""
+    """Raise ValueError or TypeError for an invalid batch size or waiting time."""
     check_count("count_max", count_max)
     check_seconds("wait_s", wait_s, may_be_zero=True)
 

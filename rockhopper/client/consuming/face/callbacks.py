@@ -1,4 +1,4 @@
-"""Who is told of queues that come and go: two coroutine functions of the application."""
+"""The application's callbacks for queues that are assigned and revoked."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ QueuesCallback = Callable[[list[MessageQueue]], Awaitable[object]]
 
 @dataclass(frozen=True)
 class QueueCallbacks:
-    """What is called, and awaited, for queues that were taken over, and for those given up."""
+    """Two coroutine functions, awaited when queues are assigned and when they are revoked."""
 
     on_assigned: QueuesCallback | None = None
     on_revoked: QueuesCallback | None = None
     timeout_s: float = 30.0
-    """A call that takes longer is cancelled: the group must not wait for it for ever."""
+    """A call that takes longer is cancelled, so that the group never waits for it forever."""
 
     def __post_init__(self) -> None:
         for name in ("on_assigned", "on_revoked"):
@@ -29,11 +29,11 @@ class QueueCallbacks:
                 check_coroutine_function(name, callback)
 
     async def assigned(self, queues: list[MessageQueue]) -> None:
-        """Tell of queues of which nothing has been handed out yet."""
+        """Report queues of which no message has been delivered yet."""
         await self._tell("on_assigned", self.on_assigned, queues)
 
     async def revoked(self, queues: list[MessageQueue]) -> None:
-        """Tell of queues before they are committed for the last time."""
+        """Report queues before their last commit."""
         await self._tell("on_revoked", self.on_revoked, queues)
 
     async def _tell(
@@ -48,5 +48,5 @@ class QueueCallbacks:
             what = f"took longer than {self.timeout_s:g} s" if limit.expired() else "failed"
             log.warning("%s %s; the queues change hands all the same", name, what, exc_info=error)
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # and the callback has returned all the same
+        if task is not None and task.cancelling():  # the callback ignored the cancellation
             raise asyncio.CancelledError

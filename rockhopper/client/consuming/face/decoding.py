@@ -1,4 +1,4 @@
-"""Bodies are decoded before anything else sees them; what becomes of those that cannot be."""
+"""Decodes bodies before delivery, and handles the bodies that cannot be decoded."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _SAID = {
 
 
 class Decoding:
-    """Decodes for one consumer; `outcome` is what happens to a message with a bad body."""
+    """Decodes the messages of one consumer; `outcome` handles a message with a bad body."""
 
     def __init__(self, deserializer: Serializer, bad_body: BadBody, outcome: Outcome) -> None:
         self._deserializer = deserializer
@@ -29,7 +29,7 @@ class Decoding:
         self._outcome = outcome
 
     def accepts(self, held: ProcessQueue, message: ReceivedMessage) -> bool:
-        """Whether a message can be handed out."""
+        """Decode a message and return whether it can be delivered."""
         message.deserializer = self._deserializer
         try:
             _ = message.value
@@ -40,7 +40,7 @@ class Decoding:
             log.warning("%s; %s", error, _SAID[self._bad_body])
             self._outcome(held, message)
             return False
-        except BaseException as error:  # a panic of a compiled library, a cancellation let out
+        except BaseException as error:  # a panic in a compiled library, a leaked cancellation
             log.warning(
                 "the deserializer failed on %r; %s",
                 message,
@@ -53,6 +53,6 @@ class Decoding:
 
 
 def check_bad_body(bad_body: str) -> None:
-    """Raise ValueError unless it names what becomes of a bad body."""
+    """Raise ValueError unless `bad_body` is a known policy for bodies that cannot be decoded."""
     if bad_body not in BAD_BODIES:
         raise ValueError(f"bad_body is {bad_body!r}: use one of {', '.join(BAD_BODIES)}")

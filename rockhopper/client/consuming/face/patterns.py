@@ -1,7 +1,7 @@
-"""Topics by pattern: which of those that exist are consumed, found again and again.
+"""Topic patterns: finds the existing topics that match and refreshes them periodically.
 
-A topic that the name service has not named for a minute is let go of: it was deleted, or its broker
-is away for long, and it is found again when that is back.
+A topic that the name server has not listed for a minute is dropped: it was deleted, or its broker
+has been away for long. It is found again when its broker returns.
 """
 
 import re
@@ -23,29 +23,29 @@ from rockhopper.protocol.names import (
 from rockhopper.protocol.subscription import Subscription
 
 _LISTS_WITHOUT_MAX = 6
-# Characters that no topic has, and that say that a text is a regular expression.
+# Characters that no topic name has; a text with one of them is a regular expression.
 _SIGNS = frozenset(".*+?[](){}^$\\")
 
 
 @dataclass(frozen=True)
 class TopicPattern:
-    """A regular expression that whole names of topics match, and what is wanted of them."""
+    """A regular expression that matches whole topic names, and the filter for those topics."""
 
     expression: re.Pattern[str]
     wanted: str | Sql | None
 
     def subscription(self, topic: str, version: int) -> Subscription:
-        """What is wanted of a topic that matches."""
+        """Return the subscription to a matching topic."""
         return subscription_to(topic, self.wanted, version)
 
 
 def is_pattern(topic: str | re.Pattern[str]) -> bool:
-    """Whether what was given for a topic is a pattern."""
+    """Whether the application gave a pattern instead of a topic name."""
     return isinstance(topic, re.Pattern) or bool(_SIGNS.intersection(topic))
 
 
 def compiled(topic: str | re.Pattern[str]) -> re.Pattern[str]:
-    """The regular expression of a pattern. Raises ValueError where it is none."""
+    """Return the compiled regular expression of a pattern. Raises ValueError if it is invalid."""
     if isinstance(topic, re.Pattern):
         return topic
     if re.search(r"(^|[^.)\]}\\])\*", topic):
@@ -61,7 +61,7 @@ def compiled(topic: str | re.Pattern[str]) -> re.Pattern[str]:
 
 
 class TopicFinder:
-    """Finds the topics that match, and notes them in the subscriptions of a consumer."""
+    """Finds the matching topics and adds them to the subscriptions of a consumer."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class TopicFinder:
         self.found = subscriptions
         self._version = version
         self._missed: dict[str, int] = {}
-        """The topics found, and how many lists in a row have not named them."""
+        """For each topic found, the number of consecutive lists that did not contain it."""
 
     async def look(self) -> bool:
-        """Ask the name service, and return whether something has changed. Raises ClientError."""
+        """Query the name server and return whether the topics have changed. Raises ClientError."""
         names = set(await self._names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
         if not any(self._match(name) for name in names - self._missed.keys()):
             return self._forget(names)
-        # Brokers and clusters are topics too, by their names.
+        # The list also contains topics named after brokers and clusters.
         names -= {
             each
             for name in await self._names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)

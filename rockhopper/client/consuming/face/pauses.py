@@ -1,7 +1,7 @@
-"""What an application wants nothing of for now: everything, topics, or single queues.
+"""What the application has paused: everything, topics, or single queues.
 
-Kept by name, so that a queue which goes away and comes back is paused still. Messages that come
-again by way of the group's retry topic count as those of the topic that they were sent to.
+Pauses are stored by name, so a queue that is revoked and assigned again is still paused. A message
+from the group's retry topic counts as a message of its original topic.
 """
 
 from collections.abc import Iterable
@@ -20,15 +20,15 @@ class Pauses:
         self.is_everything = False
         self._retry_topic = retry_topic
         self.topics: set[str] = set()
-        """Those that are paused by name."""
+        """The topics paused by name."""
         self._queues: set[MessageQueue] = set()
 
     def pause(self, *what: Paused) -> None:
-        """Want nothing of these topics and queues; without one, of anything.
+        """Pause these topics and queues; without an argument, everything.
 
         Raises:
-            TypeError: something else than topics and queues.
-            ValueError: a name that no topic can have.
+            TypeError: an argument is neither a topic nor a queue.
+            ValueError: an invalid topic name.
         """
         topics, queues = _sorted_out(what)
         self.is_everything |= not what
@@ -36,7 +36,7 @@ class Pauses:
         self._queues |= queues
 
     def resume(self, *what: Paused) -> None:
-        """Want them again; without one, everything. Raises as `pause`."""
+        """Resume these topics and queues; without an argument, everything. Raises like `pause`."""
         topics, queues = _sorted_out(what)
         if not what:
             self.is_everything = False
@@ -46,20 +46,20 @@ class Pauses:
         self._queues -= queues
 
     def listed(self, every: Iterable[str]) -> list[Paused]:
-        """The topics and queues that are paused; `every` topic is where everything is."""
+        """Return the paused topics and queues; `every` is returned if everything is paused."""
         topics = self.topics.union(every) if self.is_everything else self.topics
         return [*sorted(topics), *sorted(self._queues)]
 
     def cover(self, queue: MessageQueue) -> bool:
-        """Whether nothing of a queue is wanted."""
+        """Whether the whole queue is paused."""
         return self.is_everything or queue in self._queues or queue.topic in self.topics
 
     def split(self, queue: MessageQueue) -> bool:
-        """Whether some messages of a queue may be wanted and others not."""
+        """Whether a queue may hold both paused and unpaused messages."""
         return bool(self.topics) and queue.topic == self._retry_topic
 
     def may_be(self, message: ReceivedMessage) -> bool:
-        """Whether a message of such a queue is wanted."""
+        """Whether a message of such a mixed queue may be delivered."""
         return message.topic not in self.topics
 
 

@@ -1,7 +1,7 @@
-"""Threads that call plain handlers, and that nothing waits for when a process ends.
+"""Daemon threads that run plain handlers; a process can exit without joining them.
 
-The interpreter joins those of concurrent.futures when it exits: a handler that does not return
-would keep a process that has waited for `close_timeout_s`, or was interrupted twice.
+At exit the interpreter joins the threads of concurrent.futures. A handler that never returns would
+therefore keep a process alive after `close_timeout_s`, or after a second Ctrl-C.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 
 
 class HandlerThreads:
-    """The threads of one consumer, begun as they are needed; `call` belongs to its event loop."""
+    """The handler threads of one consumer, started on demand. Use `call` only on its event loop."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -35,9 +35,10 @@ class HandlerThreads:
     async def call(
         self, function: Callable[_P, _Result], *args: _P.args, **kwargs: _P.kwargs
     ) -> _Result:
-        """Call it in a thread, with the context variables of the caller.
+        """Call a function in a thread, with the context variables of the caller.
 
-        When all are busy the call waits. A cancelled one that has begun goes on.
+        The call waits while all threads are busy. Cancelling does not stop a function that has
+        begun.
         """
         outcome: Future[_Result] = Future()
         in_context = partial(copy_context().run, function, *args, **kwargs)
@@ -53,7 +54,7 @@ class HandlerThreads:
         return await asyncio.wrap_future(outcome)
 
     def end(self) -> None:
-        """Let the threads end after what they have; a call later begins others."""
+        """End the threads after their queued calls; a later call starts new threads."""
         calls, count = self._calls, self._count
         self._forget()
         for _ in range(count):
@@ -68,12 +69,16 @@ def _serve(calls: _Calls, idle: threading.Semaphore) -> None:
                 outcome.set_result(function())
             except BaseException as error:
                 outcome.set_exception(_as_failure(error))
-        del call, outcome, function  # while it waits it keeps no message
+        del call, outcome, function  # an idle thread must not keep a message alive
         idle.release()
 
 
 def _as_failure(error: BaseException) -> Exception:
-    """What a future can hold: neither what ends an event loop or a task, nor a StopIteration."""
+    """Return an exception that a future accepts.
+
+    CancelledError, StopIteration and exceptions that would end the event loop (SystemExit,
+    KeyboardInterrupt) are wrapped in ApplicationCodeError.
+    """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | CancelledError):
         return error
     failure = ApplicationCodeError(f"the handler raised {describe_error(error)}")

@@ -1,6 +1,6 @@
-"""WorkWatch: logs messages that a handler has had in work for a minute, and again every minute.
+"""WorkWatch: logs messages that a handler has processed for a minute, and again every minute.
 
-A message that is never finished holds back its queue: nothing behind it is committed.
+A message that never finishes blocks its queue: no later offset is committed.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ _LONG_S = 60.0
 
 
 class WorkWatch:
-    """What the handlers of one consumer have in work."""
+    """The messages that the handlers of one consumer are processing."""
 
     def __init__(self, group: str) -> None:
         self.at_work: dict[asyncio.Task[None], tuple[ReceivedMessage, float]] = {}
-        """By the task that called the handler, and since when, in seconds of time.monotonic."""
+        """The message and its start time, in seconds of time.monotonic, for each handler task."""
         self._group = group
         self._told_s: dict[int, float] = {}
 
     async def run(self) -> None:
-        """Look every few seconds."""
+        """Check every few seconds."""
         while True:
             await asyncio.sleep(_LOOK_INTERVAL_S)
             self.report(time.monotonic())
 
     def report(self, now_s: float) -> None:
-        """Log what is due."""
+        """Log each message that has been in work for another minute."""
         told_s = self._told_s
         for key in told_s.keys() - {id(message) for message, _ in self.at_work.values()}:
             del told_s[key]
