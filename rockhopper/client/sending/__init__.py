@@ -1,1 +1,1 @@
-"""The way of a message from the application to a broker."""
+"""Sending: the path of a message from the application to a broker."""

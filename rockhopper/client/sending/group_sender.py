@@ -1,9 +1,9 @@
-"""The way of messages to the brokers: which queue, one or more tries, the receipts.
+"""Sends messages to brokers: chooses the queue, retries, and returns the receipts.
 
-A plain message is tried again on another broker. One with a sharding key is tried again on its own
-queue only, and holds up the later ones of its key until it is settled (see key_lanes). When a send
-is to be tried again is said in tries.py; a broker that has lost its master is waited for, and its
-topics are looked up until another of its replicas leads.
+A message without a sharding key is retried on another broker. One with a sharding key is retried
+only on its own queue, and blocks later messages of its key until its outcome is known (see
+key_lanes). tries.py decides when to retry. If a broker has lost its master, the sender waits and
+refreshes the topic's route until another replica is the leader.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 
 IN_FLIGHT_MAX = 1024
-"""So many sends of a group, a batch counting as one, are under way; others wait for their turn."""
+"""The maximum of concurrent sends of a group, a batch counting as one; others wait in line."""
 
 _NO_BROKERS: frozenset[str] = frozenset()
 
-# Called after a send that was stored: the messages, their receipts, the broker's answer and
-# address, and when the send began (the loop's clock).
+# Called after a successful send: the messages, their receipts, the broker's answer and address, and
+# the start of the send (the loop's clock).
 SentObserver = Callable[
     [Sequence[OutgoingMessage], Sequence[SendReceipt], Command, str, float], None
 ]
@@ -67,9 +67,9 @@ class GroupSender:
         timeout_s: float | None = None,
         began_s: float | None = None,
     ) -> Awaitable[list[SendReceipt]]:
-        """Send `outgoing`, alone or the batch of `messages`; the outcome is a receipt for each.
+        """Send `outgoing`, a message or the batch of `messages`; return one receipt per message.
 
-        `began_s` is when the time began to run, if it was not now.
+        `began_s` is when the timeout began, if not now.
         """
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         if outgoing.sharding_key is None:
@@ -92,7 +92,7 @@ class GroupSender:
     async def send_oneway(
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
     ) -> None:
-        """Send a message that the broker does not answer, behind those of its sharding key."""
+        """Send a message without an answer, after earlier ones of its sharding key."""
         self.session.check_open()
         key = outgoing.sharding_key
         if key is None:
@@ -108,7 +108,7 @@ class GroupSender:
                 ) from None
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return a route with queues to write to. Raises RouteNotFoundError."""
+        """Return a route with writable queues. Raises RouteNotFoundError."""
         self.session.check_open()
         route = self.session.routes.known(topic)
         if route is None or not route.write_queues:
@@ -144,7 +144,7 @@ class GroupSender:
         now_s = self.session.pool.loop.time
         started_s = now_s() if began_s is None else began_s
         if self._in_flight >= IN_FLIGHT_MAX or self._line:
-            # The time runs from when it may be sent.
+            # The timeout begins when the message may be sent.
             came_s = now_s()
             await self._take_turn()
             started_s += now_s() - came_s
@@ -166,11 +166,11 @@ class GroupSender:
                 target = fixed or self._choice.next(route, failed_on)
                 has_others = fixed is None and _has_others(route, target, failed_on)
                 left_s = deadline_s - now_s()
-                if left_s <= 0:  # finding the route took it all
+                if left_s <= 0:  # finding the route used up the time
                     raise (tries and tries.outcome()) or RequestTimeoutError(
                         send_code(outgoing), self._master(route, target), allowed_s
                     )
-                # With another broker to fall back on, one that hangs must not use up all the time.
+                # If another broker is left to try, one that hangs must not use up all the time.
                 try_s = left_s / 2 if has_others and len(failed_on) < self._retries else left_s
                 try:
                     answer, address = await self._try(outgoing, route, target, try_s)
@@ -207,7 +207,7 @@ class GroupSender:
             raise
 
     def _leave(self) -> None:
-        """Let the next one go, in this one's place."""
+        """Let the next waiting send start in place of this one."""
         while self._line:
             turn = self._line.popleft()
             if not turn.done():
@@ -227,7 +227,7 @@ class GroupSender:
         return answer, address
 
     async def _route(self, topic: str) -> TopicRoute:
-        """Return a route with queues to write to, now or once their brokers have a master."""
+        """Return a route with queues that are writable now, or once their broker has a master."""
         self.session.check_open()
         routes = self.session.routes
         known = routes.known(topic)
@@ -237,7 +237,7 @@ class GroupSender:
         return route if route.masterless_queues else await self.route(topic)
 
     async def _moved(self, error: ClientError, route: TopicRoute) -> TopicRoute | None:
-        """Return where the topic is by now, if a broker does not have it any more."""
+        """Return the topic's new route if the broker no longer has the topic."""
         if error.code != ResponseCode.TOPIC_NOT_EXIST:
             return None
         renewed = await self.session.routes.renew(route.topic)
@@ -247,10 +247,10 @@ class GroupSender:
     async def _route_after(
         self, error: ClientError, route: TopicRoute, pause_s: float
     ) -> TopicRoute:
-        """Return the route to try again with, after a pause.
+        """Return the route for the next try, after a pause.
 
-        It is a fresh one if the broker does not have the topic or the queue, or may not lead any
-        more; in that case a change of the route ends the pause.
+        If the broker does not have the topic or the queue, the route is refreshed. If the broker
+        may no longer be the leader, a change of the route ends the pause.
         """
         routes = self.session.routes
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -278,7 +278,7 @@ class GroupSender:
 
 
 def _has_others(route: TopicRoute, target: MessageQueue, failed_on: frozenset[str]) -> bool:
-    """Whether another broker than the target's may be tried next."""
+    """Whether a broker other than the target's may be tried next."""
     if len(route.brokers) == 1:
         return False
     return bool(route.masters.keys() - failed_on - {target.broker_name})

@@ -1,9 +1,8 @@
-"""Turns for sends that must keep their order: one at a time for each sharding key, in call order.
+"""Keeps the order of sends: one at a time for each sharding key, in the order of the calls.
 
-When a send fails for good, those of its key that wait behind it fail too: none of them may
-overtake it, and the application sends them again in the order it wants. A send that is cancelled
-gives its turn to the next. How long a turn may take is bounded by its send, whose time begins with
-the turn.
+If a send finally fails, the waiting sends of its key fail too: none may overtake it, and the
+application sends them again in the right order. A cancelled send passes its turn to the next. A
+turn lasts no longer than its send, whose timeout begins with the turn.
 """
 
 import asyncio
@@ -16,12 +15,12 @@ from rockhopper.client.errors import ClientError, EarlierSendFailedError
 Lane = tuple[str, str]
 """A topic and a sharding key."""
 
-# What a waiting send gets: its turn (None), or why there will be none.
+# The result for a waiting send: None when its turn begins, or the error if it gets none.
 _Turn = asyncio.Future[ClientError | None]
 
 
 class KeyLanes:
-    """The lanes of one producer; a lane exists while a send is under way in it."""
+    """The lanes of one producer; a lane exists while it has a send in progress."""
 
     def __init__(self) -> None:
         self._waiting: dict[Lane, deque[_Turn]] = {}
@@ -31,7 +30,7 @@ class KeyLanes:
 
     @asynccontextmanager
     async def turn(self, lane: Lane) -> AsyncGenerator[None]:
-        """Hold the turn of a lane. Raises EarlierSendFailedError."""
+        """Wait for the turn in a lane and hold it. Raises EarlierSendFailedError."""
         if lane in self._waiting:
             await self._wait(lane)
         else:
@@ -51,7 +50,7 @@ class KeyLanes:
             refusal = await turn
         except asyncio.CancelledError:
             if not turn.cancelled() and turn.result() is None:
-                self._pass_on(lane)  # the turn had come just before
+                self._pass_on(lane)  # the turn had just begun
             raise
         if refusal is not None:
             raise refusal
@@ -60,7 +59,7 @@ class KeyLanes:
         waiting = self._waiting[lane]
         while waiting:
             turn = waiting.popleft()
-            if not turn.done():  # else cancelled while it waited
+            if not turn.done():  # else it was cancelled while waiting
                 turn.set_result(None)
                 return
         del self._waiting[lane]

@@ -1,13 +1,13 @@
-"""Sends that wait a moment for others of their topic, to leave with them as one batch.
+"""Lingering: sends wait briefly for others of their topic and leave together as one batch.
 
-Messages that name the same queue, or none, gather in a lane. It leaves when its time is up, when
-the batch is full, or when something comes that cannot join it, so a lane keeps the order of the
-calls. A batch is sent as a message is, tried again on other brokers too. One that a broker finds
-fault with is sent again message by message, so that each has its own outcome: one of them may be
-at fault, or that they are a batch.
+Messages for the same queue, or for any queue of a topic, gather in a lane. The batch leaves when
+its time is over, when it is full, or when a message arrives that cannot join it, so a lane keeps
+the order of the calls. A batch is sent like a message, with the same retries. If a broker rejects a
+batch as invalid, its messages are sent again one by one, so that each has its own outcome: the
+fault may be in one message, or in batching itself.
 
-Who is cancelled before the batch has left is not in it. All that lingers has a caller who waits
-for it, and a lane holds one batch: nothing piles up here that would not do so elsewhere.
+A send cancelled before its batch leaves is not sent. Every lingering message has a waiting caller
+and a lane holds one batch, so lingering buffers no more than the callers allow.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.store.message_codec import BATCHED_SIZE_BYTES, INNER_BATCH_COUNT_MAX
 from rockhopper.tasks import run_in_background
 
-# Nothing was stored, and what is wrong may be wrong with one message only, or with batches.
+# Nothing was stored, and the fault may lie in one message or in batching itself.
 _FAULTS = frozenset(
     {int(ResponseCode.MESSAGE_ILLEGAL), int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)}
 )
@@ -59,7 +59,7 @@ class Linger:
 
 
 class _Lane(msgspec.Struct, eq=False):
-    """What lingers for one queue, or for any queue of a topic."""
+    """The messages that linger for one queue, or for any queue of a topic."""
 
     choice: _Choice
     timeout_s: float
@@ -70,7 +70,7 @@ class _Lane(msgspec.Struct, eq=False):
 
 
 class Lingering:
-    """The sends of one producer that linger, and the batches that they left in."""
+    """The lingering sends of one producer, and their batches in flight."""
 
     def __init__(
         self, linger: Linger, policy: OutgoingPolicy, sender: GroupSender, timeout_s: float
@@ -86,7 +86,7 @@ class Lingering:
     async def send(
         self, outgoing: OutgoingMessage, choice: _Choice, timeout_s: float | None
     ) -> SendReceipt:
-        """Send a message together with others; by itself, behind them, if it cannot join any."""
+        """Send a message in a batch; if it cannot join one, send it alone after that batch."""
         self._sender.session.check_open()
         topic, allowed_s = outgoing.topic, self._timeout_s if timeout_s is None else timeout_s
         size_bytes = BATCHED_SIZE_BYTES + len(outgoing.body) + utf8_size_bytes(outgoing.properties)
@@ -101,7 +101,7 @@ class Lingering:
             self._leave(key)
             lane = None
         if goes_alone:
-            await asyncio.sleep(0)  # the batches before it are written now
+            await asyncio.sleep(0)  # first write the earlier batches
             return (await self._sender.send(outgoing, [outgoing], choice, allowed_s))[0]
         loop = self._sender.session.pool.loop
         if lane is None:
@@ -115,7 +115,7 @@ class Lingering:
         return await outcome
 
     async def close(self) -> None:
-        """Let everything leave, and wait until it is stored or has failed."""
+        """Send all batches and wait for their outcomes."""
         for key in list(self._lanes):
             self._leave(key)
         if self._under_way:
@@ -129,7 +129,7 @@ class Lingering:
         task.add_done_callback(self._under_way.discard)
 
     async def _deliver(self, lane: _Lane, waiting: _Waiting) -> None:
-        waiting = [each for each in waiting if not each[1].done()]  # the others are cancelled
+        waiting = [each for each in waiting if not each[1].done()]  # without cancelled sends
         if not waiting:
             return
         messages = [message for message, _ in waiting]
@@ -151,11 +151,11 @@ class Lingering:
                     outcome.set_exception(another(error))
         finally:
             for _, outcome in waiting:
-                outcome.cancel()  # if this task was: nobody is left waiting
+                outcome.cancel()  # ends the waiting if this task is cancelled
 
 
 def goes_ahead(message: Message) -> bool:
-    """Whether a message has its own way, time or safety: it does not linger."""
+    """Whether a message must not linger: it has its own queue, delivery time or durability."""
     return (
         message.sharding_key is not None
         or message.priority is not None

@@ -1,7 +1,7 @@
-"""A message made ready for the wire: checked, given its id, compressed. No I/O.
+"""Prepares a message for the wire: checks it, adds its id, compresses its body. No I/O.
 
-Compressing takes 20 ms a megabyte, during which an event loop would stand still: large bodies are
-compressed in a thread, and only if a sample of them becomes smaller.
+Compression takes 20 ms per megabyte, which would block the event loop. So large bodies are
+compressed in a thread, and only if a sample of the body becomes smaller.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from rockhopper.protocol.properties import (
 from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
-# What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.
+# The room in a frame besides the largest header: in JSON an escape takes six bytes.
 BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 4096
 
-# From this size on a body is compressed in a thread, and sampled first.
+# From this size on, a body is sampled first and compressed in a thread.
 APART_SIZE_BYTES = 64 * 1024
 _SAMPLE_SIZE_BYTES = 4096
 _SAMPLE_COUNT = 4
 
-# The properties of a message that has none of its own.
+# The properties of a message that has no own ones.
 _ID_START = f"{PROPERTY_UNIQUE_KEY}{NAME_VALUE_SEPARATOR}"
 _ID_END = f"{PROPERTY_SEPARATOR}{PROPERTY_WAIT}{NAME_VALUE_SEPARATOR}true{PROPERTY_SEPARATOR}"
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
-    """What goes into a send request, besides the queue."""
+    """The content of a send request, without the queue."""
 
     topic: str
     body: bytes
@@ -59,7 +59,7 @@ def _now_ms() -> int:
 
 
 class OutgoingPolicy:
-    """Prepares messages by the limits of one producer. Raises MessageRejectedError."""
+    """Prepares messages within the limits of one producer. Raises MessageRejectedError."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class OutgoingPolicy:
         self._ids = ids
         self._now_ms = now_ms
         self._good_topics: set[str] = set()
-        # Messages of one sharding key must not overtake each other while one is compressed.
+        # Messages of one sharding key must not overtake each other during compression.
         self._keyed = asyncio.Lock()
         limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
         self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
@@ -83,9 +83,9 @@ class OutgoingPolicy:
     async def prepare_apart(
         self, message: Message, *, system: Mapping[str, str] | None = None, sys_flag: int = 0
     ) -> OutgoingMessage:
-        """Prepare a message, and compress a large body in a thread.
+        """Prepare a message; compress a large body in a thread.
 
-        Calls for messages with a sharding key return in their order.
+        Calls with a sharding key return in the order in which they were made.
         """
         if message.sharding_key is None:
             compressed = await self._compressed_apart(message.body)
@@ -103,7 +103,7 @@ class OutgoingPolicy:
         if limit is None or not max(limit, APART_SIZE_BYTES) < len(body):
             return None
         if len(body) > self._message_size_bytes_max:
-            return None  # it is refused
+            return None  # it will be refused
         return await asyncio.to_thread(_smaller, body)
 
     def prepare(
@@ -115,10 +115,11 @@ class OutgoingPolicy:
         sys_flag: int = 0,
         compressed: bytes | None = None,
     ) -> OutgoingMessage:
-        """Check a message and make it ready; the bodies of a batch stay uncompressed.
+        """Check and prepare a message; the bodies of a batch stay uncompressed.
 
-        `system` are properties with names of RocketMQ's own, `sys_flag` bits beside compression.
-        `compressed` is the body compressed already, or the body itself if that is no use.
+        `system` contains properties with RocketMQ's reserved names, `sys_flag` flags besides
+        compression. `compressed` is the compressed body, or the original body if compression does
+        not help.
         """
         topic, body = message.topic, message.body
         if message.is_plain and system is None and not in_batch and not sys_flag:
@@ -143,7 +144,7 @@ class OutgoingPolicy:
     def prepare_plain(
         self, topic: str, body: bytes, flag: int = 0, compressed: bytes | None = None
     ) -> OutgoingMessage:
-        """Check a message that has no properties of its own, and make it ready."""
+        """Check and prepare a message without own properties."""
         if topic not in self._good_topics:
             self._check_topic(topic)
         sys_flag = 0
@@ -156,7 +157,7 @@ class OutgoingPolicy:
     def _large_body(
         self, body: bytes, topic: str, in_batch: bool, compressed: bytes | None
     ) -> tuple[bytes, int]:
-        """Return the body as it goes out, and the flags that say how."""
+        """Return the body to send, and the flags for its compression."""
         self._check_size("body", len(body), topic)
         sys_flag = 0
         limit = self._compress_above_bytes
@@ -171,7 +172,7 @@ class OutgoingPolicy:
     async def prepare_batch_in_turn(
         self, messages: Sequence[Message]
     ) -> tuple[OutgoingMessage, list[OutgoingMessage]]:
-        """Prepare a batch behind what is being prepared of its sharding key."""
+        """Prepare a batch after earlier messages of its sharding key."""
         if messages[0].sharding_key is None:
             return self.prepare_batch(messages)
         async with self._keyed:
@@ -189,7 +190,7 @@ class OutgoingPolicy:
         return self.join(parts, first.wait_stored), parts
 
     def join(self, parts: Sequence[OutgoingMessage], wait_stored: bool = True) -> OutgoingMessage:
-        """Return the batch of messages that agree about topic, sharding key and `wait_stored`."""
+        """Return a batch; its messages must have the same topic, sharding key and `wait_stored`."""
         first = parts[0]
         body = encode_batch((part.flag, part.body, part.properties.encode()) for part in parts)
         self._check_size("batch", len(body), first.topic)
@@ -225,7 +226,7 @@ class OutgoingPolicy:
 
 
 def _smaller(body: bytes) -> bytes:
-    """Return the body compressed, or itself if a sample of it does not become smaller."""
+    """Return the compressed body, or the original if a sample of it does not become smaller."""
     if len(body) > APART_SIZE_BYTES:
         step = (len(body) - _SAMPLE_SIZE_BYTES) // (_SAMPLE_COUNT - 1)
         starts = range(0, _SAMPLE_COUNT * step, step)
@@ -245,7 +246,7 @@ def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:
 
 
 def utf8_size_bytes(text: str) -> int:
-    """Return the size that a text has on the wire."""
+    """Return the size of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 

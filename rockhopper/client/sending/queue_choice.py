@@ -1,4 +1,4 @@
-"""Which queue a message goes to."""
+"""Chooses the queue for a message."""
 
 import random
 from collections.abc import Callable
@@ -8,13 +8,12 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.java_hash import java_string_hash
 
-# How long a broker that could not be reached, or did not answer, is used only when there is no
-# other.
+# For this time a broker that was unreachable or did not answer is used only if there is no other.
 AVOIDANCE_S = 5.0
 
 
 class QueueChoice:
-    """Takes the write queues in turn, passing over brokers that have just failed."""
+    """Chooses the write queues round-robin, avoiding brokers that have just failed."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -22,7 +21,7 @@ class QueueChoice:
         self._avoided_until_s: dict[str, float] = {}
 
     def next(self, route: TopicRoute, not_on: frozenset[str] = frozenset()) -> MessageQueue:
-        """Return the next queue; one on a broker of `not_on` only when there is no other."""
+        """Return the next queue; one on a broker of `not_on` only if there is no other."""
         queues = route.write_queues or route.masterless_queues
         turn = self._turns.get(route.topic)
         if turn is None:
@@ -43,7 +42,7 @@ class QueueChoice:
         return queues[turn % len(queues)]
 
     def avoid(self, broker_name: str) -> None:
-        """Pass over a broker for a while."""
+        """Avoid a broker for a while."""
         self._avoided_until_s[broker_name] = self._now_s() + AVOIDANCE_S
 
     def _avoided(self) -> frozenset[str]:
@@ -54,9 +53,9 @@ class QueueChoice:
 
 
 def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
-    """Return the queue of a sharding key, the one that Java's SelectMessageQueueByHash takes.
+    """Return the queue of a sharding key, as Java's SelectMessageQueueByHash does.
 
-    The queues of a broker without a master keep their share of the keys.
+    The queues of a broker without a master keep their keys.
     """
     queues = route.write_queues
     if route.masterless_queues:
@@ -65,11 +64,10 @@ def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
 
 
 def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
-    """Return the queue that the application names, after checking that it can be written.
+    """Return the queue that the application chose, after checking that it is writable.
 
-    One whose broker has no master now will do: it may have one before the send's time is up.
-
-    A bare id will do where only one broker has such a queue.
+    A queue whose broker has no master is accepted: it may have one before the send times out. A
+    bare id is accepted if only one broker has such a queue.
     """
     queues = route.write_queues + route.masterless_queues
     if isinstance(choice, MessageQueue):

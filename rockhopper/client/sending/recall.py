@@ -1,4 +1,4 @@
-"""Taking back a message that is to be delivered later, by the handle that its receipt holds.
+"""Recall of a delayed message before its delivery, by the handle in its receipt.
 
 A handle is URL-safe base64 of "v1 <topic> <broker name> <delivery time, ms> <message id>".
 """
@@ -11,7 +11,7 @@ from rockhopper.client.receipts import SendReceipt
 
 
 def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:
-    """Return the topic and the handle of what is to be recalled. Raises MessageRejectedError."""
+    """Return the topic and the handle of the message to recall. Raises MessageRejectedError."""
     if not isinstance(recalled, SendReceipt):
         return recalled
     if recalled.recall_handle is None:
@@ -23,7 +23,7 @@ def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]
 
 
 def broker_of_handle(handle: str) -> str:
-    """Return the name of the broker that keeps the message. Raises MessageRejectedError."""
+    """Return the name of the broker that stores the message. Raises MessageRejectedError."""
     try:
         fields = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
     except (binascii.Error, ValueError):

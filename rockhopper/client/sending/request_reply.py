@@ -1,9 +1,9 @@
 """Request messages and their replies.
 
-A request is an ordinary message that names its sender (REPLY_TO_CLIENT) and itself
-(CORRELATION_ID). Whoever consumes it sends the reply to the broker that the request came from; that
-broker hands it (PUSH_REPLY_MESSAGE_TO_CLIENT) to the client of that name, if one has told it by a
-heartbeat on a connection that is still open that it lives there.
+A request is a normal message with the client id of its sender (REPLY_TO_CLIENT) and its own id
+(CORRELATION_ID). Its consumer sends the reply to the broker that the request came from. The broker
+forwards the reply (PUSH_REPLY_MESSAGE_TO_CLIENT) to the client with that id, if the client has sent
+a heartbeat over a connection that is still open.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class PendingRequests:
         return len(self._waiting)
 
     def begin(self, timeout_s: float) -> tuple[str, dict[str, str]]:
-        """Expect a reply; return the id to wait for, and the properties that ask for it."""
+        """Register a request; return its correlation id and the properties to send with it."""
         correlation_id = str(uuid.uuid4())
         self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
         return correlation_id, {
@@ -63,7 +63,7 @@ class PendingRequests:
         }
 
     def end(self, correlation_id: str) -> None:
-        """Expect no reply any more."""
+        """Stop waiting for the reply."""
         self._waiting.pop(correlation_id, None)
 
     async def reply(
@@ -71,7 +71,8 @@ class PendingRequests:
     ) -> ReceivedMessage:
         """Wait for a reply. Raises ReplyTimeoutError.
 
-        A connection that breaks meanwhile is made again: without one the broker cannot deliver.
+        If a connection breaks meanwhile, it is restored: without one the broker cannot deliver the
+        reply.
         """
         waiting = self._waiting[correlation_id]
         try:
@@ -89,17 +90,17 @@ class PendingRequests:
         return waiting.result()
 
     async def introduce(self, route: TopicRoute) -> None:
-        """Make this client known to the topic's brokers on the connections that are open now."""
+        """Send heartbeats to the topic's masters, unless their current connection has had one."""
         missing = [each for each in route.masters.values() if not self._is_introduced(each)]
         if not missing:
             return
         async with self._introduction:
             missing = [each for each in missing if not self._is_introduced(each)]
-            # One that is down cannot take the request either: the send says what is wrong.
+            # An unreachable broker cannot take the request either: the send reports the error.
             await asyncio.gather(*map(self._introduce, missing), return_exceptions=True)
 
     def take_reply(self, command: Command) -> Command:
-        """Serve PUSH_REPLY_MESSAGE_TO_CLIENT."""
+        """Handle PUSH_REPLY_MESSAGE_TO_CLIENT."""
         try:
             message = reply_message(command)
         except ProtocolError as error:
@@ -124,7 +125,7 @@ class PendingRequests:
 
 
 def reply_message(command: Command) -> ReceivedMessage:
-    """Return the message that PUSH_REPLY_MESSAGE_TO_CLIENT carries. Raises ProtocolError."""
+    """Return the message carried by PUSH_REPLY_MESSAGE_TO_CLIENT. Raises ProtocolError."""
     fields = decode_fields(ReplyMessageRequest, command.ext)
     born_host, born_port = _host_and_port(fields.born_host)
     store_host, store_port = _host_and_port(fields.store_host)
@@ -150,9 +151,9 @@ def reply_message(command: Command) -> ReceivedMessage:
 
 
 def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
-    """Return the topic of a reply to `request`, and the properties that bring it to its sender.
+    """Return the topic of a reply to `request` and the properties that address its sender.
 
-    Raises MessageRejectedError when `request` asks for no reply.
+    Raises MessageRejectedError if `request` does not ask for a reply.
     """
     given = request.properties
     names = (PROPERTY_CLUSTER, PROPERTY_CORRELATION_ID, PROPERTY_REPLY_TO_CLIENT)
@@ -172,9 +173,10 @@ def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
 
 
 def is_expired(message: ReceivedMessage, now_ms: Callable[[], int | None]) -> bool:
-    """Whether it is a request whose requester has given up waiting.
+    """Whether the message is a request whose sender has stopped waiting.
 
-    It was stored by the clock that *now_ms* tells: those of requester and responder may differ.
+    *now_ms* must be the clock that stamped the store time, because the clocks of the two clients
+    may differ.
     """
     ttl = message.properties.get(PROPERTY_TTL)
     if ttl is None or PROPERTY_REPLY_TO_CLIENT not in message.properties:
@@ -184,6 +186,6 @@ def is_expired(message: ReceivedMessage, now_ms: Callable[[], int | None]) -> bo
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    """Read "host:port", with Java's leading slash or without."""
+    """Read "host:port", with or without Java's leading slash."""
     host, _, port = text.rpartition("/")[2].rpartition(":")
     return (host, int(port)) if port.isdigit() else (text, 0)

@@ -1,6 +1,6 @@
-"""The headers of sends: what is the same for every message of a queue is encoded once.
+"""Headers of send requests: the part shared by all messages of a queue is encoded once.
 
-They are JSON up to the end of the ext fields, as Connection.request_json takes them.
+A header is JSON up to the end of the ext fields, as Connection.request_json expects it.
 """
 
 from rockhopper.client.queues import MessageQueue
@@ -16,14 +16,14 @@ _OWN_FIELDS = b',"f":"%d","g":"%d","h":"%d","i":%b},'
 
 
 class SendHeaders:
-    """Begins the headers of one producer group."""
+    """Builds the headers of one producer group."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._templates: dict[tuple[MessageQueue, bool], bytes] = {}
 
     def begin(self, outgoing: OutgoingMessage, target: MessageQueue) -> bytes:
-        """Return the header of a message, or batch, that goes to `target`."""
+        """Return the header's beginning for a message or batch to `target`."""
         template = self._templates.get((target, outgoing.is_batch))
         if template is None:
             template = self._template(outgoing, target)
@@ -47,12 +47,12 @@ class SendHeaders:
 
 
 def send_code(outgoing: OutgoingMessage) -> int:
-    """Return the request code that a message, or a batch, is sent with."""
+    """Return the request code for sending a message or a batch."""
     return _BATCH if outgoing.is_batch else _SEND
 
 
 def send_fields(group: str, outgoing: OutgoingMessage, target: MessageQueue) -> dict[str, str]:
-    """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
+    """Return the fields of SendMessageRequestV2 (protocol/requests) under their wire names."""
     return {
         "a": group,
         "b": outgoing.topic,

@@ -1,7 +1,7 @@
-"""StallMeter: how long the event loop was busy with other work during a wait.
+"""StallMeter: measures how long the event loop was busy with other work during a wait.
 
-A timer is due every 0.25 s. One that fires at 3.25 s was 3 s late: the loop stalled for 3 s, in
-which no answer could be read, so the deadline of the wait moves by 3 s.
+A timer is due every 0.25 s. If it fires at 3.25 s, it was 3 s late: the loop stalled for 3 s and
+could read no answer, so the deadline of the wait is extended by 3 s.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class StallMeter:
         self._tick()
 
     def stop(self) -> float:
-        """Stop, and return the seconds in which the loop was stalled."""
+        """Stop, and return how many seconds the loop stalled."""
         self._timer.cancel()
         self._count()
         return self._stalled_s

@@ -1,8 +1,8 @@
-r"""Message trace: what producers and consumers did with a message, told to a topic of the broker.
+r"""Message trace: records each message's sends and deliveries in a topic of the broker.
 
-Records are text in messages of RMQ_SYS_TRACE_TOPIC, whose keys are the ids and keys of the messages
-traced: RocketMQ's tools find them there (`mqadmin queryMsgTraceById`). Fields end with \x01, a
-record with \x02:
+Records are text in messages of RMQ_SYS_TRACE_TOPIC. The keys of these messages are the ids and keys
+of the traced messages, so RocketMQ's tools find them (`mqadmin queryMsgTraceById`). Fields end with
+\x01, a record with \x02:
 
     Pub             time, region, group, topic, message id, tag, keys, broker address, body size,
                     duration, kind of message, offset message id, success, client host
@@ -12,8 +12,8 @@ record with \x02:
                     message, transaction id, outcome, whether a check asked
     Recall          time, region, group, topic, message id, success
 
-Times and durations are in ms. Tracing never fails or delays what it traces: records wait in a
-bounded buffer, are dropped when it is full, and are lost when they cannot be sent.
+Times and durations are in ms. Tracing never fails or delays the traced operation: records wait in a
+bounded buffer, are dropped when it is full, and are lost if they cannot be sent.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class MessageKind(IntEnum):
 
 
 class ConsumeResult(IntEnum):
-    """How the consumption of a message ended (ConsumeReturnType)."""
+    """The result of consuming a message (ConsumeReturnType)."""
 
     SUCCESS = 0
     TIMED_OUT = 1
@@ -85,7 +85,7 @@ class ConsumeResult(IntEnum):
 
 
 class TraceRecord:
-    """One record, and what the message that carries it can be found by."""
+    """One record, and the keys for finding the message that carries it."""
 
     __slots__ = ("keys", "text")
 
@@ -95,7 +95,7 @@ class TraceRecord:
 
 
 class Consumption:
-    """A delivery of messages to an application, from before it until `done`."""
+    """A delivery of messages to the application, from its start until `done`."""
 
     def __init__(
         self, trace: "MessageTrace", group: str, messages: Sequence[ReceivedMessage]
@@ -124,7 +124,7 @@ class Consumption:
             )
 
     def done(self, result: ConsumeResult = ConsumeResult.SUCCESS) -> None:
-        """Record how it ended."""
+        """Record the result."""
         if not self._messages:
             return
         now_ms = self._trace.now_ms()
@@ -149,7 +149,7 @@ class Consumption:
 
 
 class MessageTrace:
-    """Collects the records of one client and sends them, from `start` to `close`."""
+    """Collects the trace records of one client and sends them, from `start` to `close`."""
 
     def __init__(
         self,
@@ -171,11 +171,11 @@ class MessageTrace:
         self._has_warned = False
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self.sender = keep_running(self._send_records, "sending the trace")
 
     async def close(self) -> None:
-        """Send what waits, for at most 2 s; call it before the session is closed."""
+        """Send the waiting records for at most 2 s; call this before the session is closed."""
         sender, self.sender = self.sender, None
         if sender is None:
             return
@@ -187,7 +187,7 @@ class MessageTrace:
             await end_tasks([sender])
 
     def add(self, record: TraceRecord) -> None:
-        """Take a record; never waits and never fails."""
+        """Add a record to the buffer; never waits and never fails."""
         if len(self._waiting) >= _RECORDS_WAITING_MAX:
             self.dropped_count += 1
             return
@@ -195,7 +195,7 @@ class MessageTrace:
         self._arrived.set()
 
     def consuming(self, group: str, messages: Sequence[ReceivedMessage]) -> Consumption:
-        """Record that messages are being handed to the application; call `done` on the result."""
+        """Record the start of a delivery to the application; call `done` on the result."""
         return Consumption(self, group, messages)
 
     def sent(
@@ -275,7 +275,7 @@ class MessageTrace:
         )
 
     def recalled(self, group: str, topic: str, message_id: str) -> None:
-        """Record that a message was taken back."""
+        """Record that a message was recalled."""
         fields = (self.now_ms(), DEFAULT_REGION, group, topic, message_id, True)
         self.add(TraceRecord("Recall", fields, (message_id,)))
 
@@ -288,7 +288,7 @@ class MessageTrace:
                 await self._send(self._next_batch())
 
     async def _collect(self) -> None:
-        """Let more records come, so that fewer messages carry them."""
+        """Wait for more records, so that fewer messages carry them."""
         if len(self._waiting) >= _RECORDS_PER_MESSAGE_MAX:
             return
         try:
@@ -323,7 +323,7 @@ class MessageTrace:
 
 
 def is_traced(properties: Mapping[str, str]) -> bool:
-    """Whether the broker, by what it put into a message or an answer, wants traces."""
+    """Whether the broker wants traces, according to the properties of its message or answer."""
     return properties.get(PROPERTY_TRACE_SWITCH) != "false"
 
 

@@ -1,13 +1,13 @@
-"""Whether a send that failed is tried again, and when.
+"""Decides whether and when a failed send is retried.
 
-A broker that cannot be reached, or takes nothing, may be led by another replica in a moment: the
-send is tried again until its time is up, after 20 ms at first and twice as much each time, or at
-once if there is another broker. After other failures it is tried again as often as the producer
-allows. One that was refused because the topic has fewer queues by now is sent to another queue of
-a new route.
+If a broker is unreachable or refuses all writes, another replica may soon be its leader. The send
+is then retried until its timeout: at once if there is another broker, else after 20 ms, doubled
+each time. After other failures the producer's setting limits the retries. If the topic has fewer
+queues than the route says, the send is retried on another queue of a new route.
 
-A half message of a transaction is tried again only while it is certain that no broker has it: its
-copy would be checked, and delivered, on its own. With no tries allowed that holds for every send.
+A half message of a transaction is retried only while it is certain that no broker has stored it: a
+second copy would be checked and delivered separately. If no retries are allowed, this holds for
+every send.
 """
 
 from rockhopper.client.errors import (
@@ -29,12 +29,12 @@ _ROUTES_MAX = 6
 
 
 class Tries:
-    """The tries of one send that failed so far. No I/O."""
+    """The failed tries of one send so far. No I/O."""
 
     def __init__(self, outgoing: OutgoingMessage, retries: int, *, is_bound: bool) -> None:
-        """With `is_bound` the application has chosen the queue."""
+        """`is_bound` means that the application has chosen the queue."""
         self.failed_on: frozenset[str] = frozenset()
-        """Brokers to pass over if there is another."""
+        """Brokers to avoid if there is another."""
         self._retries = retries
         self._is_bound = is_bound
         self._is_keyed = outgoing.sharding_key is not None
@@ -44,14 +44,14 @@ class Tries:
         self._queues_unknown = 0
 
     def failed(self, error: ClientError, broker_name: str) -> None:
-        """Note a try."""
+        """Record a failed try."""
         self._failures.append(error)
         self.failed_on |= {broker_name}
 
     def outcome(self) -> ClientError:
-        """What the send ends with: the last failure, with notes of others.
+        """Return the send's final error: the last failure, with notes about earlier ones.
 
-        Without the way down to the socket, which tells nothing that its text does not.
+        The traceback down to the socket is dropped: it adds nothing to the message.
         """
         last = self._failures[-1]
         earlier = dict.fromkeys(str(each) for each in self._failures)
@@ -61,18 +61,18 @@ class Tries:
         return last.with_traceback(None)
 
     def pause_s(self, *, has_others: bool) -> float | None:
-        """How long to wait before the next try; None when there is to be none."""
+        """Return the pause before the next try; None if there must be no more."""
         error = self._failures[-1]
         if may_be_stored(error) and (self._is_half or not self._retries):
             return None
         if isinstance(error, RequestRefusedError) and error.was_outdated:
-            return 0.0  # nothing was stored, and the next try is signed anew
+            return 0.0  # nothing was stored, and the next try has a new signature
         if isinstance(error, RequestRefusedError) and error.is_queue_unknown:
             return self._pause_queue_unknown_s()
         if may_have_moved(error):
             if has_others:
                 return 0.0
-            # After the pause all brokers have a chance again.
+            # After the pause every broker may be tried again.
             self.failed_on = frozenset()
             self._waits += 1
             return float(min(_FIRST_PAUSE_S * 2 ** min(self._waits - 1, 8), _PAUSE_MAX_S))
@@ -85,7 +85,7 @@ class Tries:
         return None
 
     def _pause_queue_unknown_s(self) -> float | None:
-        """Time for the broker to register what the topic has become; at first none is needed."""
+        """Return time for the broker to register the changed topic; the first retry needs none."""
         self._queues_unknown += 1
         if self._queues_unknown > _ROUTES_MAX:
             return None
@@ -93,14 +93,14 @@ class Tries:
 
     def _pause_refused_s(self, error: RequestRefusedError, has_others: bool) -> float | None:
         if error.code == ResponseCode.GO_AWAY:
-            return 0.0  # nothing was stored, and the next try connects anew
+            return 0.0  # nothing was stored, and the next try reconnects
         if self._is_keyed and error.code == ResponseCode.SYSTEM_BUSY:
             return _PAUSE_S
         return 0.0 if error.is_retriable and has_others else None
 
 
 def may_be_stored(error: Exception) -> bool:
-    """Whether the broker may have stored what it did not acknowledge."""
+    """Whether the broker may have stored the message without acknowledging it."""
     if isinstance(error, BrokerUnreachableError):
         return error.was_sent
     return isinstance(error, RequestTimeoutError)

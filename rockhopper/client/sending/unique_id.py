@@ -1,4 +1,7 @@
-"""Message ids as RocketMQ's clients make them (UNIQ_KEY), unique across machines and restarts."""
+"""Message ids in the format of RocketMQ's clients (UNIQ_KEY).
+
+They are unique across machines and restarts.
+"""
 
 import time
 
@@ -8,5 +11,5 @@ from rockhopper.sockets import find_own_host
 
 
 def unique_ids() -> UniqueIds:
-    """What makes the ids of one producer."""
+    """Return the id generator of one producer."""
     return UniqueIds(ip_bytes(find_own_host()), lambda: time.time_ns() // 1_000_000)
