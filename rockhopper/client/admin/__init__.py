@@ -1,1 +1,1 @@
-"""What operators ask for: topics, groups, dead letters, single messages."""
+"""Administration: topics, groups, dead letters, search for single messages."""

@@ -1,4 +1,4 @@
-"""Users and rules of brokers: each master has its own, and all that are asked get the same."""
+"""Users and access rules of brokers. Each master stores its own; a change goes to each."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,9 +14,9 @@ SUBJECT = "User:"
 
 
 class Accounts:
-    """What administrators do with users and rules; `broker` limits it to one, by name or address.
+    """Manages users and access rules; `broker` limits a call to one broker, by name or address.
 
-    Everything raises RequestRefusedError when a broker refuses, and what `Admin.masters` raises.
+    All methods raise RequestRefusedError if a broker refuses, and the errors of `Admin.masters`.
     """
 
     def __init__(self, session: Session, masters: Masters) -> None:
@@ -26,23 +26,23 @@ class Accounts:
     async def add_user(
         self, name: str, secret: str, *, is_super: bool = False, broker: str | None = None
     ) -> list[BrokerAddress]:
-        """Make a user; returns where that was."""
+        """Create a user; return the brokers that did so."""
         info = {"username": name, "password": secret, "userType": _kind(is_super=is_super)}
         return await self._tell(RequestCode.AUTH_CREATE_USER, {"username": name}, info, broker)
 
     async def change_secret(
         self, name: str, secret: str, *, broker: str | None = None
     ) -> list[BrokerAddress]:
-        """Give a user another secret; whoever acts in his name is let go."""
+        """Change a user's secret; brokers close connections authenticated with the old one."""
         info = {"username": name, "password": secret}
         return await self._tell(RequestCode.AUTH_UPDATE_USER, {"username": name}, info, broker)
 
     async def remove_user(self, name: str, *, broker: str | None = None) -> list[BrokerAddress]:
-        """Delete a user and his rules; none is fine."""
+        """Delete a user and their rules; a missing user is no error."""
         return await self._tell(RequestCode.AUTH_DELETE_USER, {"username": name}, None, broker)
 
     async def users(self, *, broker: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """(broker name, RocketMQ's UserInfo) of every user."""
+        """Return (broker name, RocketMQ's UserInfo) for every user."""
         return await self._ask(RequestCode.AUTH_LIST_USER, {}, broker)
 
     async def add_rule(
@@ -57,13 +57,13 @@ class Accounts:
         replaces: bool = False,
         broker: str | None = None,
     ) -> list[BrokerAddress]:
-        """Allow or deny a user something, besides what rules about the same resource say.
+        """Allow or deny a user some actions on a resource, in addition to existing rules.
 
-        What they say to the contrary goes; with `replaces` they all go.
-
-        `resource` is `*`, `Topic:name`, `Topic:prefix*` and the same with Group, Cluster and Sink;
-        `actions` are RocketMQ's names, or All; `sources` addresses and networks, all without any.
-        Rules of the policy Custom come before those of Default.
+        Existing rules about the same resource that contradict the new one are removed; with
+        `replaces` all of them are. `resource` is `*`, `Topic:name`, `Topic:prefix*` and the same
+        with Group, Cluster and Sink. `actions` are RocketMQ's names, or All. `sources` are
+        addresses and networks; without any, all are covered. Rules of the policy Custom take
+        precedence over those of Default.
         """
         entry = {
             "resource": resource,
@@ -76,7 +76,7 @@ class Accounts:
         return await self._tell(RequestCode.AUTH_CREATE_ACL, fields, info, broker)
 
     async def add_account(self, account: PlainAccount, *, broker: str | None = None) -> None:
-        """Make an account of a plain_acl.yml a user with its rules."""
+        """Create a user with rules from an account of a plain_acl.yml file."""
         name = account.name
         await self.add_user(name, account.secret, is_super=account.is_super, broker=broker)
         for rule in account.rules:
@@ -94,14 +94,14 @@ class Accounts:
     async def remove_rules(
         self, name: str, resource: str = "", *, broker: str | None = None
     ) -> list[BrokerAddress]:
-        """Delete the rules of a user, or those about one resource."""
+        """Delete the rules of a user, or only those about one resource."""
         fields = {"subject": SUBJECT + name} | ({"resource": resource} if resource else {})
         return await self._tell(RequestCode.AUTH_DELETE_ACL, fields, None, broker)
 
     async def rules(
         self, name: str = "", *, broker: str | None = None
     ) -> list[tuple[str, dict[str, Any]]]:
-        """(broker name, RocketMQ's AclInfo) of every user whose name begins so."""
+        """Return (broker name, RocketMQ's AclInfo) for one user; for all users without a name."""
         found = await self._ask(
             RequestCode.AUTH_LIST_ACL, {"subjectFilter": SUBJECT + name}, broker
         )
@@ -110,7 +110,7 @@ class Accounts:
     async def decision(
         self, name: str, action: str, resource: str, host: str, *, broker: str | None = None
     ) -> list[tuple[str, dict[str, Any]]]:
-        """(broker name, {"isAllowed": …, "why": …}): what would be decided, and which rule does."""
+        """Return (broker name, {"isAllowed": …, "why": …}): the decision and the rule behind it."""
         fields = {"username": name, "action": action, "resource": resource, "host": host}
         return await self._ask(RequestCode.EXPLAIN_ACCESS, fields, broker)
 

@@ -1,4 +1,4 @@
-"""What an operator does to consumer groups, and sees of them: `Admin.groups`."""
+"""Management of consumer groups by operators: `Admin.groups`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +26,7 @@ from rockhopper.protocol.requests import (
 Target = Literal["earliest", "latest"] | datetime | int
 """Where to reset a group to; a number is an offset."""
 
-# Brokers that only pass a reset on to members (RocketMQ before 5) refuse it when nobody is online.
+# Brokers that only forward a reset to members (RocketMQ before 5) refuse it if none is online.
 _NOBODY_ONLINE = frozenset({int(ResponseCode.CONSUMER_NOT_ONLINE), int(ResponseCode.SYSTEM_ERROR)})
 _LATEST = -1
 
@@ -60,7 +60,7 @@ class MovedMessages(NamedTuple):
 
 
 def sum_moves(moves: Sequence[OffsetMove]) -> MovedMessages:
-    """The sums of *moves*; a missing offset counts as 0."""
+    """Return the totals of *moves*; a missing offset counts as 0."""
     steps = [move.after - (move.before or 0) for move in moves]
     return MovedMessages(
         again=-sum(step for step in steps if step < 0),
@@ -259,7 +259,7 @@ class GroupAdmin:
                 try:
                     await self._delete_topic(topic)
                 except RouteNotFoundError:
-                    continue  # nothing of the group ever failed
+                    continue  # the group never had a failed message
         return masters
 
 

@@ -1,7 +1,7 @@
-"""Why a topic or a group was not found, by what the name service and the brokers say beside it.
+"""Explains why a topic or group was not found, with the help of the name server and the brokers.
 
-Names are suggested from the lists that who asks may see: where those are refused, or do not come
-soon, the error stays as it was.
+Suggested names come from lists that the client may read. If these are refused, or do not arrive in
+time, the error is unchanged.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _LIKENESS_MIN = 0.7
 
 
 async def explained(error: RouteNotFoundError, nameserver: str | None) -> RouteNotFoundError:
-    """Return the error with a better remedy, where there is one."""
+    """Return the error with a better remedy, if there is one."""
     if error.topic is None and error.group is None:
         return error
     try:
@@ -60,7 +60,7 @@ async def _names(error: RouteNotFoundError, admin: Admin) -> Sequence[str]:
 
 
 def nearest(name: str, names: Sequence[str]) -> list[str]:
-    """Return those of `names` that look like a slip of `name`, the likeliest first."""
+    """Return the `names` that `name` may be a typo of, the most similar first."""
     spelled = {each.lower(): each for each in names[:_NAMES_MAX]}
     found = difflib.get_close_matches(name.lower(), spelled, _SUGGESTIONS_MAX, _LIKENESS_MIN)
     return [spelled[each] for each in found]

@@ -1,11 +1,11 @@
-"""Dead letters, `Admin.dead_letters`: messages that a group failed on until it was given up.
+"""Dead letters, `Admin.dead_letters`: messages that a group gave up after its last retry.
 
-They are the messages of the topic `%DLQ%<group>`. Sending them back ("requeue") keeps a mark in
-front of the first one that was not sent yet: the offset that the group REQUEUE_GROUP has committed
-there. A dead letter is behind the mark only once a broker has stored its copy, so none is lost;
-each copy says in the property RH_REQUEUED which dead letter it is of, and one whose copy is found
-in its topic is not sent again, so a requeue that was killed repeats none, or where the broker's
-index lags at most those since the last mark.
+They are the messages of the topic `%DLQ%<group>`. Sending them back ("requeue") maintains a mark
+before the first one not sent yet: the committed offset of the group REQUEUE_GROUP in that topic.
+The mark passes a dead letter only after a broker has stored its copy, so none is lost. Each copy
+names its dead letter in the property RH_REQUEUED. A dead letter whose copy is found in the target
+topic is not sent again. So after a killed requeue nothing is sent twice; if the broker's index
+lags, at most the dead letters since the last mark are.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ _BATCH = 32
 _SENT_MAX = 4096
 _SEND_TIMEOUT_S = 10.0
 _KEPT_FLAGS = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_MASK | SYS_FLAG_MULTI_TAGS
-# What of RocketMQ's own properties belongs to the message, rather than to what became of it.
+# RocketMQ's properties that belong to the message itself, not to its delivery.
 _OWN = frozenset(
     {
         PROPERTY_CORRELATION_ID,
@@ -115,7 +115,7 @@ class Requeued:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a requeue is asked for."""
+    """The options of a requeue."""
 
     to: str | None
     message_id: str | None
@@ -124,14 +124,14 @@ class _Asked:
     dry_run: bool
 
     def has(self, message: ReceivedMessage) -> bool:
-        """Whether it is to go."""
+        """Whether the message is selected."""
         if self.message_id is not None:
             return self.message_id in (message.message_id, message.offset_message_id)
         return self.only is None or message.offset_message_id in self.only
 
 
 class _NoOriginError(ClientStateError):
-    """A dead letter does not say where it came from."""
+    """A dead letter does not name its original topic."""
 
 
 class DeadLetters:
@@ -151,20 +151,20 @@ class DeadLetters:
         self._topics = topics
         self._masters = masters
         self._puller = Puller(session, None, is_browsing=True)
-        # A send without an answer is not repeated: the next requeue finds out what became of it.
+        # A send without an answer is not retried: the next requeue finds out whether it was stored.
         self._sender = GroupSender(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
-        # Brokers lock for a client, which may be called twice at once; their index may lag.
+        # A broker's lock does not exclude a second call of this client, and its index may lag.
         self._under_way: set[MessageQueue] = set()
         self._sent: dict[tuple[str, str], None] = {}
 
     async def counts(self) -> list[DeadLetterCount]:
-        """Return the groups that have dead letters."""
+        """Return the counts of all groups that have dead letters."""
         names = [name for name in await self._topics() if name.startswith(DLQ_PREFIX)]
         counts = await asyncio.gather(*(self.count(name[len(DLQ_PREFIX) :]) for name in names))
         return [each for each in counts if each.count]
 
     async def count(self, group: str) -> DeadLetterCount:
-        """Return how many dead letters a group has; it may have none."""
+        """Return the number of a group's dead letters, perhaps 0."""
         count = waiting = 0
         oldest: list[int] = []
         for queue in await self._queues(group, or_none=True):
@@ -176,7 +176,10 @@ class DeadLetters:
         return DeadLetterCount(group, count, waiting, min(oldest, default=None))
 
     async def read(self, group: str, *, only_waiting: bool = False) -> AsyncGenerator[DeadLetter]:
-        """Yield a group's dead letters, oldest first. Raises RouteNotFoundError for none."""
+        """Yield a group's dead letters, oldest first.
+
+        Raises RouteNotFoundError if it has no topic.
+        """
         for queue in await self._queues(group):
             low, mark, high = await self._range(queue)
             async for message in self._messages(queue, mark if only_waiting else low, high):
@@ -238,7 +241,7 @@ class DeadLetters:
     ) -> AsyncGenerator[Requeued]:
         low, mark, high = await self._range(queue)
         noted = mark
-        stays = False  # whether one behind the mark did, in front of which it stands then
+        stays = False  # whether a dead letter was left behind, so that the mark must stay before it
         start = mark if asked.message_id is None else low
         try:
             async for message in self._messages(queue, start, high):
@@ -287,14 +290,14 @@ class DeadLetters:
         return Requeued(letter, target, receipt)
 
     async def _is_there(self, letter: DeadLetter, outgoing: OutgoingMessage) -> bool:
-        """Whether a requeue that was cut off, or one of a single message, has sent this one.
+        """Whether an interrupted requeue, or one of a single message, has already sent this one.
 
-        Anybody can write the mark; so the message itself has to be there.
+        Anyone may write the mark, so only the stored copy counts as proof.
         """
         message = letter.message
         place = _place(message)
         key = message.properties.get(PROPERTY_UNIQUE_KEY)
-        # One behind a letter that stayed may have gone where it came from.
+        # A requeued letter may have been sent to its original topic, if the mark could not move.
         for topic in {outgoing.topic, outgoing.topic if letter.is_requeued else letter.topic}:
             if (topic, place) in self._sent:
                 return True
@@ -323,13 +326,13 @@ class DeadLetters:
             ).about(group=group) from None
 
     async def _range(self, queue: MessageQueue) -> tuple[int, int, int]:
-        """Return where a queue begins, where its mark is, and where it ends."""
+        """Return the start of a queue, its mark and its end."""
         low, high, mark = await asyncio.gather(
             self._offsets.min_offset(queue),
             self._offsets.max_offset(queue),
             self._offsets.committed(REQUEUE_GROUP, queue),
         )
-        # A topic that was deleted begins at 0 again, and so does its mark.
+        # A deleted and recreated topic begins at 0 again, and so does its mark.
         return low, max(mark if mark is not None and mark <= high else low, low), high
 
     async def _messages(
@@ -400,7 +403,7 @@ class DeadLetters:
                 address, RequestCode.UNLOCK_BATCH_MQ, body=self._lock_body(queue)
             )
         except ClientError:
-            return  # the lock goes with the connection, or within a minute
+            return  # the lock expires with the connection or within a minute
 
     def _lock_body(self, queue: MessageQueue) -> bytes:
         key = MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id)
@@ -421,13 +424,13 @@ def _place(message: ReceivedMessage) -> str:
 
 
 def _copy(letter: DeadLetter, target: str) -> OutgoingMessage:
-    """Return the message as it was first sent, but for the mark of where it comes from."""
+    """Return the message as originally sent, plus the property that names its dead letter."""
     message = letter.message
     stored = message.stored
     properties = {name: value for name, value in message.properties.items() if name not in _DROPPED}
     properties[PROPERTY_REQUEUED] = _place(message)
     if is_retry_topic(target) and letter.topic is not None:
-        # Consumers take a message of a retry topic for one of the topic that this names.
+        # Consumers of a retry topic take the original topic from this property.
         properties[PROPERTY_RETRY_TOPIC] = letter.topic
     return OutgoingMessage(
         target,

@@ -1,7 +1,7 @@
-"""Consumer groups as brokers and members tell of them: settings, members, offsets, lag.
+"""The state of consumer groups, as reported by brokers and members: settings, members, lag.
 
-A group has settings on every broker, members that are online at each, and offsets in the queues of
-its topics; what is returned here is put together from all masters.
+A group has settings on every broker, online members on each, and offsets in the queues of its
+topics. The results here combine the answers of all masters.
 """
 
 import asyncio
@@ -38,24 +38,24 @@ from rockhopper.protocol.requests import (
 from rockhopper.protocol.requests.groups import GetConsumerRunningInfoRequest
 
 REQUEUE_GROUP = "rockhopper_dlq_requeue"
-"""The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""
+"""The group whose offsets mark the dead letters sent back. It belongs to a tool."""
 
 
 def is_tools_group(name: str) -> bool:
-    """Whether a group is one of tools or brokers."""
+    """Whether a group belongs to tools or brokers."""
     return is_system_group(name) or name == REQUEUE_GROUP
 
 
 Told = TypeVar("Told", bound=Body)
 
 MEMBERS_ASKED_AT_ONCE_MAX = 16
-"""Of one group; those that stay silent are among them until nobody is asked any more."""
+"""The limit for one group; members that do not answer count until the deadline."""
 _MEMBERS_ASKED_MAX = 48
 _MEMBERS_TELL_WITHIN_S = 2.0
 _RELAYED_FOR_S = 10.0
-"""So long a broker waits for a member, and serves 128 requests of a connection meanwhile."""
+"""A broker waits this long for a member, and serves 128 requests of a connection meanwhile."""
 _GROUPS_AT_ONCE = 16
-# What brokers answer about a group or a topic that they do not have, or that is not online.
+# What brokers answer for a group or topic that is missing or not online.
 _THERE_OR_NOT = frozenset(
     int(code)
     for code in (
@@ -65,21 +65,21 @@ _THERE_OR_NOT = frozenset(
         ResponseCode.CONSUMER_NOT_ONLINE,
     )
 )
-# A group may be seen by who may not see a topic of it.
+# A user may have access to a group but not to all its topics.
 _SEEN_OR_NOT = _THERE_OR_NOT | {int(ResponseCode.NO_PERMISSION)}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is in one queue: `lag` messages behind its end."""
+    """The progress of a group in one queue: `lag` messages behind its end."""
 
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
-    """0 also where the group has never committed: brokers do not tell the one from the other."""
+    """Also 0 if the group has never committed: brokers do not distinguish the two."""
     lag: int
     consumed_time_ms: int | None
-    """When the last message that was consumed had been stored; None if that is not known."""
+    """The store time of the last consumed message; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,51 +94,51 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group: what it is, who is there, and how far it has come."""
+    """A group: its settings, members and offsets."""
 
     name: str
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Broker name -> the group's settings there."""
     members: Sequence[GroupMember] = ()
     subscriptions: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> filter, of the members that are online."""
+    """Topic -> filter, of the online members."""
     consume_type: str | None = None
     model: str | None = None
-    """CLUSTERING or BROADCASTING; None while nobody is online."""
+    """CLUSTERING or BROADCASTING; None while no member is online."""
     start_from: str | None = None
     queues: Sequence[QueueLag] = ()
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)
-    """Queue -> id of the member that reads it, as far as members tell."""
+    """Queue -> id of the member that reads it, as far as members report it."""
     filters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Member -> topic -> filter, as far as brokers or members tell."""
+    """Member -> topic -> filter, as far as brokers or members report them."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Member -> CLUSTERING or BROADCASTING, where members differ and brokers tell."""
+    """Member -> CLUSTERING or BROADCASTING, if members differ and brokers report it."""
     silent: Sequence[str] = ()
-    """Ids of the members that did not tell in time, or could not be asked because of those."""
+    """Ids of the members that did not answer in time, or were not asked before the deadline."""
     shared_ids: Sequence[str] = ()
-    """Client ids that several live members have: each of these gets all messages."""
+    """Client ids that several live members share: each of them receives all messages."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether all members want the same, in the same model."""
+        """Whether all members have the same subscriptions and the same model."""
         wanted = list(self.filters.values())
         return all(each == wanted[0] for each in wanted) and len({*self.models.values()}) <= 1
 
     @property
     def lag(self) -> int:
-        """How many messages it is behind, all in all."""
+        """The total lag in messages."""
         return sum(each.lag for each in self.queues)
 
 
 class _RunningInfo(QueueTable, rename="camel"):
-    """Of what a member tells about itself, the queues that it reads and what it wants."""
+    """A member's report about itself, reduced to its queues and subscriptions."""
 
     mq_table: dict[MessageQueueKey, Any] = {}  # noqa: RUF012  msgspec copies it
     subscription_set: list[SubscriptionData] = []  # noqa: RUF012
 
 
 class GroupReader:
-    """Asks brokers about groups."""
+    """Queries brokers about groups."""
 
     def __init__(
         self, session: Session, masters: Callable[[], Awaitable[list[BrokerAddress]]]
@@ -148,7 +148,7 @@ class GroupReader:
         self._relayed = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
 
     async def settings(self) -> dict[str, dict[str, Mapping[str, Any]]]:
-        """Return, by group and by broker name, the settings of all groups."""
+        """Return the settings of all groups, by group and by broker name."""
         masters = await self._masters()
         tables = await asyncio.gather(*(self._settings_on(master) for master in masters))
         found: dict[str, dict[str, Mapping[str, Any]]] = {}
@@ -168,7 +168,7 @@ class GroupReader:
         return dict(table) if isinstance(table, dict) else {}
 
     async def names(self, *, with_system: bool = False) -> list[str]:
-        """Return the groups that a broker has settings of, without those of tools and brokers."""
+        """Return the groups with settings on a broker, except those of tools and brokers."""
         settings = await self.settings()
         return sorted(name for name in settings if with_system or not is_tools_group(name))
 
@@ -187,7 +187,7 @@ class GroupReader:
     async def state(self, group: str) -> GroupState:
         """Return everything about a group. Raises RouteNotFoundError if no broker knows it.
 
-        Its members are asked for their queues and filters.
+        This asks its members for their queues and filters.
         """
         masters, settings = await asyncio.gather(self._masters(), self.settings())
         found = await self._state(group, masters)
@@ -220,22 +220,22 @@ class GroupReader:
         )
 
     async def lag(self, group: str) -> list[QueueLag]:
-        """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
+        """Return a group's lag in each queue. Raises RouteNotFoundError if it is unknown."""
         found = await self._state(group, await self._masters())
         if not found.members and not found.queues and group not in await self.settings():
             raise self._unknown(group)
         return list(found.queues)
 
     async def members(self, group: str) -> list[GroupMember]:
-        """Return who is online."""
+        """Return the online members."""
         return list((await self.online(group)).members)
 
     async def progress(self, group: str) -> GroupState:
-        """Return who is online and how far it is, and nothing else; a group may be unknown."""
+        """Return only the online members and the offsets; the group may be unknown."""
         return await self._state(group, await self._masters())
 
     async def progress_in(self, group: str, topic: str) -> list[QueueLag]:
-        """Return how far it is in one topic, and ask about no other."""
+        """Return the lag in one topic, without querying others."""
         masters = await self._masters()
         asked = (self._lag_in(group, topic, master) for master in masters)
         found = await asyncio.gather(*asked)
@@ -248,7 +248,7 @@ class GroupReader:
         return [_queue_lag(key, at, low) for key, at in table.items() if key.topic == topic]
 
     async def online(self, group: str) -> GroupState:
-        """Return who is online and what they subscribe to, and nothing else; none is fine."""
+        """Return only the online members and their subscriptions; there may be none."""
         return await self._state(group, await self._masters(), with_lag=False)
 
     async def _state(
@@ -312,8 +312,7 @@ class GroupReader:
     ) -> list[QueueLag]:
         table = await self._stats(group, master, None)
         known = {key.topic for key in table}
-        # Brokers leave out what nobody of those online subscribes to, and where there are no
-        # offsets yet.
+        # Brokers omit topics that no online member subscribes to, and topics without offsets.
         committed = await self._committed_topics(group, master)
         for topic in sorted({*subscribed, *committed} - known):
             table |= await self._stats(group, master, topic)
@@ -342,7 +341,7 @@ class GroupReader:
         stats = await self._ask(
             master.address,
             RequestCode.GET_CONSUME_STATS,
-            # A list is answered whoever is online; brokers that do not know it see the topic.
+            # A topic list is answered even if no member is online; older brokers read the topic.
             encode_fields(
                 GetConsumeStatsRequest(consumer_group=group, topic=topic, topic_list=topic)
             ),
@@ -365,7 +364,7 @@ class GroupReader:
     async def _told(
         self, group: str, ids: Sequence[str], masters: Sequence[BrokerAddress]
     ) -> dict[str, _RunningInfo]:
-        """Return what members say of themselves, of those that do within the time for all."""
+        """Return the reports of the members that answer before the common deadline."""
         found: dict[str, _RunningInfo] = {}
         at_once = asyncio.Semaphore(MEMBERS_ASKED_AT_ONCE_MAX)
 
@@ -400,7 +399,7 @@ class GroupReader:
                 return _RunningInfo.decode(answer.body)
             except (ClientError, ProtocolError):
                 held_s = 0.0
-                continue  # not connected to this broker, or not a client that tells
+                continue  # not connected to this broker, or unable to report
             finally:
                 asyncio.get_running_loop().call_later(held_s, self._relayed.release)
         return None
@@ -413,7 +412,7 @@ class GroupReader:
         kind: type[Told],
         accept: frozenset[int] = _THERE_OR_NOT,
     ) -> Told | None:
-        """Return the body of an answer, None when there is nothing that it could tell of."""
+        """Return the body of an answer; None if the broker lacks the group or topic."""
         return await ask_if_told(self._session, address, code, ext, kind, accept)
 
     def _unknown(self, group: str) -> RouteNotFoundError:
@@ -426,7 +425,7 @@ class GroupReader:
 
 
 def _queue_lag(key: MessageQueueKey, at: Any, low: Mapping[MessageQueueKey, int]) -> QueueLag:
-    # What has expired is no lag: nobody will ever read it.
+    # Expired messages are not lag: no consumer can read them.
     lag = at.broker_offset - max(at.consumer_offset, low.get(key, 0))
     return QueueLag(
         MessageQueue(key.topic, key.broker_name, key.queue_id),
@@ -445,7 +444,7 @@ async def ask_if_told(
     kind: type[Told],
     accept: frozenset[int],
 ) -> Told | None:
-    """Return the body of an answer; None for another code of *accept* than SUCCESS.
+    """Return the body of an answer; None for a code of *accept* other than SUCCESS.
 
     Raises:
         MalformedAnswerError: the body cannot be read.
@@ -460,7 +459,7 @@ async def ask_if_told(
 
 
 def unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
-    """The error that *address* answered *code* with a body that cannot be read."""
+    """Return the error for an unreadable body in the answer of *address* to *code*."""
     return MalformedAnswerError(
         f"{address} answered {code.name} with a body that cannot be read ({error})",
         address=address,

@@ -1,7 +1,8 @@
-"""A line for each consumer group: sums that our brokers tell in one answer.
+"""One line per consumer group: totals that Rockhopper brokers return in one answer.
 
-A group may have offsets in thousands of topics, and to ask for each of them takes a broker seconds.
-RocketMQ's brokers are asked so all the same, and ours by a user who may not see everything.
+A group may have offsets in thousands of topics; a query for each of them would take a broker
+seconds. RocketMQ's brokers need these queries, and so does a user of a Rockhopper broker who may
+not see everything.
 """
 
 import time
@@ -19,21 +20,21 @@ _BROADCASTING, _CLUSTERING = "BROADCASTING", "CLUSTERING"
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A consumer group, over all brokers."""
+    """The totals of a consumer group over all brokers."""
 
     name: str
     members: int
     model: str | None
-    """None: nobody is online."""
+    """None if no member is online."""
     topics: list[str]
     lag: int | None
-    """None in broadcast, where members keep their offsets themselves."""
+    """None in broadcast, where the members store their own offsets."""
     oldest_s: float | None
-    """For how long the oldest message waits that it has not consumed; None if that is not known."""
+    """The age of the oldest message not yet consumed; None if unknown."""
 
 
 async def summarise_groups(admin: Admin, *, with_system: bool = False) -> list[GroupSummary]:
-    """All groups by name, those of tools and brokers only if asked for."""
+    """Return all groups by name; those of tools and brokers only with `with_system`."""
     figures = await admin.figures.read_groups()
     if figures is None:
         states = await admin.groups.states(with_system=with_system)

@@ -1,8 +1,8 @@
-"""Forms of a message: as it was sent, and the copies that brokers and tools make of it.
+"""Forms of a message: the original, and the copies that brokers and tools make of it.
 
 A message that a group sends back waits in SCHEDULE_TOPIC_XXXX, then in the group's retry topic, and
-ends among its dead letters; one that is to come later waits in a system's topic first. All forms
-have the producer's id.
+ends among its dead letters. A delayed message first waits in a system topic. All forms have the
+producer's id.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from rockhopper.protocol.properties import (
 )
 
 PROPERTY_REQUEUED = "RH_REQUEUED"
-"""Of a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""
+"""In a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""
 
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
-"""Where messages stand that are to be delivered later."""
+"""The topics where delayed messages wait."""
 
 
 def by_rank(topics: Sequence[str]) -> list[list[str]]:
-    """Put first the topics that messages are sent to, then those of copies, then the system's."""
+    """Rank topics: first those of producers, then those of copies, then system topics."""
     ranks: list[list[str]] = [[], [], []]
     for topic in topics:
         is_copies = is_retry_topic(topic) or is_dlq_topic(topic)
@@ -45,17 +45,17 @@ def by_rank(topics: Sequence[str]) -> list[list[str]]:
 
 
 def is_requeued(message: ReceivedMessage) -> bool:
-    """Whether it is what `dlq requeue` sent, not its producer."""
+    """Whether the message was sent by `dlq requeue`, not by its producer."""
     return PROPERTY_REQUEUED in message.properties
 
 
 def is_withdrawal(message: ReceivedMessage) -> bool:
-    """Whether it only says that a timer is not to come; it has the timer's id."""
+    """Whether the message only cancels a timer; it has the timer's id."""
     return PROPERTY_TIMER_DEL_UNIQUE_KEY in message.properties
 
 
 def original(found: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
-    """Return what was sent first of the forms found in one topic; a requeued copy at worst."""
+    """Return the form that was sent first; a requeued copy only if there is no other."""
     forms = [each for each in found if not is_withdrawal(each)]
     return min(forms, key=lambda each: (is_requeued(each), *_age(each, forms)), default=None)
 
@@ -66,13 +66,13 @@ def newest(forms: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
 
 
 def _age(message: ReceivedMessage, among: Sequence[ReceivedMessage]) -> tuple[int, int]:
-    """On one broker the log tells, whose clock may have been set back."""
+    """Return the sort key: on one broker the log offset, as its clock may have been set back."""
     is_one_log = len({each.broker_name for each in among}) == 1
     return 0 if is_one_log else message.store_time_ms, message.stored.commit_log_offset
 
 
 def target_topic(message: ReceivedMessage) -> str:
-    """Return the topic it stands in; of one that waits the topic that it is for."""
+    """Return the topic of a message; for a waiting message, the topic it will be delivered to."""
     topic = message.queue.topic
     if topic in WAITING_TOPICS or topic == TRANSACTION_HALF_TOPIC:
         return message.properties.get(PROPERTY_REAL_TOPIC, topic)
@@ -80,7 +80,7 @@ def target_topic(message: ReceivedMessage) -> str:
 
 
 def first_topic(message: ReceivedMessage) -> str:
-    """Return the topic that its producer sent it to, as far as this form of it tells."""
+    """Return the topic that the producer sent the message to, as far as this form shows it."""
     topic = target_topic(message)
     if is_retry_topic(topic) or is_dlq_topic(topic):
         told = message.properties
@@ -89,12 +89,12 @@ def first_topic(message: ReceivedMessage) -> str:
 
 
 def retry_topics(group: str, topic: str) -> tuple[str, ...]:
-    """Where retries of *group* may be: of those who pull, and of those who pop (two spellings)."""
+    """Return the topics for retries of *group*: one for pulling, two spellings for popping."""
     of_pops = (f"{RETRY_PREFIX}{group}{joint}{topic}" for joint in "_+")
     return retry_topic(group), *of_pops
 
 
 def timer_due_ms(message: ReceivedMessage) -> int | None:
-    """When a message of the timer topic comes; RocketMQ's up to a second later."""
+    """Return when a message of the timer topic is due; RocketMQ's may be a second late."""
     before_ms = whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
     return before_ms + 1 if before_ms >= 0 else None

@@ -1,8 +1,8 @@
-"""Finds single messages: by a key, by the producer's id, by the broker's id.
+"""Finds single messages by a key, by the producer's id, or by the broker's id.
 
-The broker that holds a message is found through the routes: the address inside an offset id is
-compared with theirs and never dialled, since it may be one that only the broker's own network
-knows.
+The broker of a message is found through the routes. The address inside an offset id is only
+compared with the routes and never dialled, because it may be valid only in the broker's own
+network.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 _LOOKUPS_AT_ONCE = 16
 _QUERY_TIMEOUT_S = 15.0
 _FOUND_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
-# A look-up by commit-log offset answers SYSTEM_ERROR when no message begins there.
+# VIEW_MESSAGE_BY_ID answers SYSTEM_ERROR if no message begins at the commit-log offset.
 _VIEWED_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
@@ -54,7 +54,7 @@ class _Broker(Protocol):
 
 
 class MessageSearch:
-    """Queries all brokers that may hold a message, at the same time."""
+    """Queries all brokers that may hold a message, concurrently."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class MessageSearch:
                 for key in dict.fromkeys(keys)
             )
         )
-        # A message with several of the keys comes several times.
+        # A message with several of the keys is returned several times.
         found = {
             (message.broker_name, message.offset_message_id): message
             for messages in answers
@@ -93,7 +93,7 @@ class MessageSearch:
         return newest[:max_count]
 
     async def by_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
-        """Return the message of this id; of a producer's id the form that was sent first.
+        """Return the message with this id; for a producer's id, the form that was sent first.
 
         Raises MessageNotFoundError.
         """
@@ -101,7 +101,7 @@ class MessageSearch:
         found = await self._by_offset_id(message_id)
         if found is not None:
             return found
-        # Brokers tell cases apart; producers write ids in capitals.
+        # Brokers compare case-sensitively; producers write ids in capitals.
         spellings = [message_id]
         if _MESSAGE_ID.fullmatch(message_id) and message_id.upper() != message_id:
             spellings.append(message_id.upper())
@@ -130,7 +130,7 @@ class MessageSearch:
             return None
         host, port, offset = decode_offset_message_id(message_id)
         if not 0 < port < 65536 or offset < 0:
-            return None  # a producer's id: these bytes hold something else
+            return None  # a producer's id, whose bytes have another meaning
         masters = [broker for broker in await self._brokers() if broker.is_master]
         named = [broker for broker in masters if broker.address == join_address(host, port)]
         for broker in named or masters:
@@ -151,15 +151,15 @@ class MessageSearch:
         try:
             records = decode_messages(answer.body)
         except ProtocolError:
-            return None  # Apache's sends whatever lies there when no message begins
+            return None  # Apache's broker returns arbitrary bytes if no message begins there
         return _received(broker.name, records[0]) if records else None
 
     async def _waiting_for(self, topic: str, key: str) -> ReceivedMessage | None:
-        """Return a message of this id whose time in *topic* has not come."""
+        """Return a delayed message with this id that waits for its delivery to *topic*."""
         searches = (self.by_unique_key(each, key, 0) for each in WAITING_TOPICS)
         for found in await asyncio.gather(*searches, return_exceptions=True):
             if isinstance(found, RouteNotFoundError):
-                continue  # nothing waited there ever
+                continue  # no message was ever delayed there
             if isinstance(found, BaseException):
                 raise found
             message = original([each for each in found if target_topic(each) == topic])
@@ -181,7 +181,7 @@ class MessageSearch:
     async def _by_unique_key(
         self, key: str, topics: list[str], *, is_only: bool
     ) -> tuple[ReceivedMessage | None, ClientError | None]:
-        """Return what was found in topics of one rank, and what hindered."""
+        """Return the message found in topics of one rank, and the first error."""
         at_once = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
 
         async def search(topic: str) -> ReceivedMessage | None:
@@ -247,9 +247,9 @@ class MessageSearch:
                 f"{address} answered a query with messages that cannot be read ({error})",
                 address=address,
             ) from error
-        # Apache's answers in the order of the log, others the newest first.
+        # Apache's broker answers in log order, others newest first.
         records.sort(key=lambda record: record.commit_log_offset, reverse=True)
-        # The broker's index knows hashes only; the topic and the key are checked here.
+        # The broker's index contains only hashes, so the topic and the key are checked here.
         return [
             _received(broker_name, record) for record in records if record.topic == request.topic
         ]

@@ -1,4 +1,4 @@
-"""Figures of topics, and for how long groups are behind, from what each master says."""
+"""Statistics of topics and the age of groups' lag, combined from all masters."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ _Found = TypeVar("_Found")
 
 
 async def together(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
-    """The outcomes of many requests, of which only some are under way at a time."""
+    """Return the results of many requests, with a limit on how many run at a time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Awaitable[_Found]) -> _Found:
@@ -51,47 +51,47 @@ class _Stats(msgspec.Struct, rename="camel"):
 
 
 class QueueFigures(NamedTuple):
-    """What is in one queue."""
+    """The contents of one queue."""
 
     queue: MessageQueue
     min_offset: int
     max_offset: int
     newest_ms: int
     size_bytes: int | None = None
-    """About; RocketMQ's brokers do not say it."""
+    """Approximate; RocketMQ's brokers do not report it."""
 
     @property
     def messages(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return self.max_offset - self.min_offset
 
 
 @dataclass
 class TopicFigures:
-    """One topic; what was not asked for is None."""
+    """The statistics of one topic; values that were not requested are None."""
 
     name: str
     queues: list[QueueFigures] = field(default_factory=list)
     in_per_s: float | None = None
     out_per_s: float | None = None
     size_bytes: float | None = None
-    """About."""
+    """Approximate."""
     groups: list[str] = field(default_factory=list)
     out_by_group: dict[str, float] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
-        """How many are kept."""
+        """The number of stored messages."""
         return sum(each.messages for each in self.queues)
 
     @property
     def newest_ms(self) -> int:
-        """When the last one came."""
+        """The store time of the newest message."""
         return max((each.newest_ms for each in self.queues), default=0)
 
 
 class TopicReader:
-    """Asks all masters about topics."""
+    """Queries all masters about topics."""
 
     def __init__(self, admin: Admin, masters: Sequence[BrokerAddress]) -> None:
         self._admin = admin
@@ -100,7 +100,7 @@ class TopicReader:
     async def _ask(
         self, code: RequestCode, ext: Mapping[str, str], kind: type[_Found]
     ) -> list[_Found]:
-        """What the masters say that can say anything."""
+        """Return the answers of the masters that know the topic."""
         asked = (
             self._admin.request(each.address, code, ext, accept=_THERE_OR_NOT)
             for each in self._masters
@@ -118,7 +118,7 @@ class TopicReader:
             return []
 
     async def queues(self, topic: str, *, sizes: bool = False) -> list[QueueFigures]:
-        """What its queues hold, by broker and number; *sizes* cost the brokers most of it."""
+        """Return the topic's queues, sorted by broker and id; *sizes* make the query expensive."""
         fields = encode_fields(TopicStatsRequest(topic=topic, sizes=sizes))
         tables = await self._ask(RequestCode.GET_TOPIC_STATS_INFO, fields, TopicStatsTable)
         return sorted(
@@ -138,18 +138,18 @@ class TopicReader:
         return await self._ask(RequestCode.VIEW_BROKER_STATS_DATA, ext, _Stats)
 
     async def groups(self, topic: str) -> list[str]:
-        """The groups that read it, or have."""
+        """Return the groups that read the topic or have read it."""
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
         told = await self._ask(code, {"topic": topic}, GroupList)
         return sorted({group for each in told for group in each.group_list})
 
     async def out_per_s(self, topic: str, group: str) -> float:
-        """Messages of the last minute that went to a group."""
+        """Return the messages per second delivered to a group in the last minute."""
         told = await self._stats("GROUP_GET_NUMS", f"{topic}@{group}")
         return sum(each.stats_minute.tps for each in told)
 
     async def all_of(self, topic: str, groups_max: int = 16) -> TopicFigures:
-        """Everything about a topic."""
+        """Return all statistics of a topic."""
         queues, numbers, sizes, groups = await asyncio.gather(
             self.queues(topic, sizes=True),
             self._stats("TOPIC_PUT_NUMS", topic),
@@ -181,9 +181,9 @@ class TopicReader:
 async def lag_seconds(
     puller: Puller, lags: Iterable[QueueLag], now_ms: int | None = None
 ) -> dict[MessageQueue, float]:
-    """For how long the first message that a group has not consumed lies there, by queue.
+    """Return for each queue the age of the first message that a group has not consumed.
 
-    Queues without lag are 0; those that could not be looked into are missing.
+    Queues without lag have age 0. Queues that could not be read are missing.
     """
     now_ms = now_ms or time.time_ns() // 1_000_000
     lags = list(lags)
@@ -205,16 +205,16 @@ async def lag_seconds(
 
 
 async def oldest_s(admin: Admin, lags: Iterable[QueueLag]) -> float | None:
-    """For how long the oldest message that a group has not consumed lies there, over its queues.
+    """Return the age of the oldest message in these queues that a group has not consumed.
 
-    None if that is not known.
+    None if unknown.
     """
     puller = Puller(admin.session, None, is_browsing=True)
     return max((await lag_seconds(puller, lags)).values(), default=None)
 
 
 async def oldest_of_groups(admin: Admin, names: Iterable[str]) -> dict[str, float]:
-    """The same of several groups, as far as it is known."""
+    """Return the same for several groups, as far as known."""
 
     async def one(name: str) -> float | None:
         try:

@@ -1,9 +1,9 @@
-"""Tracks: what became of one message in each group that reads its topic.
+"""Tracks: what happened to one message in each group that reads its topic.
 
-Brokers do not note who was handed a message. What can be told is where each group stands in the
-message's queue, what its members subscribe to, and which of the message's copies there are: in
-the group's retry topic, on its way there, among its dead letters, and sent back from them. The
-newest copy tells how far the group is. Java's tools ask much the same (MessageTrack).
+Brokers do not record deliveries. Known are each group's offset in the message's queue, its members'
+subscriptions, and the message's copies: in the group's retry topic, on the way there, among its
+dead letters, and sent back from them. The newest copy shows the state of the group. Java's tools
+use a similar query (MessageTrack).
 """
 
 import asyncio
@@ -51,60 +51,60 @@ _THERE_OR_NOT = frozenset((int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ER
 
 
 class Outcome(Enum):
-    """What became of a message in a group."""
+    """What happened to a message in a group."""
 
     CONSUMED = "consumed"
-    """The group stands behind it."""
+    """The group's offset is beyond it."""
     FILTERED = "passed over"
-    """The group stands behind it, and does not want its tag."""
+    """The group's offset is beyond it, and the subscription excludes its tag."""
     RETRYING = "waits for a retry"
-    """The group sent it back, and has not read it again."""
+    """The group sent it back and has not read it again."""
     RETRIED = "consumed in a retry"
-    """The group sent it back, and stands behind the last retry."""
+    """The group sent it back, and its offset is beyond the last retry."""
     DEAD = "dead letter"
-    """The group gave it up."""
+    """The group gave up after the last retry."""
     REQUEUED = "requeued"
-    """The group gave it up; it was sent back since, and waits again."""
+    """The group gave up, and the message was sent back since and waits again."""
     DELAYED = "not there yet"
-    """Its time has not come."""
+    """Its delivery time has not come."""
     WAITING = "not consumed yet"
-    """The group is online and stands in front of it."""
+    """The group is online and has not reached it."""
     OFFLINE = "group is offline"
-    """The group stands in front of it, and nobody of it is online."""
+    """The group has not reached it, and no member is online."""
     BROADCAST = "broadcast"
-    """Each member keeps for itself how far it is."""
+    """Each member stores its own offset."""
     UNKNOWN = "unknown"
-    """It could not be found out; the detail says why."""
+    """The state could not be determined; the detail says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A message in one group."""
+    """The state of a message in one group."""
 
     group: str
     outcome: Outcome
     detail: str = ""
     time_ms: int | None = None
-    """When it was given up, or when it comes."""
+    """When it became a dead letter, or when it will be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A message, and where it went."""
+    """A message and its tracks."""
 
     message: ReceivedMessage
-    """As it was sent first; where that is not there (yet, or any longer), another form of it."""
+    """The message as first sent; if that is not stored (yet, or any longer), another form of it."""
     topic: str
     """The topic that it was sent to."""
     due_ms: int | None
-    """When it comes, if it is to come later."""
+    """The delivery time of a delayed message."""
     tracks: list[Track]
 
 
 async def history(admin: Admin, message: ReceivedMessage) -> History:
-    """What became of *message*, whichever form of it this is, in at most ``GROUPS_MAX`` groups.
+    """Return the history of *message*, given in any form, in at most ``GROUPS_MAX`` groups.
 
-    Tools' groups are left out.
+    Groups of tools are omitted.
     """
     topic = first_topic(message)
     unseen: set[str] = set()
@@ -126,7 +126,7 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
 
 
 async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
-    """When a message that waits comes; None if it does not wait, or the broker does not tell."""
+    """Return when a waiting message will be delivered; None if not waiting or unknown."""
     if message.queue.topic != SCHEDULE_TOPIC:
         return timer_due_ms(message) if message.queue.topic in WAITING_TOPICS else None
     try:
@@ -134,19 +134,19 @@ async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
         settings = await admin.broker_config(address)
         delays = delays_ms(settings["messageDelayLevel"])
     except (ClientError, KeyError, ValueError):
-        return None  # the levels of Apache's brokers are read by administrators only
+        return None  # only administrators may read the levels of Apache's brokers
     return message.store_time_ms + delays[min(message.queue_id, len(delays) - 1)]
 
 
 async def _forms(
     admin: Admin, topic: str, message: ReceivedMessage, unseen: set[str]
 ) -> list[ReceivedMessage]:
-    """Those in *topic*, which *unseen* is to hold afterwards if who asks may not read it."""
+    """Return the forms in *topic*; if it may not be read, add it to *unseen*."""
     search = MessageSearch(admin.session, admin.brokers, admin.topics)
     try:
         return await search.by_unique_key(topic, message.message_id, 0)
     except RouteNotFoundError:
-        return []  # nothing was ever put there, or it was deleted
+        return []  # the topic was never used, or was deleted
     except RequestRefusedError as error:
         if not error.is_forbidden:
             raise
@@ -171,7 +171,7 @@ async def _readers(admin: Admin, broker: str, topic: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A message and those of its copies that are not in a topic of one group."""
+    """A message and its copies outside the topics of single groups."""
 
     admin: Admin
     message: ReceivedMessage
@@ -182,7 +182,7 @@ class _Whole:
     unseen: Collection[str]
 
     def groups_of_copies(self, asked: ReceivedMessage) -> Iterable[str]:
-        """Groups that copies tell of: they may have committed nothing in the topic."""
+        """Return groups named in copies: they may have no offset in the topic."""
         for copy in (asked, *self.requeued, *self.delayed):
             dead_letter = copy.properties.get(PROPERTY_REQUEUED, "").partition("/")[0]
             for name in (target_topic(copy), dead_letter):
@@ -227,7 +227,7 @@ class _Whole:
         return track
 
     async def _copies(self, group: str, unseen: set[str]) -> list[ReceivedMessage]:
-        """What was made of it for this group."""
+        """Return the copies of the message made for this group."""
         dead, retries = dlq_topic(group), retry_topics(group, self.topic)
         found = await asyncio.gather(
             *(_forms(self.admin, each, self.message, unseen) for each in (dead, *retries))
@@ -273,7 +273,7 @@ class _Whole:
 
 
 def _is_wanted(state: GroupState, message: ReceivedMessage) -> bool:
-    """Whether the message's tag is among those subscribed to; expressions are not looked into."""
+    """Whether the message's tag matches the subscription; SQL expressions count as a match."""
     expression = state.subscriptions.get(message.queue.topic, SUBSCRIBE_ALL).strip()
     tags = [tag.strip() for tag in expression.split("||")]
     is_of_tags = all(map(_TAG.fullmatch, tags))
