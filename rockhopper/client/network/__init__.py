@@ -1,1 +1,1 @@
-"""Connections to brokers and name services, and the routes of topics."""
+"""Connections to brokers and name servers, and the routes of topics."""

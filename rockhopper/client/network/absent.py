@@ -1,6 +1,6 @@
-"""Why no broker serves a topic, as far as the name service tells.
+"""Explains why no broker serves a topic, as far as the name server knows.
 
-Ours remembers the brokers that went since it started; Apache's does not.
+Rockhopper's name server remembers the brokers that disappeared since it started; Apache's does not.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _PATIENCE_S = 1.0
 
 
 def away_brokers(info: ClusterInfo) -> list[str]:
-    """Return in words who went, and how long ago each was last heard of."""
+    """Describe the brokers that disappeared, and how long ago each was last seen."""
     ages_ms = info.departed_ages_ms or {}
     return [
         f"{name} (last heard of {age_text(ages_ms[name])} ago)" if name in ages_ms else name
@@ -28,7 +28,7 @@ def away_brokers(info: ClusterInfo) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them, a few of many."""
+    """Return names as a list in a sentence, with only the first few of many."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -36,9 +36,10 @@ def listed(names: Sequence[str]) -> str:
 async def why_no_route(
     ask: Callable[[RequestCode], Awaitable[Command]], topic: str, *, for_sending: bool
 ) -> tuple[str, str]:
-    """Return what else is to be said of a topic without a broker, and what to do about it.
+    """Return an addition to the error about a topic without a broker, and a remedy.
 
-    *ask* asks the name service. A retry topic is made when it is needed: nobody asks for why.
+    *ask* queries the name server. It is not queried about a retry topic, which is created on
+    demand.
     """
     info = None if is_retry_topic(topic) else await _cluster_info(ask)
     away = [] if info is None else away_brokers(info)
@@ -52,7 +53,7 @@ async def why_no_route(
 
 
 def start_those(away: Sequence[str]) -> str:
-    """Return what to do where brokers that went may have what is asked for."""
+    """Return a remedy if missing brokers may have the topic or group."""
     return (
         f"brokers are away that may have it: {listed(away)}: start them (their logs say why they "
         "went)"
@@ -60,7 +61,7 @@ def start_those(away: Sequence[str]) -> str:
 
 
 def nobody_is_there(away: Sequence[str]) -> str:
-    """Return what to do where no broker is registered."""
+    """Return a remedy if no broker is registered."""
     who = f"; away are {listed(away)}" if away else ""
     return (
         f"no broker is registered there now{who}: start it, or see in its log whether it registers "

@@ -1,4 +1,4 @@
-"""Addresses as people write them, "host:port" or "[::1]:9876"; as brokers have them."""
+"""Parses addresses: "host:port" or "[::1]:9876", and lists of name servers."""
 
 import os
 import re
@@ -23,14 +23,14 @@ class BrokerAddress:
 
     @property
     def is_master(self) -> bool:
-        """Whether it takes writes."""
+        """Whether it accepts writes."""
         return self.broker_id == MASTER_ID
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of "host:port"; the host of "[::1]:9876" is "::1".
 
-    Raises ValueError with a sentence that says what is wrong.
+    Raises ValueError with an explanation.
     """
     host, colon, port_text = address.rpartition(":")
     if not colon or not host:
@@ -47,9 +47,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def parse_nameservers(text: str | None) -> tuple[str, ...]:
-    """Return the name services that `text` lists; without it NAMESRV_ADDR, else 127.0.0.1:9876.
+    """Return the name servers in `text`; if it is None, those of NAMESRV_ADDR, else 127.0.0.1:9876.
 
-    A missing port means 9876. Raises ValueError for what cannot be an address.
+    The default port is 9876. Raises ValueError for an invalid address.
     """
     if text is not None and not isinstance(text, str):
         joined = ";".join(map(str, text)) if isinstance(text, Iterable) else "host:port;host:port"

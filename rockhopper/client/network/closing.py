@@ -1,4 +1,4 @@
-"""Clients are closed when the block that uses them ends."""
+"""ClosedAtEnd: closes a client at the end of its ``async with`` block."""
 
 from types import TracebackType
 

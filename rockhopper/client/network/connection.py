@@ -1,22 +1,23 @@
-"""One connection to a broker or a name service.
+"""One connection to a broker or a name server.
 
-Requests are pipelined: any number may be under way, answers are matched by `opaque` in whatever
-order they come. What one turn of the event loop sends leaves in one write. A request that times out
-or is cancelled leaves the connection usable: its late answer is dropped. Only when requests time
-out and nothing at all has come for 10 s is it given up.
+Requests are pipelined: any number may be in flight, and answers are matched by `opaque` in any
+order. All requests of one event loop iteration leave in one write. A request that times out or is
+cancelled leaves the connection usable, and its late answer is dropped. The connection is closed
+only if requests time out and no data has arrived for 10 s.
 
-The first requests are JSON and carry the ext field rh=1. A Rockhopper echoes it; from then on
-requests on this connection have msgpack headers. Anything else never echoes it and is spoken to in
-JSON for good. Sends and pulls are JSON everywhere: their headers are made of templates, and JSON is
-what a Rockhopper's compiled code reads.
+The first requests are JSON and carry the ext field rh=1. A Rockhopper server echoes the field; from
+then on requests on this connection have msgpack headers. Other servers do not echo it, and the
+connection stays with JSON. Sends and pulls are always JSON: their headers are built from templates,
+and Rockhopper's compiled code reads only JSON.
 
-A request that comes while none is under way leaves at once, if the one before left by itself.
-The time of a request runs from when it is written, and what has come meanwhile is read before a
-request times out: a loop that was busy with other work is not taken for a peer that is silent.
+A request leaves at once if none is in flight and the previous one left alone.
 
-More than 256 KiB that one turn wants to send leave before its end: then the transport says whether
-the peer takes them. Until it does, those that want to send wait, and go on in the order in which
-they came.
+The timeout of a request begins when it is written. Before a request times out, the connection reads
+all received data, so a busy event loop is not mistaken for a silent peer.
+
+If one iteration sends more than 256 KiB, the data is written before its end: then the transport
+reports whether the peer accepts it. Until it does, later senders wait and continue in order of
+arrival.
 
 A socket must not be shared with a forked child: in the child every use raises ClientStateError.
 """
@@ -54,15 +55,15 @@ from rockhopper.sockets import close_in_children
 
 log = logging.getLogger(__name__)
 
-# A request that the broker starts: the answer to send, now or later, or None for none.
+# The answer to a request that a broker sends: immediate, later, or None for none.
 RequestAnswer = Command | None
 RequestHandler = Callable[["Connection", Command], RequestAnswer | asyncio.Future[RequestAnswer]]
 
 _NEGOTIATION_FIELD = "rh"
-# A connection whose peer vanished without a word looks open for a quarter of an hour to the system.
+# The operating system notices a vanished peer only after a quarter of an hour.
 _SILENCE_MAX_S = 10.0
 SILENCE_NOTED_S = 1.0
-# What a broker may leave without an answer for as long as it was asked to.
+# Long polls: a broker may delay their answers for as long as requested.
 _HELD_CODES = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
 _OPAQUE_MAX = 0x7FFF_FFFF
 _LANGUAGE = int(LanguageCode.PYTHON)
@@ -70,7 +71,7 @@ _JSON = int(SerializeType.JSON)
 _MSGPACK = int(SerializeType.MSGPACK)
 _JSON_END = end_json_header(_LANGUAGE)
 _OUTGOING_SIZE_BYTES_MAX = 256 * 1024
-# The loop was busy for so long: requests that waited for it have not had their time.
+# If the loop was busy for this long, waiting requests get the time back.
 _STALL_NOTED_S = 0.05
 _READS_BEFORE_EXPIRY_MAX = 1000
 
@@ -87,12 +88,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def fork_count() -> int:
-    """Return how often this process descends from one that had loaded the client."""
+    """Return the number of forks between the process that loaded the client and this one."""
     return _forks
 
 
 class Connection(asyncio.Protocol):
-    """An open connection; `closed` is done when it is not open any more."""
+    """An open connection; `closed` is done when the connection has ended."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Connection(asyncio.Protocol):
         handle_request: RequestHandler | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """With `credentials` every request is signed."""
+        """With `credentials`, every request is signed."""
         self.address = address
         self.serialize_type = _JSON
         self.is_negotiated = False
@@ -109,17 +110,17 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.transport: asyncio.Transport | None = None
-        # The answer to a batch names every message in its header.
+        # The header of the answer to a batch contains the ids of all its messages.
         self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         self._outgoing: list[bytes] = []
         self._outgoing_size_bytes = 0
         self._outgoing_since = 0.0
         self._comes_alone = False
         self._is_paused = False
-        # Who waits for a turn to write, and how much.
+        # The senders that wait to write, and how many bytes each has.
         self._writers: deque[tuple[asyncio.Future[None], int]] = deque()
         self._next_opaque = 0
-        # opaque -> (future, deadline, request code, seconds allowed)
+        # opaque -> (future, deadline, request code, timeout in seconds)
         self.pending: dict[int, tuple[asyncio.Future[Command], float, int, float]] = {}
         self._negotiating: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -135,10 +136,10 @@ class Connection(asyncio.Protocol):
     def request(
         self, command: Command, timeout_s: float, *, spent_s: float = 0.0
     ) -> asyncio.Future[Command]:
-        """Send a request; the future holds the answer, whatever its code, or a ClientError.
+        """Send a request; the future returns the answer, whatever its code, or a ClientError.
 
-        `spent_s` is what is gone of the time already, for example by connecting.
-        Cancelling the future (or the task that awaits it) only gives up waiting.
+        `spent_s` is the part of the timeout already used, for example by connecting. Cancelling the
+        future, or a task that awaits it, does not cancel the request.
         """
         opaque = self._stamp(command)
         if not self.is_negotiated:
@@ -150,7 +151,7 @@ class Connection(asyncio.Protocol):
     def request_json(
         self, code: int, header_start: bytes, body: bytes, timeout_s: float, *, spent_s: float = 0.0
     ) -> asyncio.Future[Command]:
-        """Send a request whose header is begun already (begin_json_header); else as `request`."""
+        """Send a request whose header was begun by begin_json_header; otherwise like `request`."""
         opaque = self._take_opaque()
         header = header_start + _JSON_END % opaque
         if self.credentials is None:
@@ -160,7 +161,7 @@ class Connection(asyncio.Protocol):
         return self._expect(opaque, code, timeout_s, spent_s)
 
     def send_oneway(self, command: Command) -> None:
-        """Send a request that gets no answer, not even an error."""
+        """Send a request without an answer, not even an error."""
         command.flag |= FLAG_ONEWAY
         self._stamp(command)
         self._write(encode_command(self._signed(command)))
@@ -173,13 +174,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """False while the peer reads more slowly than we send."""
+        """False while the peer reads more slowly than the client sends."""
         return not self._is_paused and not self._writers
 
     async def wait_writable(self, size_bytes: int = 0) -> None:
-        """Wait until the peer has taken enough of what was sent, and of those who came before.
+        """Wait until the peer has accepted earlier data, including that of earlier waiters.
 
-        Who waited has a turn for `size_bytes`, to be used before anything else is awaited.
+        The caller may then write `size_bytes`, before it awaits anything else.
         """
         if not self.is_writable:
             turn: asyncio.Future[None] = self._loop.create_future()
@@ -188,21 +189,21 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether a request that should be answered at once has waited for a second."""
+        """Whether a request other than a long poll has waited for a second."""
         for _, deadline_s, code, timeout_s in self.pending.values():
-            if code not in _HELD_CODES:  # the others are in the order in which they were sent
+            if code not in _HELD_CODES:  # these are in the order in which they were sent
                 return self._loop.time() - (deadline_s - timeout_s) >= SILENCE_NOTED_S
         return False
 
     @property
     def local_host(self) -> str | None:
-        """The address of this machine as this connection uses it."""
+        """The local address of this connection."""
         name = self.transport.get_extra_info("sockname") if self.transport else None
         return name[0] if name else None
 
     @property
     def peer_host(self) -> str | None:
-        """The address of the machine at the other end."""
+        """The address of the peer."""
         name = self.transport.get_extra_info("peername") if self.transport else None
         return name[0] if name else None
 
@@ -243,7 +244,7 @@ class Connection(asyncio.Protocol):
             )
 
     def _expire_when_read(self, reads: int, turns: int) -> None:
-        """Expire once a turn of the loop found nothing to read."""
+        """Expire requests once a loop iteration has read no data."""
         if self._reads == reads or not turns:
             self._expire_now()
         else:
@@ -270,7 +271,7 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         if heard_nothing and self.is_open:
-            # A NAT or a firewall may have forgotten this one.
+            # A NAT or a firewall may have dropped this connection.
             log.warning("%s let a request time out: connecting anew", self.address)
             self.retire()
         if self.pending:
@@ -318,7 +319,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def _defer(self, count: int, now: float) -> None:
-        """Give the newest requests the time back in which they waited for the loop."""
+        """Extend the newest requests by the time they waited for the event loop."""
         waited_s = now - self._outgoing_since
         if self._unanswered_since is not None:
             self._unanswered_since = min(self._unanswered_since + waited_s, now)
@@ -334,7 +335,7 @@ class Connection(asyncio.Protocol):
         self._admit()
 
     def _admit(self) -> None:
-        """Give turns for as much as leaves in one write, then look whether the peer took it."""
+        """Admit waiters for as many bytes as one write takes, then see if the peer accepts them."""
         admitted_bytes = 0
         while self._writers and not self._is_paused:
             if admitted_bytes > _OUTGOING_SIZE_BYTES_MAX:
@@ -429,14 +430,14 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def retire(self) -> None:
-        """Take no new requests; close once the answers under way have come."""
+        """Accept no new requests; close after the answers in flight have arrived."""
         self._is_retiring = True
         self.is_open = False
         if not self.pending:
             self.close()
 
     def close(self) -> None:
-        """Send what waits, then close; requests without an answer fail."""
+        """Send buffered data, then close; requests without an answer fail."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._forks != _forks:
@@ -445,7 +446,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def abort(self) -> None:
-        """Close at once, dropping what was not sent yet."""
+        """Close at once; drop unsent data."""
         if self.transport is not None and self._forks == _forks:
             self.transport.abort()
 
@@ -465,7 +466,7 @@ class Connection(asyncio.Protocol):
         self._end(broken)
 
     def _remedy(self, error: Exception | None) -> str | None:
-        """What to do where TLS, or the lack of it, is why it broke."""
+        """Return a remedy if the connection broke because of TLS, or its absence."""
         is_tls = self.transport is not None and is_tls_transport(self.transport)
         found = None if error is None else remedy_of(error, is_tls=False)
         if found is not None:
@@ -485,7 +486,8 @@ class Connection(asyncio.Protocol):
         pending, self.pending = self.pending, {}
         for future, _, _, _ in pending.values():
             if not future.done():
-                # One exception object per waiter: a shared one would collect all their tracebacks.
+                # Each waiter gets its own exception: a shared one would collect all their
+                # tracebacks.
                 future.set_exception(make_error())
         if not self.closed.done():
             self.closed.set_result(None)

@@ -1,7 +1,7 @@
-"""One connection per address, made when first needed and again when it has broken.
+"""The connection pool: one connection per address, opened on demand and after it has broken.
 
-The only place that dials. Callers that want the same address at the same time share one attempt; a
-caller that is cancelled while it waits does not end the attempt for the others.
+This is the only module that dials. Concurrent callers for the same address share one attempt, and
+cancelling one of them does not end the attempt for the others.
 """
 
 import asyncio
@@ -42,19 +42,22 @@ _CLOSE_TIMEOUT_S = 2.0
 _NO_SLOT = contextlib.nullcontext()
 
 QUESTIONS_AT_ONCE_MAX = 64
-"""Requests to an address that are under way at a time, of those that a client makes for each of its
-topics, queues or groups. A broker serves 128 of a connection and refuses the next."""
+"""The maximum of concurrent requests to an address.
+
+It applies to requests that a client sends for each of its topics, queues or groups. A broker serves
+128 per connection and refuses more.
+"""
 
 _UNBOUNDED = frozenset(
     map(
         int,
         (
-            # What is held at the broker, and must not keep others from it.
+            # Long polls: the broker holds them, and they must not block other requests.
             RequestCode.PULL_MESSAGE,
             RequestCode.LITE_PULL_MESSAGE,
             RequestCode.POP_MESSAGE,
             RequestCode.NOTIFICATION,
-            # What waits for a disk or a replica, one for each message of the application.
+            # Requests that wait for a disk or a replica, one for each message of the application.
             RequestCode.SEND_MESSAGE,
             RequestCode.SEND_MESSAGE_V2,
             RequestCode.SEND_BATCH_MESSAGE,
@@ -64,7 +67,7 @@ _UNBOUNDED = frozenset(
             RequestCode.END_TRANSACTION,
             RequestCode.ACK_MESSAGE,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-            # What keeps a client alive.
+            # Requests that keep a client alive.
             RequestCode.HEART_BEAT,
             RequestCode.UNREGISTER_CLIENT,
         ),
@@ -75,9 +78,9 @@ _UNBOUNDED = frozenset(
 class ConnectionPool:
     """The open connections of one client.
 
-    `on_connect` is called with every new connection before anybody else can use it: what it sends
-    goes out first. `on_unreachable` is told of every address whose connection broke, or could not
-    be made. `remedies` says for an address what to check when it cannot be reached.
+    `on_connect` is called with every new connection before it can be used otherwise, so its
+    requests leave first. `on_unreachable` is called with every address whose connection broke or
+    failed. `remedies` contains for an address what to check if it is unreachable.
     """
 
     def __init__(
@@ -92,9 +95,10 @@ class ConnectionPool:
     ) -> None:
         self.remedies: dict[str, str] = {}
         self.at_once_max: int | None = None
-        """So many requests to an address are under way at a time, whatever they are. None: only
-        QUESTIONS_AT_ONCE_MAX bounds them. Those that wait for their turn do so before their
-        timeout begins."""
+        """The maximum of concurrent requests to an address, of any kind.
+
+        None: only QUESTIONS_AT_ONCE_MAX applies. The timeout of a waiting request has not begun.
+        """
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._connect_timeout_s = connect_timeout_s
         self._handle_request = handle_request
@@ -104,10 +108,10 @@ class ConnectionPool:
         self._on_unreachable = on_unreachable
         self._tls = tls
         self._open: dict[str, Connection] = {}
-        # Those that take no new requests among them.
+        # Includes retiring connections, which accept no new requests.
         self._alive: set[Connection] = set()
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
-        # When they began, by the loop's clock.
+        # The start of each attempt, by the loop's clock.
         self._dialed_s: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -149,7 +153,7 @@ class ConnectionPool:
     async def request(self, address: str, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.
 
-        The time that connecting takes counts.
+        The timeout includes the time for connecting.
         """
         size_bytes = len(command.body)
         async with self._slot(address, command.code):
@@ -157,7 +161,7 @@ class ConnectionPool:
             return await connection.request(command, timeout_s, spent_s=spent_s)
 
     def ready(self, address: str) -> Connection | None:
-        """Return the connection to `address` if it takes a request at once; see check_usable."""
+        """Return the connection to `address` if it can send at once. Call check_usable first."""
         connection = self._open.get(address)
         if self.at_once_max is not None:
             return None
@@ -168,7 +172,7 @@ class ConnectionPool:
     async def request_json(
         self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float
     ) -> Command:
-        """Send a request whose header is begun already; else as `request`."""
+        """Send a request whose header was begun by begin_json_header; otherwise like `request`."""
         size_bytes = len(header_start) + len(body)
         async with self._slot(address, code):
             connection, spent_s = await self._writable(address, code, timeout_s, size_bytes)
@@ -186,7 +190,7 @@ class ConnectionPool:
         return slot
 
     async def send_oneway(self, address: str, command: Command) -> None:
-        """Send a request that gets no answer; waits only while the peer reads too slowly."""
+        """Send a request without an answer; waits only while the peer reads too slowly."""
         connection = self.existing(address) or await self.connect(address)
         if not connection.is_writable:
             await connection.wait_writable(len(command.body))
@@ -195,7 +199,7 @@ class ConnectionPool:
     async def _writable(
         self, address: str, code: int, timeout_s: float, size_bytes: int
     ) -> tuple[Connection, float]:
-        """Return a connection that takes a request now, and the seconds that this took."""
+        """Return a connection that can send now, and the seconds spent waiting for it."""
         connection = self.existing(address)
         if connection is not None and connection.is_writable:
             return connection, 0.0
@@ -210,7 +214,7 @@ class ConnectionPool:
         return connection, now_s() - started_s
 
     async def follow_name(self, address: str) -> None:
-        """Connect anew if the name in `address` does not lead to where it did any more."""
+        """Reconnect if the host name in `address` now resolves to another address."""
         connection = self.existing(address)
         peer = None if connection is None else connection.peer_host
         host, port = split_address(address)
@@ -227,9 +231,9 @@ class ConnectionPool:
             connection.retire()
 
     def abandon(self, address: str) -> None:
-        """Give up what is under way with `address`, because another broker does its work now.
+        """Abandon all requests to `address`, because another broker has replaced it.
 
-        Requests and attempts to connect fail with BrokerUnreachableError.
+        Requests and connection attempts fail with BrokerUnreachableError.
         """
         connection = self._open.pop(address, None)
         if connection is not None:
@@ -240,15 +244,15 @@ class ConnectionPool:
 
     @property
     def silent(self) -> list[str]:
-        """The addresses that owe an answer, or a connection, for a second already."""
+        """The addresses that have not answered a request or a connection attempt for a second."""
         before_s = self.loop.time() - SILENCE_NOTED_S
         dialed = [address for address, since_s in self._dialed_s.items() if since_s <= before_s]
         return dialed + [each.address for each in self.connections if each.is_silent]
 
     async def close(self) -> None:
-        """Close every connection after sending what waits; drop what takes longer than 2 s.
+        """Close every connection after sending buffered data; after 2 s, drop the rest.
 
-        Cancelling it drops what waits; all connections are closed nevertheless.
+        If it is cancelled, buffered data is dropped, but all connections are still closed.
         """
         self._is_closed = True
         if self._forks != fork_count():
@@ -272,11 +276,11 @@ class ConnectionPool:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it belongs to."""
+        """The event loop of the pool."""
         return self._loop or asyncio.get_running_loop()
 
     def check_usable(self) -> None:
-        """Raise ClientStateError when closed, in a forked process or in another event loop."""
+        """Raise ClientStateError if closed, in a forked process or in another event loop."""
         if self._forks != fork_count():
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
@@ -287,8 +291,8 @@ class ConnectionPool:
         self.check_loop()
 
     def check_loop(self) -> None:
-        """Raise ClientStateError in another event loop than the one of the first call."""
-        # In a thread only one loop runs at a time, and get_running_loop makes a system call.
+        """Raise ClientStateError in an event loop other than that of the first call."""
+        # A thread runs only one loop at a time, and get_running_loop makes a system call.
         if self._loop is not None and self._thread == get_ident() and self._loop.is_running():
             return
         loop = asyncio.get_running_loop()
@@ -338,7 +342,7 @@ class ConnectionPool:
         try:
             credentials = self._credentials()
         except ClientStateError as error:
-            # It may be that the file is being replaced: who tries again finds the new one.
+            # The file may just be being replaced: a retry will read the new one.
             raise BrokerUnreachableError(
                 f"{address} was not connected to, for {error}", address=address
             ) from error
@@ -350,14 +354,14 @@ class ConnectionPool:
 
     @property
     def credentials_may_change(self) -> bool:
-        """Whether they are those of a file, which is read again after a refusal."""
+        """Whether the credentials come from a file, which is read again after a refusal."""
         return isinstance(self._credentials, CredentialsFile)
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
-        """What an answer that is no success is raised as; says in whose name was asked.
+        """Return the error for an answer that is not a success; it names the user of the request.
 
-        If the broker could not tell who asks, and the credentials are others by now, the next
-        request goes over a connection that has these: `was_outdated` says so.
+        If the broker could not authenticate the user and the credentials have changed since, the
+        next request uses a new connection with the new ones, and `was_outdated` is set.
         """
         asked_as = self._asked_as
         refused = RequestRefusedError(code, answer.code, answer.remark, address, asked_as=asked_as)
@@ -369,7 +373,7 @@ class ConnectionPool:
         try:
             now = self._credentials()
         except ClientStateError:
-            return False  # the file may be being replaced
+            return False  # the file may just be being replaced
         old = [each for each in self._alive if each.address == address and each.credentials != now]
         if self._open.get(address) in old:
             self.retire(address)
@@ -388,7 +392,7 @@ class ConnectionPool:
         if self._attempts.get(address) is attempt:
             del self._attempts[address]
             del self._dialed_s[address]
-        # Every waiter may have been cancelled: then nobody else looks at the exception.
+        # Retrieve the exception: all waiters may have been cancelled.
         if not attempt.cancelled() and attempt.exception() is not None:
             self._on_unreachable(address)
 

@@ -1,18 +1,18 @@
-"""As whom a client asks: a user and his secret.
+"""Credentials of a client: a user and their secret.
 
-Without a choice of the program the environment decides:
+Unless the program passes credentials, the environment decides:
 
-    ROCKHOPPER_CREDENTIALS_FILE   a file that names both; or
+    ROCKHOPPER_CREDENTIALS_FILE   a file that contains both; or
     ROCKHOPPER_ACCESS_KEY         the user, and
-    ROCKHOPPER_SECRET_KEY         his secret
+    ROCKHOPPER_SECRET_KEY         their secret
 
-The file is RocketMQ's conf/tools.yml, a line for each:
+The file has the format of RocketMQ's conf/tools.yml, with a line for each:
 
     accessKey: billing
     secretKey: "…"
 
-Quotes may be left out; blank lines, and lines that begin with #, are passed over. It is read again
-for each connection: brokers end those of a user whose secret was changed.
+Quotes are optional; blank lines and lines that begin with # are ignored. The file is read for each
+new connection, because brokers close the connections of a user whose secret was changed.
 """
 
 import logging
@@ -41,20 +41,20 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class CredentialsFile:
-    """A file that names a user and his secret; called, it is read."""
+    """A file with a user and their secret; calling the object reads it."""
 
     path: str
 
     @property
     def origin(self) -> str:
-        """Its name."""
+        """The file, as named in error messages."""
         return f"the credentials file {self.path}"
 
     def __call__(self) -> Credentials:
-        """What the file says now. Raises ClientStateError, without a word of its contents."""
+        """Read the file. Raises ClientStateError, which does not reveal the content."""
         try:
             with open(self.path, encoding="utf-8") as file:
-                # Windows shows every file as one that all may read.
+                # On Windows every file looks readable for all users.
                 if os.name == "posix" and os.fstat(file.fileno()).st_mode & _READ_BY_OTHERS:
                     self._warn()
                 text = file.read(FILE_SIZE_BYTES_MAX)
@@ -97,18 +97,18 @@ def _unquoted(value: str) -> str:
 
 
 CredentialsChoice = Credentials | CredentialsFile | str | Path | None
-"""What clients take: a user and his secret, a file of them, None for the environment's."""
+"""The type of `credentials`: a user and secret, a file of them, or None for the environment's."""
 
 
 class CredentialsSource(Protocol):
-    """Says for a new connection in whose name it asks; None: in nobody's."""
+    """Returns the credentials for a new connection; None: requests are not signed."""
 
     def __call__(self) -> Credentials | None:
-        """Raises ClientStateError."""
+        """Return the current credentials. Raises ClientStateError."""
 
     @property
     def origin(self) -> str:
-        """Where they are from, in words for errors."""
+        """The origin of the credentials, as named in error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ NOBODYS: CredentialsSource = _Fixed(None, "")
 def chosen_credentials(
     credentials: CredentialsChoice, environment: Mapping[str, str] = os.environ
 ) -> CredentialsSource:
-    """What *credentials* mean, read once already.
+    """Return the source for the argument *credentials*, after reading it once.
 
     Raises:
-        ClientStateError: the file cannot be used, or the environment says half, or two things.
+        ClientStateError: the file is unusable, or the environment is incomplete or ambiguous.
     """
     if credentials is None:
         return _of(environment)
@@ -143,7 +143,7 @@ def chosen_credentials(
 
 
 def environment_file(environment: Mapping[str, str] = os.environ) -> CredentialsFile | None:
-    """The file that the environment names."""
+    """Return the file that the environment names."""
     path = environment.get(FILE_VARIABLE)
     return CredentialsFile(os.path.abspath(path)) if path else None
 

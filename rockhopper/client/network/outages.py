@@ -1,4 +1,4 @@
-"""What is said of brokers that are away: a line now and then, however many parts notice it."""
+"""Limits the log lines about unreachable brokers, however many parts of a client notice them."""
 
 import logging
 import time
@@ -8,16 +8,16 @@ _AGAIN_S = 60.0
 
 
 class Outages:
-    """What one client has said lately."""
+    """The warnings that one client has logged recently."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._said_s: dict[str, float] = {}
 
     def warn(self, log: logging.Logger, key: str, text: str, *args: object) -> None:
-        """Log a warning; at DEBUG if one of this key was logged within a minute.
+        """Log a warning; at DEBUG if one with this key was logged within a minute.
 
-        The key is the address, for those who would all say the same of it.
+        The key is usually the broker's address, which all parts share.
         """
         now_s = self._now_s()
         self._said_s = {each: at for each, at in self._said_s.items() if now_s - at < _AGAIN_S}
@@ -25,5 +25,5 @@ class Outages:
         log.log(logging.WARNING if is_news else logging.DEBUG, text, *args, stacklevel=2)
 
     def over(self) -> None:
-        """Something is there again: what goes away after that is said at once."""
+        """Forget the recent warnings, so that the next outage is logged at once."""
         self._said_s.clear()

@@ -1,8 +1,8 @@
-"""Staying connected to all brokers of the clusters, for clients that brokers must be able to ask.
+"""Keeps a client connected to all brokers of its clusters, so that they can send it requests.
 
-A broker knows a client by the heartbeats on a connection that is open now. So the masters that the
-name service knows get a heartbeat every 30 s, and a second after their connection has broken. Then,
-and when a route has changed, others may lead: the name service is asked who.
+A broker knows a client by the heartbeats on a connection that is open now. So all masters known to
+the name server get a heartbeat every 30 s, and a second after their connection has broken. After a
+break, and after a change of a route, the client asks the name server for the current masters.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _HEARTBEAT_INTERVAL_S = 30.0
 
 
 class Reachability:
-    """Keeps one client known to the brokers, from `start` to `close`."""
+    """Keeps one client registered with the brokers, from `start` to `close`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reachability:
         self._upkeep: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._upkeep = keep_running(
             self._keep_up, "staying connected to the brokers", on_failure=lambda _: self._restart()
         )
@@ -52,7 +52,7 @@ class Reachability:
             self.start()
 
     async def close(self) -> None:
-        """End the upkeep."""
+        """Stop the background task."""
         upkeep, self._upkeep = self._upkeep, None
         await end_tasks([upkeep])
 
@@ -66,7 +66,7 @@ class Reachability:
                 self._is_changed = False
                 if await self._look_up() and is_due:
                     due_s = now_s() + self._heartbeat_interval_s
-                # Asking may have connected to one that is a name service as well.
+                # The query may have connected to a broker that is a name server too.
                 lost = (lost | self._lost()) & self._masters
             await asyncio.gather(*map(self._greet, self._masters if is_due else lost))
             await asyncio.sleep(self._look_interval_s)

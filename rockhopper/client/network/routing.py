@@ -1,15 +1,15 @@
-"""Which brokers serve a topic: asked of the name services, remembered, refreshed.
+"""Routes: which brokers serve a topic. They are queried from name servers, cached, and refreshed.
 
-A name service is picked and kept until it fails; one that does not answer soon is not waited for,
-the next is asked as well. A route once known stays in use while no name service answers, or while
-one that has just started does not know the topic yet.
+The client uses one name server until it fails. If that server does not answer soon, the client
+queries the next one as well. A cached route stays in use while no name server answers, or while one
+that has just started does not know the topic yet.
 
-When a broker fails, another of its replicas may lead: topics of it are looked up at once, at each
-name service in turn while they tell nothing new. Once one names another master, every route is
-brought in line.
+If a broker fails, another replica may become its master. The client then refreshes the topic's
+route at once, and tries each name server in turn while the answers are unchanged. When an answer
+names another master, all routes are updated.
 
-A producer may send to a topic that does not exist: like Java's it takes the route of the template
-topic TBW102, which the brokers that create topics on first use register, and sends there
+A producer may send to a topic that does not exist. Like Java's producer it then uses the route of
+the template topic TBW102, which is registered by brokers that create topics on first use
 (`is_guess`).
 """
 
@@ -47,18 +47,19 @@ from rockhopper.tasks import end_tasks, is_cancelled_alone, let_go, start_task
 log = logging.getLogger(__name__)
 
 TEMPLATE_QUEUE_COUNT = 4
-# How long one name service may take before the next is asked as well.
+# How long to wait for one name server before querying the next as well.
 _PATIENCE_S = 0.1
-# How long the other name services may take to know a topic that one does not.
+# How long to wait for other name servers if one does not know a topic.
 _OTHERS_PATIENCE_S = 1.0
-# While a broker fails: how soon a route is asked for again, at most and by who waits for a change.
+# During a failover: the minimum time between two queries for a route, and the polling interval of a
+# caller that waits for a change.
 _RENEWAL_PAUSE_S = 0.02
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The queues of a topic and the addresses of the brokers that hold them."""
+    """The queues of a topic, and the addresses of their brokers."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
@@ -66,12 +67,12 @@ class TopicRoute:
     brokers: Mapping[str, Mapping[int, str]]
     """Broker name -> broker id -> address; id 0 is the master."""
     is_guess: bool = False
-    """The topic does not exist; these queues will, once a broker has created it."""
+    """The topic does not exist yet; it has these queues once a broker has created it."""
     masterless_queues: tuple[MessageQueue, ...] = ()
-    """Queues that could be written if their broker had a master now."""
+    """Queues that would be writable if their broker had a master."""
 
     def master(self, broker_name: str) -> str | None:
-        """Return the address that takes writes for `broker_name`."""
+        """Return the address that accepts writes for `broker_name`."""
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
@@ -90,7 +91,7 @@ class TopicRoute:
 
     @property
     def slaves(self) -> set[str]:
-        """The addresses of brokers that do not lead."""
+        """The addresses of brokers that are not masters."""
         return {
             address
             for ids in self.brokers.values()
@@ -101,10 +102,10 @@ class TopicRoute:
 
 
 def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int = 0) -> TopicRoute:
-    """Expand what a name service says into queues, in the order of Java's clients.
+    """Expand a name server's answer into queues, in the order of Java's clients.
 
-    With `guess_queue_count` the data is that of the template topic, and no broker gets more queues
-    than that.
+    With `guess_queue_count`, the data is that of the template topic, and each broker gets at most
+    that many queues.
     """
     brokers = {
         broker.broker_name: dict(broker.broker_addrs)
@@ -127,7 +128,7 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
             queues += [MessageQueue(topic, name, number) for number in range(writes)]
     if data.order_topic_conf:
         write_queues, masterless = [], []
-        for name, count in data.ordered_counts():  # does not change when a broker goes away
+        for name, count in data.ordered_counts():  # unchanged while a broker is away
             queues = write_queues if MASTER_ID in brokers.get(name, {}) else masterless
             queues += [MessageQueue(topic, name, number) for number in range(count)]
     return TopicRoute(
@@ -141,7 +142,7 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
 
 
 def leave_out(brokers: Iterable[BrokerData], addresses: frozenset[str]) -> None:
-    """Let what a name service told of *brokers* say nothing of those addresses."""
+    """Remove these addresses from the brokers of a name server's answer."""
     for broker in brokers:
         kept = {number: at for number, at in broker.broker_addrs.items() if at not in addresses}
         broker.broker_addrs = kept
@@ -152,7 +153,7 @@ def _guess_key(topic: str) -> str:
 
 
 class NameServices:
-    """The name services of a cluster; each knows everything, so any one will do for a question."""
+    """The name servers of a cluster; each has all data, so a query needs only one of them."""
 
     def __init__(self, addresses: tuple[str, ...], pool: ConnectionPool, timeout_s: float) -> None:
         self.addresses = addresses
@@ -169,7 +170,7 @@ class NameServices:
         return ";".join(self.addresses)
 
     async def ask(self, code: RequestCode, ext: dict[str, str] | None = None) -> Command:
-        """Return the first answer that any name service gives, whatever its code."""
+        """Return the first answer of any name server, whatever its code."""
         if len(self.addresses) == 1:
             return await self._ask(0, code, ext)
         failures: list[ClientError] = []
@@ -200,7 +201,7 @@ class NameServices:
         failures: list[ClientError],
         patience_s: float | None,
     ) -> Command | None:
-        """Return the first answer of those asked; None when it takes too long or none is left."""
+        """Return the first answer to the pending queries; None on a timeout or if all fail."""
         while asked:
             done, _ = await asyncio.wait(
                 asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
@@ -225,10 +226,10 @@ class NameServices:
         *,
         knows: Callable[[Command], bool] = lambda _answer: True,
     ) -> tuple[str, Command] | None:
-        """Return the address and answer of another that knows what the current one does not.
+        """Return the address and answer of another name server that has the missing data.
 
-        One that was started anew, or is cut off from the brokers, knows nothing. `knows` says of a
-        successful answer whether it holds anything; it may raise ClientError.
+        A name server that restarted, or is cut off from the brokers, has no data. `knows` returns
+        whether a successful answer contains data; it may raise ClientError.
         """
 
         async def ask_one(index: int) -> tuple[int, Command]:
@@ -252,16 +253,19 @@ class NameServices:
         return None
 
     async def follow_names(self) -> None:
-        """Connect anew to those whose names have moved, also if the old address still answers."""
+        """Reconnect to name servers whose host names resolve to new addresses.
+
+        The old addresses may still work.
+        """
         for address in self.addresses:
             await self._pool.follow_name(address)
 
     def ask_another_next(self) -> None:
-        """Begin the next question with the next name service: this one tells nothing new."""
+        """Start the next query with the next name server: the current one has nothing new."""
         self._current = (self._current + 1) % len(self.addresses)
 
     async def tell_all(self, code: RequestCode, ext: dict[str, str]) -> list[tuple[str, Command]]:
-        """Send the same request to every name service; return their addresses and answers."""
+        """Send the same request to every name server; return their addresses and answers."""
         answers = await asyncio.gather(
             *(
                 self._pool.request(address, Command(int(code), ext=dict(ext)), self._timeout_s)
@@ -271,7 +275,7 @@ class NameServices:
         return list(zip(self.addresses, answers, strict=True))
 
     async def route_data(self, topic: str) -> TopicRouteData | None:
-        """Return what the name service knows about `topic`, or None when it knows nothing."""
+        """Return the name server's route of `topic`, or None if no name server has one."""
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         answer = await self.ask(code, fields)
@@ -303,7 +307,7 @@ class RouteTable:
         self._pool = pool
         self._routes: dict[str, TopicRoute] = {}
         self._broker_addresses: set[str] = set()
-        # Where the master of each broker name was last known to be.
+        # The last known master of each broker name.
         self._masters: dict[str, str] = {}
         self._renewed_s: dict[str, float] = {}
         self._is_stale = False
@@ -312,26 +316,26 @@ class RouteTable:
         """See `leave_out`."""
 
     def known(self, topic: str) -> TopicRoute | None:
-        """Return the route that is remembered, without asking anybody."""
+        """Return the cached route, without a query."""
         return self._routes.get(topic)
 
     def has_broker(self, address: str) -> bool:
-        """Whether a route names this address: then a broker listens there."""
+        """Whether an address belongs to a broker in a cached route."""
         return address in self._broker_addresses
 
     @property
     def slaves(self) -> set[str]:
-        """The addresses of all brokers known that do not lead."""
+        """The addresses of all known brokers that are not masters."""
         return set().union(*(route.slaves for route in self._routes.values()))
 
     def has_master(self, address: str) -> bool:
-        """Whether a broker is led from this address, by the newest route of it."""
+        """Whether this is the address of a master, according to the newest route."""
         return address in self._masters.values()
 
     async def route(self, topic: str, *, for_sending: bool = False) -> TopicRoute:
         """Return the route of `topic`. Raises RouteNotFoundError.
 
-        Only with `for_sending` may it be the guess for a topic that does not exist yet.
+        Only with `for_sending` may it be the guessed route of a topic that does not exist yet.
         """
         route = self._routes.get(topic)
         if route is None or (route.is_guess and not for_sending):
@@ -349,17 +353,17 @@ class RouteTable:
         ).about(topic=topic)
 
     def forget(self, topic: str) -> None:
-        """Ask the name service again when the topic is next used."""
+        """Query the name server when the topic is next used."""
         self._routes.pop(topic, None)
 
     def leave_out(self, addresses: frozenset[str]) -> None:
-        """Have routes without these addresses, because nobody answers there now."""
+        """Exclude these addresses from routes, because they do not answer now."""
         if addresses != self.left_out:
             self.left_out = addresses
             self._routes.clear()
 
     def doubt(self, address: str) -> None:
-        """Look up in the background who leads, because the broker at *address* fails."""
+        """Look up the current master in the background, because the broker at *address* fails."""
         if address not in self._broker_addresses:
             return
         for topic, route in self._routes.items():
@@ -374,9 +378,9 @@ class RouteTable:
         return await self.renew(topic)
 
     async def renew(self, topic: str) -> TopicRoute | None:
-        """Look up a known route again, but not more often than is useful; return it.
+        """Refresh a cached route, unless it was just refreshed, and return it.
 
-        What cannot be learnt now stays as it was.
+        If the refresh fails, the route is unchanged.
         """
         known = self._routes.get(topic)
         if known is None:
@@ -398,7 +402,7 @@ class RouteTable:
         return route
 
     async def changed(self, route: TopicRoute, pause_s: float) -> TopicRoute:
-        """Wait until other brokers serve the topic than by *route*, or for as long as given."""
+        """Wait up to *pause_s* until other brokers than those of *route* serve the topic."""
         try:
             async with asyncio.timeout(pause_s):
                 while (known := await self.renew(route.topic)) is not None:
@@ -410,9 +414,9 @@ class RouteTable:
         return self._routes.get(route.topic) or route
 
     async def refresh(self, log_level: int = logging.WARNING) -> None:
-        """Ask again about every topic known; what cannot be learnt now stays as it was.
+        """Refresh the routes of all known topics; a route that cannot be refreshed is unchanged.
 
-        That it cannot is logged at `log_level`, once until it can again.
+        The first failure is logged at `log_level`, and so is the recovery.
         """
         for topic, known in list(self._routes.items()):
             try:
@@ -423,19 +427,19 @@ class RouteTable:
                 level = logging.DEBUG if self._is_stale else log_level
                 self._is_stale = True
                 log.log(level, "the route of %s could not be refreshed: %s", topic, error)
-                return  # the next topic would only wait for the same name services again
+                return  # the next topic would wait for the same name servers again
         if self._is_stale:
             self._is_stale = False
             log.log(log_level, "routes are refreshed again")
 
     async def close(self) -> None:
-        """Give up the look-ups under way."""
+        """Cancel running look-ups."""
         await end_tasks(self._lookups.values())
 
     async def _once(
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
     ) -> TopicRoute | None:
-        """Share one look-up among all who want it; a cancelled caller does not end it."""
+        """Share one look-up among all callers; a cancelled caller does not stop it."""
         lookup = self._begin(key, look_up)
         try:
             return await asyncio.shield(lookup)
@@ -459,7 +463,7 @@ class RouteTable:
     def _lookup_ended(self, key: str, lookup: asyncio.Task[TopicRoute | None]) -> None:
         self._lookups.pop(key, None)
         if not lookup.cancelled():
-            lookup.exception()  # every caller may have been cancelled: then nobody else looks
+            lookup.exception()  # mark as retrieved: all callers may have been cancelled
 
     async def _look_up(self, topic: str) -> TopicRoute | None:
         data = await self._name_services.route_data(topic)
@@ -489,14 +493,14 @@ class RouteTable:
         return route
 
     def _note_masters(self, route: TopicRoute) -> list[str]:
-        """Note who leads; return the brokers that another replica leads than was known."""
+        """Record the masters; return the brokers whose master has changed."""
         masters = route.masters
         moved = [name for name, each in masters.items() if self._masters.get(name, each) != each]
         self._masters |= masters
         return moved
 
     def _move(self, name: str, addresses: Mapping[int, str]) -> None:
-        """Let the routes of all topics say where a broker is now."""
+        """Update a broker's addresses in the routes of all topics."""
         for topic, known in list(self._routes.items()):
             stale = known.master(name)
             if stale is not None and stale != addresses[MASTER_ID]:

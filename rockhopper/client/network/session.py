@@ -1,11 +1,12 @@
-"""What every client has: connections, routes, and heartbeats to the brokers it is connected to.
+"""Session: the connections, routes and heartbeats that every client has.
 
-A heartbeat goes out first on each new connection to a broker and every 30 s; it tells the broker
-which producer and consumer groups live here. Slaves hear of consumers as well, so that one of them
-that comes to lead knows them. Routes are refreshed every 30 s, and at once when a broker fails.
+A heartbeat tells a broker the producer and consumer groups of this client. It is the first request
+on each new connection to a broker, and is repeated every 30 s. Slaves receive the consumer groups
+too, so that a slave that becomes master knows them. Routes are refreshed every 30 s, and at once if
+a broker fails.
 
-A broker that has owed an answer for a second may be one that nothing is heard of any more: routes
-are looked up, and once another one leads in its place, what is under way there is given up.
+A broker that has not answered for a second may have vanished, so the client refreshes its routes.
+If another broker has become master in its place, requests in flight to the old one are abandoned.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ _SUCCESS = frozenset({int(ResponseCode.SUCCESS)})
 
 
 class Session(Sharer):
-    """The part that Producer, PullConsumer and Admin share; open between `start` and `close`."""
+    """The base that all clients share; open between `start` and `close`."""
 
     def __init__(
         self,
@@ -56,10 +57,10 @@ class Session(Sharer):
         tls: Tls = None,
         connections: SharedConnections | None = None,
     ) -> None:
-        """`upkeep_log_level` is DEBUG for a client that only answers calls.
+        """`upkeep_log_level` is DEBUG for a client that only makes single calls.
 
-        Between them nobody waits for it, and the next call says what is wrong. `tls` is as in
-        network/tls.py, `credentials` as in network/credentials.py. Raises ValueError,
+        Nobody waits for its upkeep between calls, and the next call reports the problem. `tls` is
+        as in network/tls.py, `credentials` as in network/credentials.py. Raises ValueError,
         ClientStateError.
         """
         self.handle_request = handle_request
@@ -95,14 +96,14 @@ class Session(Sharer):
         self._state = "new"
 
     def has_checker(self, group: str) -> bool:
-        """Whether a client with these connections is asked about the transactions of *group*."""
+        """Whether a client on these connections handles transaction checks of *group*."""
         return self._connections.has_checker(group)
 
     async def start(self) -> Self:
-        """Begin the upkeep. Opens no connection: the first request does."""
+        """Start the background tasks. Opens no connection: the first request does."""
         if self._state != "new":
             raise ClientStateError(f"this client is {self._state} already; make a new one")
-        self.pool.check_usable()  # from now on it belongs to this process and loop
+        self.pool.check_usable()  # binds the pool to this process and event loop
         self._connections.join(self)
         self._state = "open"
         self._begin_upkeep()
@@ -120,9 +121,9 @@ class Session(Sharer):
             self._watch = keep_running(self._watch_silence, what, on_failure=self._begin_watch)
 
     async def close(self) -> None:
-        """Say goodbye to the brokers and close the connections; a second call does nothing.
+        """Unregister from the brokers and close the connections; a second call does nothing.
 
-        Cancelling it leaves out the goodbye.
+        If it is cancelled, it skips the unregistration.
         """
         if self._state == "closed" or self.is_inherited:
             self._state = "closed"
@@ -152,7 +153,7 @@ class Session(Sharer):
     ) -> Command:
         """Send a request and return its answer.
 
-        Raises RequestRefusedError for an answer whose code is not in `accept`.
+        Raises RequestRefusedError if the answer's code is not in `accept`.
         """
         self.check_open()
         command = Command(int(code), ext=ext, body=body)
@@ -164,7 +165,7 @@ class Session(Sharer):
     async def led_elsewhere(
         self, topic: str, broker_name: str, address: str, error: ClientError
     ) -> str | None:
-        """Where a broker is read after it failed at `address`; None if nobody else leads it."""
+        """Return where to read a broker's queues after `address` failed; None if nowhere else."""
         if not (may_have_moved(error) or is_route_outdated(error)):
             return None
         route = await self.routes.renew(topic)
@@ -174,9 +175,9 @@ class Session(Sharer):
     def request_json(
         self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float
     ) -> Awaitable[Command]:
-        """Send a request whose header is begun already (begin_json_header), without more ado.
+        """Send a request whose header was begun by begin_json_header.
 
-        Whether the answer refuses it is for the caller to see: `refusal`.
+        The caller checks whether the answer is a refusal: `refusal`.
         """
         self.check_open()
         connection = self.pool.ready(address)
@@ -185,7 +186,7 @@ class Session(Sharer):
         return self.pool.request_json(address, code, header_start, body, timeout_s)
 
     def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
-        """Return what an answer that is no success is raised as."""
+        """Return the error for an answer that is not a success."""
         if answer.code == ResponseCode.GO_AWAY:
             self.pool.retire(address)
         refused = self.pool.refusal(address, code, answer)
@@ -196,13 +197,13 @@ class Session(Sharer):
     async def send_oneway(
         self, address: str, code: RequestCode, ext: dict[str, str], body: bytes = b""
     ) -> None:
-        """Send a request that gets no answer."""
+        """Send a request without an answer."""
         self.check_open()
         await self.pool.send_oneway(address, Command(int(code), ext=ext, body=body))
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process is a fork of the one that made the client."""
+        """Whether this process is a fork of the one that created the client."""
         return self._forks != fork_count()
 
     def check_open(self) -> None:
@@ -214,7 +215,7 @@ class Session(Sharer):
         raise ClientStateError(f"this client is {what}")
 
     def check_loop(self) -> None:
-        """Raise ClientStateError in another event loop than the one that it was started in."""
+        """Raise ClientStateError in an event loop other than the one the client was started in."""
         if self._state == "open" and not self.is_inherited:
             self.pool.check_loop()
 
@@ -223,7 +224,7 @@ class Session(Sharer):
         return self.pool.existing(address)
 
     async def heartbeat(self, address: str, timeout_s: float | None = None) -> None:
-        """Tell a broker which groups live here, and wait until it knows."""
+        """Tell a broker the groups of this client, and wait for its answer."""
         command = self._heartbeat_command()
         answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
@@ -233,9 +234,9 @@ class Session(Sharer):
             self._greeted.add(connection)
 
     async def introduce(self, addresses: Iterable[str]) -> list[ClientError]:
-        """Make the groups that live here known to those brokers that have not heard of them.
+        """Send heartbeats to the brokers whose current connection has had none.
 
-        Returns what went wrong with those that could not be told.
+        Returns the errors of the failed ones.
         """
         strangers = [
             address
@@ -290,7 +291,7 @@ class Session(Sharer):
             await self.keep_up_once()
 
     def greet_all(self) -> None:
-        """Tell all brokers connected to what groups consume, in the background."""
+        """Send heartbeats with the current groups to all connected brokers, in the background."""
         for connection in self.pool.connections:
             self._greet(connection)
 
@@ -324,12 +325,12 @@ class Session(Sharer):
             return
         slaves = route.slaves
         if slaves:
-            # A master that was one until now is not silent unless it is asked something.
+            # A former master is detected as silent only if a request is sent to it.
             self.greet_all()
             self._greet_slaves(slaves)
 
     def _greet_slaves(self, addresses: Iterable[str]) -> None:
-        """Make consumers known to slaves, in the background: nothing depends on it yet."""
+        """Register consumers with slaves in the background: nothing depends on it yet."""
         if not self.consumers:
             return
         for address in addresses:
@@ -339,7 +340,7 @@ class Session(Sharer):
 
     async def _greet_slave(self, address: str) -> None:
         try:
-            await self.pool.connect(address)  # which greets
+            await self.pool.connect(address)  # which sends a heartbeat
         except ClientError as error:
             log.debug("the slave %s does not know the groups of this client: %s", address, error)
         finally:
@@ -360,6 +361,6 @@ class Session(Sharer):
                 command = Command(code, ext={"clientID": self.client_id, field: group})
                 try:
                     farewells.append(connection.request(command, _FAREWELL_TIMEOUT_S))
-                except ClientError:  # broken or inherited by a fork: closing it says the same
+                except ClientError:  # broken, or inherited by a fork: closing has the same effect
                     break
         await asyncio.gather(*farewells, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Connections that several clients share: one to each broker, under one client id.
+"""Connections that several clients share: one per broker, under one client id.
 
-A broker knows the groups of a connection, as it does of RocketMQ's instances, which share in the
-same way; so what it asks goes to the client that has the group, and a group may have one consumer
-here.
+A broker associates the groups with the connection, as for RocketMQ's instances, which share
+connections in the same way. So a broker's request goes to the client that has the group, and a
+group may have only one consumer here.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from rockhopper.sockets import find_own_host
 
 
 class Sharer:
-    """What a client lets its connections do; `Session` is one."""
+    """The capabilities of a client on shared connections; `Session` is one."""
 
     producer_groups: set[str]
     checked_group: str | None = None
-    """Whose transactions it is asked about."""
+    """The group whose transaction checks it handles."""
     consumers: dict[str, ConsumerData]
     handle_request: RequestHandler | None
 
     def connected(self, connection: Connection) -> None:
-        """Hear of a connection before anything is sent over it."""
+        """Handle a new connection before anything is sent over it."""
 
     def doubt(self, address: str) -> None:
-        """Hear of an address that cannot be reached."""
+        """Handle an unreachable address."""
 
 
 class SharedConnections(Protocol):

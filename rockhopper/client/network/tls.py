@@ -1,14 +1,14 @@
-"""TLS of a client: what it shows, whom it trusts, and what a failed handshake means.
+"""TLS of a client: its certificate, the CAs it trusts, and explanations of failed handshakes.
 
-Without a choice of the program the environment decides:
+Unless the program passes options, the environment decides:
 
-    ROCKHOPPER_TLS          true: speak TLS
+    ROCKHOPPER_TLS          true: use TLS
     ROCKHOPPER_TLS_CA       a file of CAs in PEM form, instead of the system's; implies TLS
-    ROCKHOPPER_TLS_CERT     a certificate to show, and
+    ROCKHOPPER_TLS_CERT     the client's certificate, and
     ROCKHOPPER_TLS_KEY      its key; imply TLS
-    ROCKHOPPER_TLS_VERIFY   false: take any certificate, and so anybody in between
+    ROCKHOPPER_TLS_VERIFY   false: accept any certificate, and so a man in the middle
 
-Files are named, never given by content: options travel through plans and logs.
+Options contain paths of files, never their content, because they appear in query plans and logs.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class TlsOptions:
             raise ValueError("a TLS key is named without its certificate: name both")
 
     def context(self) -> ssl.SSLContext:
-        """The SSL context; changed files are read again.
+        """Return the SSL context; changed files are read again.
 
         Raises:
-            OSError: a file cannot be used; the message says which.
+            OSError: a file cannot be used; the message names it.
         """
         return _context(self, tuple(map(_stamp, (self.ca, self.certificate, self.key))))
 
@@ -59,7 +59,7 @@ Tls = bool | TlsOptions | None
 
 
 def chosen(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
-    """The options for the argument *tls*; None: no TLS. Raises ValueError."""
+    """Return the options for the argument *tls*; None: no TLS. Raises ValueError."""
     if tls is None:
         return _of(environment)
     if isinstance(tls, bool):
@@ -105,7 +105,7 @@ def _context(options: TlsOptions, _stamps: Any) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.ca is not None:
-            # A broker's own certificate may be named as well as its CA's.
+            # The CA file may also contain a broker's own certificate.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if options.certificate is not None:
             context.load_cert_chain(options.certificate, options.key, lambda: "")
@@ -127,7 +127,7 @@ def is_tls_transport(transport: asyncio.BaseTransport) -> bool:
 
 
 def remedy_of(error: BaseException, *, is_tls: bool) -> tuple[str, str] | None:
-    """Why a connection failed and what to do, if the cause is TLS."""
+    """Return the reason of a failed connection and a remedy, if TLS is the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate_remedy(error)
     text = str(error)
