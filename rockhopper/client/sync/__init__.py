@@ -1,4 +1,4 @@
-"""The clients without `await`: for Django, Celery, scripts, and whatever else has no event loop."""
+"""The clients without `await`, for programs without an event loop: Django, Celery, scripts."""
 
 from rockhopper.client.sync.admin import Admin
 from rockhopper.client.sync.connections import Connections

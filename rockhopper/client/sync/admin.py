@@ -24,7 +24,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
 
 
 class DeadLetters(Part[dead_letters.DeadLetters]):
-    """Dead letters of groups, and how to send them back."""
+    """Dead letters of groups, and sending them back."""
 
     counts = waits(dead_letters.DeadLetters.counts)
     count = waits(dead_letters.DeadLetters.count)
@@ -33,7 +33,7 @@ class DeadLetters(Part[dead_letters.DeadLetters]):
 
 
 class Accounts(Part[accounts.Accounts]):
-    """Users and permissions."""
+    """Users and access rules."""
 
     add_user = waits(accounts.Accounts.add_user)
     change_secret = waits(accounts.Accounts.change_secret)
@@ -47,7 +47,7 @@ class Accounts(Part[accounts.Accounts]):
 
 
 class Offsets(Part[queue_offsets.QueueOffsets]):
-    """Beginning, end, committed and by-time offsets of single queues."""
+    """Offsets of single queues: minimum, maximum, committed, by time."""
 
     min_offset = waits(queue_offsets.QueueOffsets.min_offset)
     max_offset = waits(queue_offsets.QueueOffsets.max_offset)

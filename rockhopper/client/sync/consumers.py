@@ -37,7 +37,7 @@ class Consumer(Face[consumer.Consumer]):
 
         You may call it from any thread, in signal handlers, and before or during the start.
         """
-        # A signal handler may call it in the thread that opens this consumer: no lock, no waiting.
+        # A signal handler may call this in the thread that opens the consumer: no lock, no waiting.
         self._of_this_process().stop()
 
     @property
@@ -81,7 +81,7 @@ class Consumer(Face[consumer.Consumer]):
             try:
                 plain(message)
             except (SystemExit, KeyboardInterrupt) as error:
-                return error  # raised in the event loop it would end that
+                return error  # in the event loop it would end the loop
             return None
 
         threads = HandlerThreads(concurrency)

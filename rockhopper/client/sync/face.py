@@ -1,7 +1,7 @@
-"""What the synchronous clients have in common: an asynchronous one, opened by the first call.
+"""The base of the synchronous clients: wraps an asynchronous one, which the first call opens.
 
-Its methods are wrapped one by one (`waits`), so that names, parameters, types and docstrings are
-those of the asynchronous client, and stand in one place.
+The methods are wrapped one by one (`waits`), so that names, parameters, types and docstrings come
+from the asynchronous client and are written only once.
 """
 
 import functools
@@ -24,7 +24,7 @@ class Opened(Protocol):
     """An asynchronous client."""
 
     async def __aenter__(self) -> Self:
-        """Open it."""
+        """Open the client."""
 
     async def __aexit__(
         self,
@@ -32,7 +32,7 @@ class Opened(Protocol):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the client."""
 
 
 _Client = TypeVar("_Client", bound=Opened)
@@ -50,7 +50,7 @@ class Face(Generic[_Client]):
 
     def __init__(self, make: Callable[..., _Client], *args: Any, **kwargs: Any) -> None:
         self._make = functools.partial(make, *args, **kwargs)
-        self._client = self._make()  # what is wrong with the arguments is raised here
+        self._client = self._make()  # raises errors in the arguments now
         self._is_open = False
         self._is_closed = False
         self._forks = fork_count()
@@ -84,7 +84,7 @@ class Face(Generic[_Client]):
         return self._client
 
     def _opened(self) -> _Client:
-        """The client of this process, open unless it was closed."""
+        """Return the client of this process, open unless it was closed."""
         if self._is_open and self._forks == fork_count():
             return self._client
         self._of_this_process()
@@ -117,7 +117,7 @@ class Face(Generic[_Client]):
         return loop_thread() if thread is None or thread.is_inherited else thread
 
     def close_at_exit(self) -> None:
-        """Close it; `atexit` functions that run later open a producer again."""
+        """Close the client; `atexit` functions that run later may open a producer again."""
         with self._opening:
             self.close()
             if self._reopens_in_child:
@@ -152,7 +152,7 @@ class Face(Generic[_Client]):
 
 
 class Part(Generic[_Item]):
-    """What belongs to a face and has methods of its own, as Admin's groups."""
+    """A part of a client with its own methods, such as Admin's groups."""
 
     def __init__(self, face: Face[Any], pick: Callable[[Any], _Item]) -> None:
         self._face = face
@@ -169,7 +169,7 @@ class Part(Generic[_Item]):
 def waits(
     method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]],
 ) -> Callable[Concatenate[Any, _P], _Result]:
-    """A method that calls the asynchronous client's and waits for what it returns."""
+    """Return a method that calls the asynchronous one and waits for its result."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -180,7 +180,7 @@ def waits(
         except ClientStateError:
             if not is_exiting():
                 raise
-        # It was closed between the two, and opens anew.
+        # The client was closed between the two lines, and is opened again.
         bound = getattr(self._opened(), name)
         return self._serving.call(bound(*args, **kwargs))  # type: ignore[no-any-return]
 
@@ -190,7 +190,7 @@ def waits(
 def looks(
     method: Callable[Concatenate[Any, _P], _Result],
 ) -> Callable[Concatenate[Any, _P], _Result]:
-    """A method that calls the asynchronous client's, which is no coroutine function."""
+    """Return a method that calls a plain method of the asynchronous client in its loop."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -204,7 +204,7 @@ def looks(
 def iterates(
     method: Callable[Concatenate[Any, _P], AsyncIterator[_Item]],
 ) -> Callable[Concatenate[Any, _P], Iterator[_Item]]:
-    """A method that begins the asynchronous client's loop, and waits for each of its items."""
+    """Return a method that starts the asynchronous client's loop and waits for each item."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -235,7 +235,7 @@ async def _next_of(items: AsyncIterator[_Item]) -> tuple[_Item] | None:
 def made_like(
     model: Callable[_P, Any],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
-    """Let an `__init__` have the parameters of the asynchronous client's."""
+    """Give an `__init__` the parameters of the asynchronous client's."""
 
     def decorate(init: Callable[..., None]) -> Callable[Concatenate[Any, _P], None]:
         return functools.update_wrapper(init, model.__init__)
@@ -246,7 +246,7 @@ def made_like(
 def shows_options_of(
     model: Callable[..., Any],
 ) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
-    """Let `inspect` show, in place of `**options`, what else the asynchronous client takes."""
+    """Make `inspect` show the asynchronous client's options instead of `**options`."""
 
     def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
         own = inspect.signature(init)

@@ -1,15 +1,15 @@
-"""The one thread of a process in which the synchronous clients have their event loop.
+"""The thread with the event loop of all synchronous clients of a process.
 
-It is begun by the first call and ends with the interpreter, after all clients were closed. A
-forked child has none of its parent's threads: it begins its own, and never touches the parent's
-loop, whose selector it shares with the parent.
+The first call starts it. It ends with the interpreter, after all clients were closed. A forked
+child has none of its parent's threads: it starts its own, and never touches the parent's loop,
+because the two processes share its selector.
 
-At exit the clients are closed when the functions of `atexit` have run that were registered after
-the import. Those registered before it, `logging.shutdown` among them, run later: a producer opens
-anew for them, and the thread that calls runs the loop itself, for Python begins no threads then.
+At exit, the `atexit` functions registered after the import run first, then the clients are closed.
+Functions registered before it, such as `logging.shutdown`, run later. For them a producer is opened
+again, and the calling thread runs the loop itself, because Python starts no threads by then.
 
-A logging handler may send with a synchronous client, and holds its lock meanwhile. So nothing is
-logged in the loop's thread, which would wait for that lock: another thread logs its records.
+A logging handler may send with a synchronous client while it holds its lock. So nothing is logged
+in the loop's thread, which would wait for that lock: another thread logs its records.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ class Closable(Protocol):
     closes_last: bool
 
     def close_at_exit(self) -> None:
-        """Close it; it may be opened again."""
+        """Close the client; it may be opened again."""
 
 
 class LoopThread:
-    """An event loop in a thread of its own, which serves calls from all other threads."""
+    """An event loop in its own thread, which serves calls from all other threads."""
 
     def __init__(self) -> None:
         self.open_clients: set[Closable] = set()
         self.is_inherited = False
-        """Whether it is that of the process that this one was forked from."""
+        """Whether it belongs to the parent of this forked process."""
         self._loop = asyncio.new_event_loop()
         self._waiting: set[Future[Any]] = set()
         self._exits: dict[Future[Any], BaseException] = {}
@@ -61,13 +61,13 @@ class LoopThread:
             thread = threading.Thread(target=self._serve, name="rockhopper-sync", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # Python 3.12 begins no thread at exit
+            except RuntimeError:  # Python 3.12 starts no thread at exit
                 return
             self._thread = thread
             self.log_records.start(thread.ident)
 
     def _serve(self) -> None:
-        """Run the loop; a callback's sys.exit() ends the calls that wait, and not the loop."""
+        """Run the loop; sys.exit() in a callback ends the waiting calls, but not the loop."""
         while True:
             try:
                 self._loop.run_forever()
@@ -87,14 +87,15 @@ class LoopThread:
         *,
         interrupted: Callable[[], object] | None = None,
     ) -> _Result:
-        """Run a coroutine there and return what it returns.
+        """Run a coroutine in the loop and return its result.
 
-        An exception that interrupts the waiting cancels it; or calls `interrupted` there, and waits
-        until the coroutine has ended by that: another exception cancels it.
+        An exception that interrupts the waiting cancels the coroutine. With `interrupted`, it calls
+        that function in the loop instead and waits for the coroutine to end; a second exception
+        cancels it.
 
         Raises:
-            ClientStateError: asked from that loop itself, which would wait for ever.
-            SystemExit: something that runs there has called sys.exit().
+            ClientStateError: called from the loop itself, which would wait forever.
+            SystemExit: code in the loop has called sys.exit().
         """
         if self._thread is None:
             with self._caller_serves:
@@ -107,13 +108,13 @@ class LoopThread:
                 "coroutine function uses the asynchronous clients of rockhopper"
             )
         future: Future[_Result] = Future()
-        # An exception of a signal handler leaves a Condition unusable, and a plain lock as it was.
+        # An exception in a signal handler breaks a Condition, but not a plain lock.
         is_done = threading.Lock()
         is_done.acquire()
         future.add_done_callback(lambda _: is_done.release())
         self._waiting.add(future)
         try:
-            # From here on an interrupt finds what it ends.
+            # From here on, an interrupt ends the coroutine.
             self._loop.call_soon_threadsafe(self._begin, coroutine, future)
             _wait(future, is_done)
             return future.result()
@@ -127,12 +128,12 @@ class LoopThread:
                 _wait(future, is_done)
             raise
         finally:
-            future.cancel()  # nothing to one that is done
+            future.cancel()  # no effect if done
             self._waiting.discard(future)
             self._exits.pop(future, None)
 
     def _begin(self, coroutine: Coroutine[Any, Any, _Result], future: Future[_Result]) -> None:
-        """Run a coroutine for a future of another thread, whose cancellation cancels it."""
+        """Run a coroutine for a future of another thread; cancelling the future cancels it."""
         if future.cancelled():
             coroutine.close()
             return
@@ -159,7 +160,7 @@ class LoopThread:
         future.add_done_callback(end)
 
     def look(self, function: Callable[[], _Result]) -> _Result:
-        """Call a plain function there."""
+        """Call a plain function in the loop."""
 
         async def called() -> _Result:
             return function()
@@ -167,7 +168,7 @@ class LoopThread:
         return self.call(called())
 
     def end(self) -> None:
-        """Close what is open, then the loop."""
+        """Close all open clients, then the loop."""
         for client in sorted(self.open_clients, key=lambda each: each.closes_last):
             try:
                 client.close_at_exit()
@@ -183,7 +184,7 @@ class LoopThread:
 
 
 class LogRecords(logging.Filter):
-    """Takes the records of the client that the loop's thread makes, and logs them in another."""
+    """Intercepts log records made in the loop's thread, and logs them in another thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,23 +193,23 @@ class LogRecords(logging.Filter):
         self._dropped_count = 0
 
     def start(self, loop_ident: int | None) -> None:
-        """Begin the thread that logs."""
+        """Start the logging thread."""
         self._loop_ident = loop_ident
         threading.Thread(target=self._serve, name="rockhopper-sync-log", daemon=True).start()
         self.watch()
 
     def watch(self) -> None:
-        """Stand before all loggers that the client has by now, and before asyncio's."""
+        """Filter asyncio's logger and all current loggers of the client."""
         for name in ("asyncio", *list(logging.root.manager.loggerDict)):
             if name == "asyncio" or name.split(".", 1)[0] == "rockhopper":
-                logging.getLogger(name).addFilter(self)  # nothing if it has it
+                logging.getLogger(name).addFilter(self)  # no effect if added before
 
     def forget(self) -> None:
-        """Take nothing any more: the thread is a parent process's, and its number used again."""
+        """Intercept no more: the thread belongs to the parent process, and its id may be reused."""
         self._loop_ident = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep a record from being logged in the loop's thread; another logs it."""
+        """Queue a record of the loop's thread for the logging thread; pass all others."""
         if threading.get_ident() != self._loop_ident:
             return True
         if self._records.qsize() < _RECORDS_MAX:
@@ -218,7 +219,7 @@ class LogRecords(logging.Filter):
         return False
 
     def drain(self, timeout_s: float) -> None:
-        """Wait until what was taken is logged."""
+        """Wait until all intercepted records are logged."""
         logged = threading.Event()
         self._records.put(logged)
         logged.wait(timeout_s)
@@ -231,7 +232,7 @@ class LogRecords(logging.Filter):
                 continue
             try:
                 logging.getLogger(record.name).handle(record)
-            except Exception:  # a filter's or a handler's: nobody is there to raise it to
+            except Exception:  # of a filter or a handler: no caller could catch it
                 sys.excepthook(*sys.exc_info())
             if self._dropped_count and self._records.empty():
                 count, self._dropped_count = self._dropped_count, 0
@@ -239,20 +240,20 @@ class LogRecords(logging.Filter):
 
 
 def _wait(future: Future[Any], is_done: threading.Lock) -> None:
-    """Wait until *future* is done, which releases *is_done* once."""
+    """Wait until *future* is done; its callback releases *is_done* once."""
     if not future.done():
         is_done.acquire()
 
 
-_lock = threading.RLock()  # a signal handler may meet it in its own thread
+_lock = threading.RLock()  # a signal handler may need it in the same thread
 _running: LoopThread | None = None
 _is_exiting = False
-# Kept, for a loop that is collected closes what the parent process still uses.
+# Referenced forever: collecting a loop would close what the parent process still uses.
 _of_the_parent: list[LoopThread] = []
 
 
 def loop_thread() -> LoopThread:
-    """Return the loop's thread of this process."""
+    """Return this process's loop thread."""
     global _running
     if _running is not None:
         return _running
@@ -272,7 +273,7 @@ def _end() -> None:
 
 
 def is_exiting() -> bool:
-    """Whether the interpreter exits, and the clients were closed, or are being closed."""
+    """Whether the interpreter is exiting and closes the clients, or has closed them."""
     return _is_exiting
 
 
