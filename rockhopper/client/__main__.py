@@ -1,4 +1,4 @@
-"""`python -m rockhopper.client` is the command `rockhopper`."""
+"""Runs the command `rockhopper` as `python -m rockhopper.client`."""
 
 from rockhopper.client.cli import main
 

@@ -1,10 +1,10 @@
-"""Numbers that an application gives: told at once what is wrong with them, and by their names."""
+"""Checks numeric arguments of applications, with errors that name the argument."""
 
 from numbers import Integral
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise TypeError for what is no whole number, ValueError below `least`."""
+    """Raise TypeError unless `value` is a whole number, ValueError if it is below `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} is {value!r}: it must be a whole number")
     if value < least:
@@ -12,7 +12,7 @@ def check_count(name: str, value: object, least: int = 1) -> None:
 
 
 def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:
-    """Raise TypeError for what is no number, ValueError for no time."""
+    """Raise TypeError unless `value` is a number, ValueError if it is negative or a forbidden 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
     if not (value >= 0 if may_be_zero else value > 0):

@@ -1,4 +1,4 @@
-"""What applications hand over to be called: refused at once where it could only fail later."""
+"""Checks functions that applications pass as callbacks, so that mistakes are reported early."""
 
 import asyncio
 import functools
@@ -11,12 +11,12 @@ _Answer = TypeVar("_Answer")
 
 
 def is_coroutine_function(function: object) -> bool:
-    """Whether it is written with `async def`, or is an object whose `__call__` is."""
+    """Whether it is an `async def` function, or an object whose `__call__` is one."""
     return _is_written(inspect.iscoroutinefunction, function)
 
 
 def check_coroutine_function(kind: str, function: object) -> None:
-    """Raise TypeError unless `function` is written with `async def`; `kind` names it."""
+    """Raise TypeError unless `function` is an `async def` function; `kind` describes it."""
     if not is_coroutine_function(function):
         raise TypeError(
             f"the {kind} {function!r} is not a coroutine function: write it with `async def`, and "
@@ -25,7 +25,7 @@ def check_coroutine_function(kind: str, function: object) -> None:
 
 
 def check_no_generator(kind: str, function: object) -> None:
-    """Raise TypeError for a function with `yield`, of which a call would run nothing."""
+    """Raise TypeError for a function with `yield`, because calling it would run no code."""
     tests = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if any(_is_written(test, function) for test in tests):
         raise TypeError(
@@ -35,9 +35,9 @@ def check_no_generator(kind: str, function: object) -> None:
 
 
 def check_has_run(kind: str, function: object, answer: object) -> None:
-    """Raise TypeError where a call has only made something that is still to be run."""
+    """Raise TypeError if a call only returned an object that still has to be run."""
     if inspect.iscoroutine(answer):
-        answer.close()  # or Python warns of it as well
+        answer.close()  # avoids Python's own warning
     elif asyncio.isfuture(answer) or not (
         inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
     ):
@@ -46,9 +46,9 @@ def check_has_run(kind: str, function: object, answer: object) -> None:
 
 
 def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
-    """`function`, raising TypeError for what is a coroutine function, or answers with a coroutine.
+    """Return `function`, wrapped to raise TypeError if it returns a coroutine.
 
-    A decorator may hide which of them it is until the call.
+    Raises TypeError for a coroutine function. A decorator may hide it until the call.
     """
     if not callable(function) or is_coroutine_function(function):
         raise TypeError(
@@ -67,4 +67,4 @@ def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _
 
 
 def _is_written(test: Callable[[object], bool], function: object) -> bool:
-    return test(function) or test(type(function).__call__)  # an object's class is no such function
+    return test(function) or test(type(function).__call__)  # covers objects with __call__

@@ -1,4 +1,4 @@
-"""The command `rockhopper`: send, read and look after messages from a shell."""
+"""The command `rockhopper`: send, read and manage messages from a shell."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ _COMMANDS: tuple[click.Command, ...] = (
 
 
 class _Main(Family):
-    """All commands; Ctrl-C at a question ends them as it does elsewhere."""
+    """The main command group. Ctrl-C at a prompt exits like Ctrl-C anywhere else."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         with use_standard_streams("rockhopper"):
@@ -62,7 +62,7 @@ class _Main(Family):
         try:
             return super().invoke(ctx)
         except (click.Abort, KeyboardInterrupt) as error:
-            # click makes one error of a Ctrl-C and of a no.
+            # click raises the same Abort for Ctrl-C and for the answer "no".
             if KeyboardInterrupt not in (type(error), type(error.__context__)):
                 raise
             click.echo(err=True)

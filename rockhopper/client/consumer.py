@@ -1,17 +1,17 @@
-"""Consumer: takes part in a consumer group and hands out its messages.
+"""Consumer: joins a consumer group and delivers its messages.
 
 When a message counts as consumed in `async for`:
 
-    asking for the next message            acknowledges the last one
+    requesting the next message            acknowledges the last one
     leaving `async with` (break, return)   acknowledges the last one
     an exception or a cancellation that
-    leaves `async with`                    asks for the last one again
-    a new loop over an unfinished message  asks for it again
+    leaves `async with`                    requests redelivery of the last one
+    a new loop over an unfinished message  requests its redelivery
 
-A batch counts as a message does: asking for the next one acknowledges all of it.
+A batch is treated like a message: requesting the next one acknowledges all of it.
 
-With a handler, returning acknowledges and raising asks for the message again. Messages that were
-fetched ahead and not handed out go back uncounted.
+With a handler, returning acknowledges a message and raising requests its redelivery. Prefetched
+messages that were not delivered go back without counting as an attempt.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ _Item = TypeVar("_Item")
 
 @dataclass
 class _Delivery:
-    """What code that a handler calls belongs to; None when the handler has ended."""
+    """The worker task whose handler runs the current code; None after the handler has ended."""
 
     worker: asyncio.Task[None] | None
 
@@ -197,7 +197,7 @@ class Consumer:
         )
         self._trace_topic = TRACE_TOPIC if trace is True else trace
         self.engine, self._handout = self._make_engine()
-        """What consumes: the assignment of queues, and all that goes on for them."""
+        """The parts that consume: the assignment of queues, fetching, commits."""
         self._hooks = Hooks(middleware)
         self._model: ConsumptionModel = "broadcasting" if broadcast else "clustering"
         self._handler = handler
@@ -211,13 +211,13 @@ class Consumer:
         self._is_stopping = False
         self._has_failed_to_start = False
         self.on_failure: Callable[[BaseException], object] | None = None
-        """Gets the error that has ended a consumer with a handler; it has left the group then."""
+        """Called with the error that ended a consumer with a handler; it then leaves the group."""
         check_count("concurrency", concurrency)
         if handler is not None:
             check_coroutine_function("handler", handler)
 
     def _make_engine(self) -> tuple[Engine, Handout]:
-        # Patterns add to the subscriptions what they find.
+        # Topics found by patterns are added to the subscriptions.
         subscriptions = dict(self._settings.subscriptions)
         engine = Engine(self._nameserver, replace(self._settings, subscriptions=subscriptions))
         if self._trace_topic:
@@ -263,7 +263,7 @@ class Consumer:
         return self
 
     def _renew_engine(self) -> None:
-        """Replace what a failed start has closed; pauses and a `stop` hold on."""
+        """Replace the parts that a failed start has closed; pauses and a `stop` stay in effect."""
         before = self._handout
         self.engine, self._handout = self._make_engine()
         self._handout.pauses = before.pauses
@@ -272,7 +272,7 @@ class Consumer:
         self._has_failed_to_start = False
 
     def _has_failed(self, error: BaseException) -> None:
-        """Leave the group: its queues are for members that can go on."""
+        """Leave the group, so that members that work take over its queues."""
         self._running = None
         if self.on_failure is not None:
             self.on_failure(error)
@@ -288,7 +288,7 @@ class Consumer:
         await self._leave(self.engine.settings.close_timeout_s, None)
 
     async def _leave(self, patience_s: float, delay: Delay | None) -> None:
-        """Leave the group; with a `delay` what is unfinished is asked for again."""
+        """Leave the group; with a `delay`, request redelivery of unfinished messages."""
         if self._is_closed:
             return
         self.engine.session.check_loop()
@@ -322,7 +322,7 @@ class Consumer:
         You may call it from any thread, in signal handlers, and before or during the start.
         """
         self._is_stopping = True
-        if not self.engine.session.is_inherited:  # else the loop is the parent's
+        if not self.engine.session.is_inherited:  # else the loop belongs to the parent process
             self._handout.stop_from_anywhere()
 
     @property
@@ -427,7 +427,7 @@ class Consumer:
             self.engine.session.check_open()
             raise ClientStateError("another loop over this consumer has begun since")
         if self._is_closed:
-            raise StopAsyncIteration  # what the loop had in work was finished by closing
+            raise StopAsyncIteration  # closing has acknowledged the loop's last message
         self.engine.session.check_open()
 
     def _acknowledge(self) -> None:
@@ -487,7 +487,7 @@ class Consumer:
             raise
 
     def _take_back(self, taken: Sequence[Delivered], error: BaseException) -> None:
-        """Let come again what was taken for a loop that an error kept from getting it."""
+        """Put back or redeliver messages that an error in a hook kept from reaching the loop."""
         lost = [each for each in taken if each in self._in_work]
         if not lost:
             return
@@ -525,7 +525,7 @@ class Consumer:
             self.engine.notifications.handler = None
 
     async def _cancel(self, tasks: Collection[asyncio.Task[None]]) -> None:
-        """End tasks, those of handlers that swallow a cancellation or wait in `finally` too."""
+        """Cancel tasks, even if a handler swallows the cancellation or waits in `finally`."""
         for _ in range(_CANCELLATIONS):
             left = [task for task in tasks if not task.done()]
             if not left:
@@ -544,9 +544,9 @@ class Consumer:
             leave_behind(left)
 
     async def _supervise(self, workers: set[asyncio.Task[None]], handler: Handler) -> None:
-        """Wait until all workers have ended, or one with an error, which is raised.
+        """Wait until all workers have ended; raise the error of the first that fails.
 
-        In place of one that other code has cancelled another begins.
+        A worker cancelled by other code is replaced by a new one.
         """
         while working := [each for each in workers if not each.done()]:
             done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
@@ -571,7 +571,7 @@ class Consumer:
         return lambda message: process(Processing(message, self.group, self.client_id, self._model))
 
     def _broker_time_ms(self, held: ProcessQueue, later_ms: int = 0) -> int | None:
-        """When it is at the broker of a queue, or will be after a while."""
+        """Return the time at the broker of a queue, plus `later_ms`; None if unknown."""
         session, queue = self.engine.session, held.queue
         route = session.routes.known(queue.topic)
         now_ms = session.clocks.now_ms(None if route is None else route.master(queue.broker_name))
@@ -603,21 +603,22 @@ class Consumer:
                 await self._failed(held, message, error)
             else:
                 handout.acknowledge(held, message)
-                if worker.cancelling():  # the handler has gone on to its end all the same
+                if worker.cancelling():  # the handler finished in spite of the cancellation
                     raise asyncio.CancelledError
             finally:
                 del at_work[worker]
                 delivery.worker = None
 
     async def _failed(self, held: ProcessQueue, message: ReceivedMessage, error: Exception) -> None:
-        """Ask for a message again, unless it is a request that nobody waits for."""
+        """Request redelivery, unless the message is a request whose requester has gone."""
         if isinstance(error, RequestRefusedError) and error.is_requester_gone:
             log.info("%r is finished, and its requester gone: %s", message, error)
             self._handout.acknowledge(held, message)
             return
         later = retry_later_of(error)
         delay = BY_THE_LADDER if later is None else later.delay
-        # In order a message stays as it is, and is looked at when its turn comes again.
+        # In orderly mode a message stays in its queue, and its expiry is checked at its next
+        # delivery.
         wait_ms = 0 if self._settings.orderly else delay.least_ms
         if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
             text = "the handler failed on %r, which does not come again: its requester will be gone"
@@ -640,7 +641,7 @@ class Consumer:
             log.warning(text, message, delivery, exc_info=error)
 
     async def _end_workers(self, timeout_s: float) -> None:
-        """Let handlers finish, then cancel those that do not; never waits for its own caller."""
+        """Wait for handlers to finish, then cancel the others; never waits for its own caller."""
         delivery = _delivery.get()
         own = delivery.worker if delivery is not None else None
         tasks = [task for task in self._workers if task is not own]
@@ -662,7 +663,7 @@ class Consumer:
 
 
 class _Loop(Generic[_Item]):
-    """One `async for` over a consumer."""
+    """An iterator of one `async for` over a consumer."""
 
     __slots__ = ("_check", "_next")
 

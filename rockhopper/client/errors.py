@@ -1,23 +1,21 @@
-"""What the client raises.
+"""The exceptions of the client.
 
-    ClientError                      every error: .code, .remark, .address (None where there is
-    none)
-    ├── RequestRefusedError          a broker or name service answered with an error code;
-    .is_retriable
-    ├── BrokerUnreachableError       no connection to the address, or it broke before the answer
-    came
-    ├── RequestTimeoutError          no answer within the time given; the client stays usable
-    ├── MalformedAnswerError         an answer came that cannot be read
+    ClientError                      every error: .code, .remark, .address (None if unknown)
+    ├── RequestRefusedError          a broker or name server answered with an error code;
+    │                                .is_retriable
+    ├── BrokerUnreachableError       no connection, or it broke before the answer arrived
+    ├── RequestTimeoutError          no answer in time; the client stays usable
+    ├── MalformedAnswerError         the answer cannot be read
     ├── ReplyTimeoutError            a request message got no reply in time
     ├── EarlierSendFailedError       an earlier message of its sharding key failed: nothing sent
     ├── RouteNotFoundError           no broker serves the topic
     ├── MessageRejectedError         the message breaks a rule of the protocol: nothing was sent
     ├── BodyError                    a body is not what the deserializer expects
     ├── MessageNotFoundError         no message has this id
-    └── ClientStateError             used before start, after close, in a forked child or another
-    loop
+    └── ClientStateError             used before start, after close, in a forked child or in
+                                     another event loop
 
-An error that ends a send after several tries is the last one; the earlier ones hang on it as notes.
+If a send fails after several tries, it raises the last error, with notes about the earlier ones.
 """
 
 from typing import Self, TypeVar
@@ -27,7 +25,7 @@ from rockhopper.protocol.errors import restore_error
 
 _Error = TypeVar("_Error", bound=Exception)
 
-# What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
+# Codes for which a producer tries another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
 RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
 
 _REMEDIES: dict[int, str] = {
@@ -47,21 +45,21 @@ _UNSIGNED_REMEDY = (
     "$ROCKHOPPER_CREDENTIALS_FILE"
 )
 
-# What a broker says that follows, or leads and may not store; by code, with what its remark holds.
+# Answers of a follower, or of a leader that may not store: the code, and a part of the remark.
 _NOT_WRITABLE: dict[int, str] = {
     ResponseCode.SYSTEM_ERROR: "in-sync replicas",
     ResponseCode.SYSTEM_BUSY: "[REJECTREQUEST]",
     ResponseCode.SERVICE_NOT_AVAILABLE: "",
 }
 
-# What a broker answers, before 5.0 and since, to the number of a queue that a topic does not have.
+# The answer to an unknown queue id of a topic, before 5.0 and since.
 _NO_QUEUE_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER})
 
-# In the words of brokers that could not tell who asks; of RocketMQ 4 with SYSTEM_ERROR.
+# Texts of brokers that could not authenticate the user; RocketMQ 4 sends SYSTEM_ERROR.
 UNPROVEN_CODES = frozenset({ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR})
 _UNPROVEN = ("signature", "not signed", "accesskey", "username")
 
-# Brokers say themselves why they answer so: a guess behind it would only blur that.
+# Brokers explain these codes themselves; a guess behind the explanation would only blur it.
 _SAID_BY_BROKERS = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE})
 
 
@@ -256,7 +254,7 @@ class ClientStateError(ClientError, RuntimeError):
 
 
 def is_away(error: Exception) -> bool:
-    """Whether a server could not be reached or did not answer; the error text is complete."""
+    """Whether a server was unreachable or did not answer; the error's text needs no addition."""
     return isinstance(error, BrokerUnreachableError | RequestTimeoutError)
 
 
@@ -273,7 +271,7 @@ def is_route_outdated(error: ClientError) -> bool:
 
 
 def another(error: _Error) -> _Error:
-    """An error of its own for one of several who wait: a shared one collects their tracebacks."""
+    """Return a copy of an error for one waiter: a shared one would collect all tracebacks."""
     kind = type(error)
     copy = kind.__new__(kind, *error.args)
     copy.__dict__.update(error.__dict__)

@@ -1,4 +1,4 @@
-"""Filters that a consumer may name for a topic: tags, or an SQL92 expression."""
+"""Filters for a topic that a consumer subscribes to: tags, or an SQL92 expression."""
 
 from dataclasses import dataclass
 

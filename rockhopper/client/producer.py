@@ -122,7 +122,7 @@ class Producer(ClosedAtEnd):
             credentials=credentials,
             connections=connections,
         )
-        """Its connections, and the routes that it knows."""
+        """The connections, and the cached routes."""
         self.session.producer_groups.add(group)
         self.sender = GroupSender(self.session, group, timeout_s=timeout_s, retries=retries)
         self._lingering = (
@@ -298,7 +298,7 @@ class Producer(ClosedAtEnd):
                 async with asyncio.timeout_at(deadline_s):
                     await self.requests.introduce(route)
             except TimeoutError:
-                pass  # the send says which broker does not answer
+                pass  # the send reports the broker that does not answer
 
             async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
                 prepared = await self._policy.prepare_apart(*messages, system=properties)
@@ -390,7 +390,7 @@ class Producer(ClosedAtEnd):
         )
 
     def _take_request(self, connection: Connection, command: Command) -> Command | None:
-        """Serve what brokers ask of producers."""
+        """Handle a broker's request to a producer."""
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return self.requests.take_reply(command)
         return None

@@ -1,4 +1,4 @@
-"""PullConsumer: reads the queues that it is told to, from where it is told to."""
+"""PullConsumer: reads selected queues from selected positions."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ from rockhopper.tasks import end_tasks, keep_running, run_in_background
 log = logging.getLogger(__name__)
 
 FOUND_INTERVAL_S = 10.0
-"""How often topics of a pattern are looked for."""
+"""How often to look for topics that match the pattern."""
 
 Position = int | datetime | Literal["earliest", "latest"]
 
@@ -116,7 +116,7 @@ class PullConsumer(ClosedAtEnd):
             credentials=credentials,
             connections=connections,
         )
-        """Its connections, and the routes that it knows."""
+        """The connections, and the cached routes."""
         self._topics: dict[str, Subscription] = {}
         self._finder: TopicFinder | None = None
         if topic is not None and is_pattern(topic):
@@ -136,7 +136,7 @@ class PullConsumer(ClosedAtEnd):
         self._committed: dict[MessageQueue, int] = {}
         self._parted: dict[MessageQueue, int] = {}
         self._is_automatic = topic is not None
-        # Topics whose queues were assigned; all of them may have left the route for a while.
+        # Topics whose queues were assigned, even if all have left the route for a while.
         self._followed: set[str] = set()
         self._is_reading = False
         self.adoptions: set[asyncio.Task[None]] = set()
@@ -200,7 +200,7 @@ class PullConsumer(ClosedAtEnd):
                 queues += (await self.session.routes.route(name)).read_queues
             except RouteNotFoundError:
                 if topic is not None or self._finder is None:
-                    raise  # one that a pattern has found may be gone, or is not quite there yet
+                    raise  # a topic found by a pattern may be deleted, or not quite created
         return queues
 
     @property
@@ -280,7 +280,7 @@ class PullConsumer(ClosedAtEnd):
     async def _receive(
         self, take: Callable[[], Awaitable[list[ReceivedMessage]]]
     ) -> list[ReceivedMessage]:
-        """Take from the readers; a hook that is cancelled afterwards gives back what it took."""
+        """Take messages from the readers; put them back if a hook is cancelled afterwards."""
         if not self._hooks.receive:
             return await take()
         taken: list[ReceivedMessage] = []
@@ -411,7 +411,7 @@ class PullConsumer(ClosedAtEnd):
         return self._take()
 
     def _take(self) -> ReceivedMessage:
-        """Take from the queue that has waited longest; queues take turns message by message."""
+        """Take a message from the queue that has waited longest: round-robin over the queues."""
         reader = self._ready.popleft()
         message = reader.take()
         message.deserializer = self._deserializer
@@ -452,14 +452,14 @@ class PullConsumer(ClosedAtEnd):
         self._begin(reader)
 
     async def _part(self, queues: set[MessageQueue]) -> None:
-        """Stop reading `queues`, remembering where: a broker that is away leaves the route."""
+        """Stop reading `queues` and remember the positions: a broker may return to the route."""
         readers = [self._readers.pop(queue) for queue in queues]
         self._parted |= {reader.queue: reader.position for reader in readers}
         self._ready = deque(each for each in self._ready if each not in readers)
         await asyncio.gather(*(reader.stop() for reader in readers))
 
     async def _register(self, topics: set[str]) -> None:
-        """Make the group known to every broker of `topics`, or it could not commit there."""
+        """Register the group with every broker of `topics`; otherwise it could not commit there."""
         if self._group is None:
             return
         self.session.consumers[self._group] = ConsumerData(
@@ -501,7 +501,7 @@ class PullConsumer(ClosedAtEnd):
             task.add_done_callback(self.adoptions.discard)
 
     async def _follow(self, route: TopicRoute) -> None:
-        """Read the queues that the topic has now, new ones from their beginning."""
+        """Read the current queues of the topic, new ones from their beginning."""
         known = {queue for queue in self._readers if queue.topic == route.topic}
         await self._part(known.difference(route.read_queues))
         for queue in route.read_queues:
@@ -510,7 +510,7 @@ class PullConsumer(ClosedAtEnd):
 
 
 class _Loop:
-    """One `async for`; a cancelled step does not end it, as it would a generator."""
+    """An iterator of `async for`; cancelling a step does not end it, as it would a generator."""
 
     def __init__(self, receive: Callable[[], Awaitable[ReceivedMessage]]) -> None:
         self._receive = receive
@@ -522,7 +522,7 @@ class _Loop:
         return await self._receive()
 
     async def aclose(self) -> None:
-        """Nothing: it holds nothing. For contextlib.aclosing."""
+        """Do nothing; exists for contextlib.aclosing."""
 
 
 def _checked(position: Position) -> Position:

@@ -1,4 +1,4 @@
-"""A queue of a topic: the unit that messages are ordered in."""
+"""MessageQueue: a queue of a topic, the unit in which messages are ordered."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a producer learns about a message that was stored."""
+"""Receipts: the results of sends."""
 
 from collections.abc import Sequence
 from enum import IntEnum

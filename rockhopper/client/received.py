@@ -1,4 +1,4 @@
-"""A message as a consumer gets it."""
+"""ReceivedMessage: a message as delivered to a consumer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ class ReceivedMessage:
     def __init__(self, queue: MessageQueue, source: StoredMessage | PlainRecord) -> None:
         self.queue = queue
         self.deserializer: Serializer | None = None
-        """What its consumer decodes bodies with."""
+        """Decodes the body for `value`; set by the consumer."""
         self._body: bytes | None = None
         self._record: bytes | None
         self._stored: StoredMessage | None
@@ -58,7 +58,7 @@ class ReceivedMessage:
 
     @property
     def stored(self) -> StoredMessage:
-        """Every field of its record."""
+        """All fields of the record."""
         stored = self._stored
         if stored is None:
             assert self._record is not None

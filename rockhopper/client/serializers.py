@@ -1,7 +1,7 @@
-"""What makes bodies of values, and values of bodies: JSON, msgpack, pydantic's models.
+"""Serializers convert values to bodies and back: JSON, msgpack, pydantic's models.
 
-Any object with `encode` and `decode` will do. A type makes decoding strict: a body that does not
-fit is an error that says where.
+Any object with `encode` and `decode` works. With a type, decoding is strict: a body that does not
+match raises an error that names the position.
 """
 
 import math
@@ -14,8 +14,11 @@ from rockhopper.client.errors import BodyError, MessageRejectedError
 from rockhopper.tasks import describe_error
 
 BadBody = Literal["retry", "dead-letter", "skip"]
-"""What becomes of a message whose body cannot be decoded: that of one whose handler failed; the
-dead letters, at once; or nothing."""
+"""What happens to a message whose body cannot be decoded.
+
+"retry" treats it like one whose handler failed, "dead-letter" moves it to the dead letters at once,
+"skip" ignores it.
+"""
 
 BAD_BODIES: tuple[str, ...] = ("retry", "dead-letter", "skip")
 
@@ -109,7 +112,7 @@ def _fields_of_model(value: Any) -> Any:
 
 
 def _check_finite(value: Any) -> None:
-    """Raise ValueError for NaN and infinity, of which JSON makes null."""
+    """Raise ValueError for NaN and infinity, which msgspec encodes as null."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"JSON has no {value}")
     if isinstance(value, dict | list):
@@ -118,7 +121,7 @@ def _check_finite(value: Any) -> None:
 
 
 def check_serializer(name: str, serializer: Serializer | None, method: str) -> None:
-    """Raise TypeError if it lacks the method, or is a class instead of an object."""
+    """Raise TypeError if `serializer` lacks the method, or is a class instead of an object."""
     if serializer is None:
         return
     if isinstance(serializer, type) or not callable(getattr(serializer, method, None)):
@@ -128,7 +131,7 @@ def check_serializer(name: str, serializer: Serializer | None, method: str) -> N
 
 
 def encoded(serializer: Serializer | None, value: object) -> bytes | str:
-    """The body for the argument of a send. Raises MessageRejectedError, TypeError."""
+    """Return the body for the argument of a send. Raises MessageRejectedError, TypeError."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if serializer is None:
@@ -147,7 +150,7 @@ def encoded(serializer: Serializer | None, value: object) -> bytes | str:
 
 
 def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
-    """The value of a body. Raises BodyError, which does not reveal the body's content."""
+    """Return the value of a body. Raises BodyError, which does not reveal the body's content."""
     try:
         return serializer.decode(body)
     except Exception as error:
@@ -162,7 +165,7 @@ def _misfit(serializer: Serializer) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, in one line and without the value that it is about."""
+    """Return the text of an error in one line, without the value in question."""
     if not (type(error).__module__.startswith("pydantic") and hasattr(error, "errors")):
         name, _, said = " ".join(describe_error(error).split()).partition(": ")
         line = said or name

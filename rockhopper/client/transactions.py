@@ -1,8 +1,9 @@
 """TransactionProducer: a message and a local transaction that succeed or fail together.
 
-A half message is stored first, which no consumer sees; then the local transaction runs; then the
-broker is told to commit or to roll back. What was not told, because the producer died or the
-network failed, the broker asks later: it checks with any producer of the group that is connected.
+The producer first stores a half message, which no consumer sees. Then it runs the local
+transaction, and then tells the broker to commit or to roll back. If the broker learns no outcome,
+because the producer died or the network failed, it asks later: it sends a check to any connected
+producer of the group.
 """
 
 import asyncio
@@ -83,7 +84,7 @@ _TRACED_AS = {
 }
 
 Check = Callable[[ReceivedMessage], Awaitable[TransactionState | str | None]]
-"""Finds out what has become of the local transaction of a message."""
+"""Returns the outcome of a message's local transaction."""
 
 
 class HalfMessage(msgspec.Struct, frozen=True):
@@ -106,9 +107,9 @@ class Transaction:
         self.message = message
         self.receipt = receipt
         self.state = TransactionState.COMMIT
-        """What a clean end of the block will tell the broker."""
+        """The outcome that is sent when the block ends normally."""
         self.is_confirmed = False
-        """Whether the broker has answered to that; if not, it will check."""
+        """Whether the broker has confirmed the outcome; if not, it will check."""
 
     @property
     def message_id(self) -> str:
@@ -177,7 +178,7 @@ class TransactionProducer(Producer):
         self._reachability = Reachability(self.session)
         self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
         self.tasks: set[asyncio.Task[Any]] = set()
-        self._running: set[str] = set()  # message ids whose blocks have not ended
+        self._running: set[str] = set()  # message ids whose blocks are still running
 
     async def start(self) -> Self:
         """Open the producer, and start to connect to the brokers."""
@@ -221,14 +222,14 @@ class TransactionProducer(Producer):
         except BaseException as error:
             self._running.discard(half.message_id)
             if transaction.state is not TransactionState.ROLLBACK:
-                # The database may have committed before: `check` looks.
+                # The database may have committed before the error, so `check` decides.
                 transaction.state = TransactionState.UNKNOWN
             ending = self._spawn(self._finish(transaction, half))
             if isinstance(error, Exception):
                 await asyncio.shield(ending)
             raise
         self._running.discard(half.message_id)
-        # A cancellation must not keep the outcome from the broker.
+        # A cancellation must not stop the outcome from being sent.
         await asyncio.shield(self._spawn(self._finish(transaction, half)))
 
     async def send_in_transaction(
@@ -313,10 +314,10 @@ class TransactionProducer(Producer):
             self._trace_end(transaction.message, half, transaction.state, from_check=False)
 
     async def _end(self, half: HalfMessage, state: TransactionState, *, from_check: bool) -> bool:
-        """Tell the broker what to do with a half message; return whether it has done it.
+        """Send the outcome of a half message; return whether the broker confirmed it.
 
-        It is told again only while it cannot have heard: Apache's broker delivers a message twice
-        that is committed twice.
+        The outcome is sent again only if the broker cannot have received it: Apache's broker
+        delivers a message twice that is committed twice.
         """
         fields = EndTransactionRequest(
             topic=half.topic,
@@ -335,7 +336,7 @@ class TransactionProducer(Producer):
         while True:
             address = half.address or self._address(half)
             try:
-                if state is TransactionState.UNKNOWN:  # gets no answer
+                if state is TransactionState.UNKNOWN:  # has no answer
                     await self.session.send_oneway(address, code, encode_fields(fields))
                     return False
                 await self.session.request(address, code, encode_fields(fields))
@@ -354,7 +355,7 @@ class TransactionProducer(Producer):
             await asyncio.sleep(_RETRY_PAUSE_S)
 
     def _address(self, half: HalfMessage) -> str:
-        """Return where the broker of a half message is now: it may have come back elsewhere."""
+        """Return the current address of a half message's broker; it may have moved."""
         route = self.session.routes.known(half.topic)
         return (route.master(half.broker_name) if route is not None else None) or ""
 
@@ -376,7 +377,7 @@ class TransactionProducer(Producer):
         group = message.properties.get(PROPERTY_PRODUCER_GROUP)
         if group != self._group:
             if group is not None and self.session.has_checker(group):
-                return  # it is asked as well
+                return  # that client is asked as well
             log.warning("%s asked %r about a transaction of %r", address, self._group, group)
             return
         half = HalfMessage(
@@ -396,7 +397,7 @@ class TransactionProducer(Producer):
 
     async def _ask_check(self, message: ReceivedMessage) -> TransactionState:
         if message.message_id in self._running:
-            # Nothing is recorded yet, which `check` would take for a rollback.
+            # No outcome is recorded yet, which `check` would take for a rollback.
             return TransactionState.UNKNOWN
         try:
             return state_of(await run_apart(self._check, message), "the check")
@@ -433,7 +434,7 @@ class TransactionProducer(Producer):
 
 
 def state_of(answer: object, who: str) -> TransactionState:
-    """The state that an application function returned, else UNKNOWN, with a log line."""
+    """Return the state that an application function returned; UNKNOWN if it is no state."""
     try:
         return TransactionState(answer)  # type: ignore[arg-type]
     except ValueError:

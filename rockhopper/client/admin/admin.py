@@ -1,4 +1,4 @@
-"""Admin: what an operator asks brokers and name services for, Apache RocketMQ's too."""
+"""Admin: administration of brokers and name servers, Apache RocketMQ's included."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ class QueueRange:
 
 
 def name_queues(ranges: Sequence[QueueRange]) -> str:
-    """Name the queues of *ranges*, a few of them where they are many."""
+    """Format the names of the queues in *ranges*, and only some of them if there are many."""
     names = [f"{each.queue.broker_name}:{each.queue.queue_id}" for each in ranges]
     more = f" and {len(names) - QUEUES_NAMED_MAX} more"
     return ", ".join(names[:QUEUES_NAMED_MAX]) + (more if len(names) > QUEUES_NAMED_MAX else "")
@@ -102,20 +102,20 @@ class Admin(ClosedAtEnd):
             credentials=credentials,
             connections=connections,
         )
-        """Its connections, and the routes that it knows."""
+        """The connections, and the cached routes."""
         self.offsets = QueueOffsets(self.session)
-        """Beginning, end, committed and by-time offsets of single queues."""
+        """Offsets of single queues: minimum, maximum, committed, by time."""
         self._search = MessageSearch(self.session, self.brokers, self.topics)
         self.groups = GroupAdmin(self.session, self.offsets, self.masters, self.delete_topic)
-        """Consumer groups: who is there, how far they are, resets."""
+        """Consumer groups: members, lag, offset resets."""
         self.dead_letters = DeadLetters(
             self.session, self.offsets, self._search, self.topics, self.masters
         )
-        """What groups gave up, and how it is sent back."""
+        """Dead letters of groups, and sending them back."""
         self.figures = FigureReader(self.session, self.masters)
-        """What goes through all topics and groups."""
+        """Statistics over all topics and groups."""
         self.accounts = Accounts(self.session, self.masters)
-        """Users and what they may do."""
+        """Users and access rules."""
 
     async def __aenter__(self) -> Self:
         await self.session.start()
@@ -221,7 +221,7 @@ class Admin(ClosedAtEnd):
             )
         code = RequestCode.DELETE_TOPIC_IN_NAMESRV
         for address, answer in await self.session.name_services.tell_all(code, {"topic": topic}):
-            # A name service that a broker embeds learns of it from the broker.
+            # A name server embedded in a broker learns of the deletion from the broker.
             if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
                 raise self.session.pool.refusal(address, code, answer)
         self.session.routes.forget(topic)
@@ -383,7 +383,7 @@ class Admin(ClosedAtEnd):
         Raises RequestRefusedError if data would be lost, unless `force` is set.
         """
         ext = {"force": "true" if force else "false"}
-        # It copies its master's tables once more before it answers.
+        # The broker copies its master's tables once more before it answers.
         await self.session.request(address, RequestCode.TAKE_OVER, ext, timeout_s=60.0)
 
     async def request(
@@ -407,9 +407,9 @@ class Admin(ClosedAtEnd):
     async def _ask_who_knows(
         self, code: RequestCode, kind: type[_Body], contents: Callable[[_Body], Sized]
     ) -> _Body:
-        """Return what the first name service that knows anything says.
+        """Return the first answer of a name server that is not empty, or an empty one.
 
-        One that was started anew, or is cut off from the brokers, answers with nothing.
+        A name server that restarted, or is cut off from the brokers, returns an empty answer.
         """
 
         def decode(answer: Command) -> _Body:
@@ -454,6 +454,6 @@ def _brokers(info: ClusterInfo) -> list[BrokerAddress]:
 
 
 def _escaped(value: str) -> str:
-    """Write a setting so that java.util.Properties reads back what was meant."""
+    """Escape a value for java.util.Properties."""
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return "".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in value)

@@ -1,4 +1,4 @@
-"""What goes through all topics and groups, put together from all masters: `Admin.figures`."""
+"""Statistics over all topics and groups, combined from all masters: `Admin.figures`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ _Found = TypeVar("_Found")
 
 
 class FigureReader:
-    """Asks every master for all of its topics and groups."""
+    """Queries every master for its topics and groups."""
 
     def __init__(
         self, session: Session, masters: Callable[[], Awaitable[list[BrokerAddress]]]
@@ -52,19 +52,20 @@ class FigureReader:
         self._masters = masters
 
     async def read(self, *, details: bool = False) -> Figures:
-        """Return the figures of all topics and groups, by name; with `details` all of them.
+        """Return the statistics of all topics and groups by name; `details` adds optional ones.
 
-        Our brokers tell in one answer. Others are asked for each topic and group: there `sent` and
-        `handed_out` are ends and committed offsets of queues, and rates are not known.
+        Rockhopper brokers return them in one answer. Other brokers need a query per topic and
+        group. For these brokers `sent` and `handed_out` are sums of end and committed offsets, and
+        rates are unknown.
         """
         masters = await self._masters()
         found = await asyncio.gather(*(self._of(master, details) for master in masters))
         return merged(found)
 
     async def read_groups(self) -> Figures | None:
-        """Return the groups with the ages of their lags; None if a broker has no one answer.
+        """Return the groups with the ages of their lag; None if a broker refuses the query.
 
-        That is so if it is RocketMQ's, or if this user may not see everything.
+        It does so if it is RocketMQ's, or if this user may not see everything.
         """
         masters = await self._masters()
         try:
@@ -86,7 +87,8 @@ class FigureReader:
         self, master: BrokerAddress, *, details: bool = False, ages: bool = False
     ) -> Figures:
         fields = encode_fields(FiguresRequest(details=details, ages=ages))
-        # One that hangs is noticed in the usual time: a long answer has more of it.
+        # This query detects a hanging broker within the normal timeout; the next one may take
+        # longer.
         await self._session.request(master.address, RequestCode.GET_BROKER_RUNTIME_INFO)
         answer = await self._session.request(
             master.address, RequestCode.FIGURES, fields, timeout_s=_TIMEOUT_S
@@ -164,7 +166,7 @@ def _add_progress(
 
 
 def merged(found: Sequence[Figures]) -> Figures:
-    """Add up what several brokers say; a member is connected to all of them."""
+    """Add up the statistics of several brokers; members connect to all, so the maximum counts."""
     topics: dict[str, TopicFigures] = {}
     groups: dict[str, GroupFigures] = {}
     for figures in found:

@@ -1,6 +1,6 @@
-"""plain_acl.yml of RocketMQ 4, as users and rules of RocketMQ 5; and what that cannot carry over.
+"""Converts plain_acl.yml of RocketMQ 4 to users and rules of RocketMQ 5; reports what is lost.
 
-Its shape is fixed, so what reads it is small and refuses what it does not know:
+The file has a fixed structure, so the parser is small and rejects everything it does not know:
 
     globalWhiteRemoteAddresses: [10.10.103.*]
     accounts:
@@ -41,11 +41,11 @@ _comment = re.compile(r"(^|\s)#.*$")
 _pair = re.compile(r"([A-Za-z][\w.]*)\s*:(?:\s+(.*))?$")
 
 _Line = tuple[int, int, str]
-"""Number, indentation and text."""
+"""Line number, indentation and text."""
 
 
 class PlainAclError(ValueError):
-    """The file is none that RocketMQ 4 reads; the message names the line."""
+    """RocketMQ 4 could not read the file; the message names the line."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PlainRule:
 
 @dataclass(frozen=True)
 class PlainAccount:
-    """One account; ``repr`` keeps the secret to itself."""
+    """One account; ``repr`` omits the secret."""
 
     name: str
     secret: str = field(repr=False)
@@ -70,14 +70,14 @@ class PlainAccount:
 
 @dataclass
 class PlainAcl:
-    """What a file says, and sentences on what has no place in RocketMQ 5."""
+    """The accounts of a file, and descriptions of what RocketMQ 5 has no equivalent for."""
 
     accounts: list[PlainAccount] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
 def read_plain_acl(text: str) -> PlainAcl:
-    """The accounts of a file. Raises PlainAclError."""
+    """Return the accounts of a file. Raises PlainAclError."""
     document = _Reader(text).document()
     found = PlainAcl()
     for name in document.keys() - _TOP:
@@ -115,13 +115,13 @@ def _account(entry: dict[str, Any], left_out: list[str]) -> PlainAccount:
         ("Topic", entry.get("defaultTopicPerm")),
         ("Group", entry.get("defaultGroupPerm")),
     ):
-        # Without a rule everything is denied.
+        # Without a rule, access is denied.
         if permission and permission != _DENY:
             rules.append(_rule(f"{kind}:*", str(permission), name, is_default=True))
     is_super = entry.get("admin") == "true"
     traces = f"Topic:{TRACE_TOPIC}"
     if not is_super and traces not in [rule.resource for rule in rules]:
-        # RocketMQ allows this to everybody since 4.9.4.
+        # RocketMQ allows this to every user since 4.9.4.
         rules.append(PlainRule(traces, ["Pub"], True))
     return PlainAccount(name, secret, is_super, rules)
 
@@ -157,7 +157,7 @@ def _texts(value: Any) -> list[str]:
 
 
 class _Reader:
-    """Reads groups of settings and lists, by their indentation."""
+    """Parses nested settings and lists by their indentation."""
 
     def __init__(self, text: str) -> None:
         self._lines: list[_Line] = []
@@ -171,7 +171,7 @@ class _Reader:
         self._next = 0
 
     def document(self) -> dict[str, Any]:
-        """The whole file."""
+        """Return the content of the whole file."""
         if not self._lines:
             return {}
         found = self._settings(self._lines[0][1])
@@ -210,7 +210,7 @@ class _Reader:
             text = line[2][1:].lstrip()
             inner = indent + len(line[2]) - len(text)
             if _pair.match(text):
-                # The first setting of a group stands behind the dash.
+                # The first setting of a list item follows the dash on the same line.
                 self._lines[self._next] = line[0], inner, text
                 found.append(self._settings(inner))
             else:

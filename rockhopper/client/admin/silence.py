@@ -1,8 +1,8 @@
-"""Silence: which brokers do not answer, so that a page or a list waits for them once.
+"""Silence: finds unreachable brokers, so that a page or a list waits for them only once.
 
-Before it is made the brokers that the name service knows are asked, at the same time, whether they
-are there. The client knows nothing then of those that are not: it is made of what the others say,
-and names them. One that hung is not asked again for some seconds.
+Before a page is built, all brokers that the name server knows are pinged concurrently. The session
+ignores those that do not answer: the page shows the data of the others and names the missing ones.
+A broker that timed out is not pinged again for some seconds.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ASKED_AGAIN_AFTER_S = 10.0
 
 
 def called(broker: BrokerAddress) -> str:
-    """What people call it: the name of a replica is its master's as well."""
+    """Return the name to display; a replica has the same broker name as its master."""
     return broker.name if broker.is_master else f"replica {broker.broker_id} of {broker.name}"
 
 
@@ -32,7 +32,7 @@ class Silent(NamedTuple):
 
 
 class Silence:
-    """What was found out so far. Belongs to the event loop."""
+    """The results of pings so far. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class Silence:
         self._hung: dict[str, tuple[float, str]] = {}
 
     def note(self, error: RequestTimeoutError) -> None:
-        """Do not ask this broker for a while."""
+        """Do not ping this broker for a while."""
         if error.address is not None:
             self._hung[error.address] = (self._now_s() + ASKED_AGAIN_AFTER_S, str(error))
 
     async def leave_out(
         self, admin: Admin, among: Callable[[BrokerAddress], bool] | None = None
     ) -> tuple[list[Silent], int]:
-        """Let *admin* know nothing of silent brokers; return them, and how many answer.
+        """Make *admin* ignore unreachable brokers; return them, and how many brokers answer.
 
-        Only those are asked, and counted, that `among` is true of.
+        Only brokers for which `among` returns true are pinged and counted.
         """
         brokers = list(filter(among, await admin.brokers(with_left_out=True)))
         problems = await asyncio.gather(

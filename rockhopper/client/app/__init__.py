@@ -1,1 +1,1 @@
-"""Functions as consumers: an application of decorated handlers (docs/app.md)."""
+"""App: decorated functions as consumers (docs/app.md)."""

@@ -1,4 +1,4 @@
-"""App: decorated functions, each of them a consumer, and a producer beside them."""
+"""App: runs decorated functions as consumers, and provides a producer."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ class App(ClosedAtEnd):
         and `credentials`; they stay open when the app closes.
         """
         self.nameserver = nameserver
-        """May be set until the start, for a test's broker; None is what the environment says."""
+        """May be set until the start, such as to a test's broker; None: the environment decides."""
         check_serializer("serializer", serializer, "encode")
         self._serializer = TextAsItIs(serializer or JSON())
         self._common = {
@@ -133,7 +133,7 @@ class App(ClosedAtEnd):
         try:
             Consumer(added.group, added.topics, handler=self._handler(added), **added.options)
         except ClientStateError:
-            pass  # what the environment says may change until the start
+            pass  # the environment may change until the start
         except Exception as error:
             error.add_note(f"in the decorator of the subscriber {_name(added)}")
             raise
@@ -198,14 +198,14 @@ class App(ClosedAtEnd):
         before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
         def stop() -> None:
-            for each in before:  # the next one ends the process, whatever a handler does
+            for each in before:  # the next signal ends the process, whatever a handler does
                 loop.remove_signal_handler(each)
                 signal.signal(each, signal.SIG_DFL)
             if not ended.done():
                 ended.set_result(None)
 
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-            for each in before:  # in the main thread, and not on Windows
+            for each in before:  # only in the main thread, and not on Windows
                 loop.add_signal_handler(each, stop)
         try:
             async with self:

@@ -1,4 +1,4 @@
-"""What a decorated function wants of a message, by the annotations of its parameters."""
+"""Calls a decorated function with the parts of a message that its annotations request."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ from rockhopper.client.serializers import JSON, Pydantic, Serializer
 
 
 class TextAsItIs:
-    """Another serializer, but for text: that is its own body, as a subscriber of `str` reads it."""
+    """Wraps a serializer, but sends text unchanged, as a subscriber of `str` expects it."""
 
     def __init__(self, others: Serializer) -> None:
         self._others = others
@@ -32,7 +32,7 @@ class TextAsItIs:
 
 
 class Text:
-    """Bodies as text."""
+    """Decodes bodies as text."""
 
     type = str
 
@@ -44,7 +44,7 @@ class Text:
 
 
 class ConstrainedText(Text):
-    """Bodies as text that an Annotated constrains."""
+    """Decodes bodies as text with the constraints of an Annotated type."""
 
     def __init__(self, wanted: Any) -> None:
         self._values = Pydantic(wanted) if _needs_pydantic(wanted) else JSON(wanted)
@@ -55,13 +55,13 @@ class ConstrainedText(Text):
 
 
 class HandlerCall:
-    """A function, the deserializer that fits it, and how it is called with a message."""
+    """A handler function, its deserializer, and the way to call it with a message."""
 
     def __init__(self, function: Callable[..., Any], concurrency: int) -> None:
-        """Raises TypeError for a function that takes something else than a body and a message."""
+        """Raises TypeError for a function with parameters other than a body and a message."""
         self.function = function
         self.threads = HandlerThreads(concurrency)
-        """Those of a plain function."""
+        """The threads for a plain function."""
         self._is_coroutine_function = is_coroutine_function(function)
         self._filled: list[tuple[Parameter, bool]] = []
         self.deserializer: Serializer | None = None
@@ -72,7 +72,7 @@ class HandlerCall:
         left_alone = []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.default is not parameter.empty:
-                left_alone.append(parameter.name)  # as FastAPI's Depends: not ours to fill in
+                left_alone.append(parameter.name)  # such as FastAPI's Depends: left alone
             else:
                 self._take(name, parameter, hints.get(parameter.name, ReceivedMessage))
         if not 1 <= len(self._filled) <= 2:
@@ -104,9 +104,9 @@ class HandlerCall:
             self.deserializer = _deserializer(wanted)
 
     async def __call__(self, message: ReceivedMessage) -> Any:
-        """Call the function, in a thread if it is a plain one, and await what it returns.
+        """Call the function, a plain one in a thread, and await an awaitable result.
 
-        Raises TypeError for what cannot be awaited and has not run.
+        Raises TypeError for a result that cannot be awaited and has not run.
         """
         arguments, named = [], {}
         for parameter, is_message in self._filled:
@@ -119,7 +119,7 @@ class HandlerCall:
             result = await self.function(*arguments, **named)
         else:
             result = await self.threads.call(self.function, *arguments, **named)
-            if inspect.isawaitable(result):  # of a plain function around a coroutine function
+            if inspect.isawaitable(result):  # a plain function that wraps a coroutine function
                 result = await result
         check_has_run("subscriber", self.function, result)
         return result
@@ -129,7 +129,7 @@ class HandlerCall:
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose annotations count: of a partial, of a decorator's, of an object."""
+    """Return the function with the annotations, inside partials, decorators and objects."""
     while isinstance(function := inspect.unwrap(function), functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
@@ -144,7 +144,7 @@ def _deserializer(wanted: Any) -> Serializer:
 
 
 def _is_constrained(wanted: Any) -> bool:
-    """Whether something that validates stands in an Annotated."""
+    """Whether an Annotated type contains a constraint."""
     return any(
         isinstance(each, msgspec.Meta) or _is_of_pydantic(each)
         for each in getattr(wanted, "__metadata__", ())
@@ -160,7 +160,7 @@ def _needs_pydantic(wanted: Any) -> bool:
 
 
 def _is_of_pydantic(constraint: object) -> bool:
-    """Whether pydantic enforces it: its own, those of annotated_types, those that say how."""
+    """Whether pydantic enforces the constraint: its own, annotated_types', or one with a schema."""
     module = type(constraint).__module__.partition(".")[0]
     return module in ("pydantic", "annotated_types") or hasattr(
         constraint, "__get_pydantic_core_schema__"

@@ -1,4 +1,4 @@
-"""What a subscriber may be given beside its topics: the options of a Consumer."""
+"""The options of a subscriber besides its topics: those of a Consumer."""
 
 import difflib
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from rockhopper.client.serializers import BadBody, Serializer
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Those that an App does not choose itself; see Consumer."""
+    """The options of Consumer that an App does not set itself; see Consumer."""
 
     start_from: StartFrom
     broadcast: bool
@@ -47,7 +47,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 def check_options(names: Iterable[str]) -> None:
-    """Raise TypeError for what is no option of a subscriber."""
+    """Raise TypeError for an unknown option of a subscriber."""
     known = ConsumerOptions.__annotations__
     for name in names:
         if name not in known:

@@ -1,8 +1,8 @@
 """Middleware: code of an application around each send, receive and call of a handler.
 
-The first middleware of a sequence is the outermost. A hook goes on by awaiting `call_next`, once;
-what it returns or raises is what the one outside of it gets. Hooks that a middleware leaves out are
-never called, and without middleware nothing here runs.
+The first middleware of a sequence is the outermost. A hook continues by awaiting `call_next` once;
+its result or error goes to the enclosing hook. Hooks that a middleware does not implement are never
+called, and without middleware no code of this module runs.
 """
 
 import copy
@@ -103,7 +103,7 @@ _Hook = Callable[[_Event, _Next[_Event, _Outcome]], Awaitable[_Outcome]]
 
 
 class Hooks:
-    """The middleware of one client, by kind; a kind without hooks costs one check."""
+    """The middleware of one client, by hook; a hook without middleware costs one check."""
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         """Raises TypeError for an object that is not a Middleware."""
@@ -144,7 +144,7 @@ def _call(
 
 
 def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
-    """The middleware of a client. Raises TypeError for a single one or a misspelt hook."""
+    """Return the middleware of a client. Raises TypeError for a single one or a misspelt hook."""
     if not isinstance(middleware, Iterable):
         raise TypeError(f"middleware is {middleware!r}: give a sequence, as in middleware=[…]")
     chosen = tuple(middleware)
@@ -161,7 +161,7 @@ def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
 
 
 def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """A hook whose answer is looked at: without one, messages would count as consumed unseen."""
+    """Return a hook whose result is checked: without one, messages would count as consumed."""
 
     @functools.wraps(hook)
     async def answering(event: Any, call_next: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Spans of OpenTelemetry around sends, receives and handlers; needs the extra ``[otel]``.
+"""OpenTelemetry spans around sends, receives and handlers; needs the extra ``[otel]``.
 
-Names, kinds and attributes are those of OpenTelemetry's conventions for messaging and RocketMQ. The
-context of a span travels in the properties of its messages, as W3C says: traceparent, tracestate.
+Names, kinds and attributes follow OpenTelemetry's conventions for messaging and RocketMQ. The
+context of a span travels in the properties of its messages, in the W3C format: traceparent,
+tracestate.
 
     send orders       PRODUCER; its context goes into the messages. A message that has one already
                       keeps it and is linked; CLIENT if that is true of all of them
@@ -171,7 +172,7 @@ class OpenTelemetry(Middleware):
                 raise
 
     def _link(self, properties: Mapping[str, str]) -> Link | None:
-        """What a message's properties say of where it comes from."""
+        """Return a link to the span context in a message's properties, if it is valid."""
         there = trace.get_current_span(self._propagator.extract(properties, Context()))
         origin = there.get_span_context()
         return Link(origin) if origin.is_valid else None
@@ -255,6 +256,6 @@ def _delay(properties: Mapping[str, str], sent_ms: int) -> dict[str, int]:
         if (time_ms := whole_number(properties.get(name))) >= 0:
             return {f"{_ROCKETMQ}.message.delivery_timestamp": since_ms + time_ms}
     level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))
-    if level > 0 and PROPERTY_RETRY_TOPIC not in properties:  # else it is that of the redelivery
+    if level > 0 and PROPERTY_RETRY_TOPIC not in properties:  # else it is the level of a redelivery
         return {f"{_ROCKETMQ}.message.delay_time_level": level}
     return {}
