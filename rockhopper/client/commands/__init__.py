@@ -1,1 +1,1 @@
-"""The subcommands of `rockhopper`, one module for each family."""
+"""The subcommands of `rockhopper`, one module for each group of commands."""

@@ -1,4 +1,4 @@
-"""`rockhopper bench`: what this client reaches against the brokers it finds."""
+"""`rockhopper bench`: measures what this client achieves against the brokers it finds."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ class _Measured:
     messages: int
     seconds: float
     latencies_s: list[float]
-    """Of each request."""
+    """The latency of each request."""
 
     def percentile_ms(self, percent: float) -> float:
         ordered = sorted(self.latencies_s)
@@ -173,7 +173,7 @@ async def _batches(job: _Job, producer: "Producer") -> _Measured:
 async def _pulls(
     job: _Job, nameserver: str | None, admin: "Admin", starts: "dict[MessageQueue, int]"
 ) -> _Measured:
-    """Read what was sent, each queue from several places at once."""
+    """Read the sent messages, each queue from several offsets concurrently."""
     from rockhopper.client.pull_consumer import PullConsumer
 
     ends = {each.queue: each.max_offset for each in await admin.ranges(job.topic)}
@@ -197,7 +197,7 @@ async def _pulls(
 async def _measure(
     case: str, request: Callable[[], Awaitable[int]], total: int, step: int, under_way: int
 ) -> _Measured:
-    """Repeat `request`, which moves up to `step` messages and returns how many, for `total`."""
+    """Call `request` until `total` messages are moved; each call moves up to `step`."""
     clock = time.perf_counter
     latencies_s: list[float] = []
     moved = 0

@@ -73,7 +73,7 @@ async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str
 
 
 def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
-    """Choose what an operator looks at first, in words."""
+    """Choose the facts that an operator needs first, with readable names."""
     return [
         ("version", _version(facts)),
         *([("open to", facts[ACCESS])] if ACCESS in facts else []),
@@ -94,7 +94,7 @@ def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _version(facts: dict[str, str], name: str = "Rockhopper ") -> str:
-    """Return RocketMQ's version that the broker speaks, and its own if it is one of ours."""
+    """Return the broker's RocketMQ version, and for a Rockhopper broker its own."""
     spoken = facts.get("brokerVersionDesc", "-")
     own = facts.get(ROCKHOPPER_VERSION)
     return spoken if own is None else f"{spoken} ({name}{own})"
@@ -164,7 +164,7 @@ def config(
 
 @dataclass(frozen=True)
 class _Choice:
-    """Which settings are shown: those that are named, or else those of a kind."""
+    """The settings to show: the named ones, else those of a kind."""
 
     names: Sequence[str]
     only_live: bool
@@ -215,7 +215,7 @@ async def _config(
 
 @dataclass(frozen=True)
 class _Settings:
-    """Those of one broker."""
+    """The settings of one broker."""
 
     target: BrokerAddress
     facts: "Sequence[SettingFacts]"
@@ -246,7 +246,7 @@ async def _change(
 ) -> None:
     """Change settings on one broker after the other.
 
-    Brokers take an unknown name without a word: the names were looked at before.
+    The names were checked before, because brokers accept unknown ones silently.
     """
     from rockhopper.client.errors import ClientError
 
@@ -262,7 +262,7 @@ async def _change(
 
 
 async def _tell_of_replicas(admin: "Admin", targets: Sequence[BrokerAddress]) -> None:
-    """Say that a master's replicas, which take no requests, do not have the change."""
+    """Note that the change does not apply to a master's replicas, which accept no requests."""
     replicas = Counter(each.name for each in await admin.brokers() if not each.is_master)
     for target in targets:
         if count := replicas[target.name]:
@@ -321,7 +321,7 @@ def _print_settings(
     ]
     columns: tuple[str, ...] = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT")
     is_any_changed = any(each.changed_since_start for each in facts)
-    if only_live and not is_any_changed:  # "live" in every row says nothing
+    if only_live and not is_any_changed:  # "live" in every row is no information
         columns, rows = (*columns[:3], columns[4]), [(*row[:3], row[4]) for row in rows]
     print_table(columns, rows)
     if is_any_changed:
@@ -335,7 +335,7 @@ def _changes(facts: "SettingFacts") -> str:
 
 
 def _setting_text(value: bool | int | str) -> str:
-    """Write a value as broker.conf has it."""
+    """Format a value as in broker.conf."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if value != "" else '""'
@@ -357,7 +357,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
     async with Admin(nameserver) as admin:
         brokers, away = await asyncio.gather(admin.brokers(), admin.away())
         if not brokers:
-            await admin.masters()  # raises, and says who went
+            await admin.masters()  # raises an error that names the missing brokers
         answers = await asyncio.gather(*(_ask(admin, each) for each in brokers))
     failed = False
     rows: list[tuple[object, ...]] = []

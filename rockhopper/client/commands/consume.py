@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rockhopper.client.filters import Sql
     from rockhopper.client.pull_consumer import Position
 
-_HANGUP: int | None = getattr(signal, "SIGHUP", None)  # not on Windows
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)  # None on Windows
 _NAMES: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -120,7 +120,7 @@ def consume(
 
 
 class _Ended:
-    """Why the reading ended."""
+    """The signal that ended the reading, if any."""
 
     by_signal: int | None = None
 
@@ -147,7 +147,8 @@ async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
             route = await consumer.engine.session.routes.route(job.topic)
             check_readable(route.read_queues, job.topic)
             async for message in consumer:
-                # What the reader did not take was not consumed: `| head -1` shows the head alone.
+                # A message that the reader did not take was not consumed: `| head -1` consumes only
+                # one.
                 if not (
                     await reader.takes(rows.print_head)
                     and await reader.takes(partial(rows.print, message))
@@ -164,8 +165,8 @@ async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
 
 @contextmanager
 def _signals(interrupted: Callable[[int], None]) -> Iterator[None]:
-    """Tell of the signal to end; the second one ends the program at once."""
-    # Under nohup the terminal may go.
+    """Call `interrupted` at the first signal; a second one ends the program at once."""
+    # nohup ignores SIGHUP, so keep ignoring it.
     numbers = [each for each in _NAMES if each != _HANGUP or not _is_ignored(each)]
     ends = ExitStack()
 
@@ -180,7 +181,7 @@ def _signals(interrupted: Callable[[int], None]) -> Iterator[None]:
 
 
 def _handle(number: int, handler: Callable[[], None]) -> Callable[[], object]:
-    """Call *handler* in the event loop when a signal comes; return what ends that."""
+    """Call *handler* in the event loop on a signal; return a function that removes it."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(number, handler)

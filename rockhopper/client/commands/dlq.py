@@ -1,4 +1,4 @@
-"""`rockhopper dlq`: messages that groups gave up, and sending them back."""
+"""`rockhopper dlq`: shows dead letters and sends them back."""
 
 from collections import Counter
 from contextlib import aclosing
@@ -61,7 +61,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
     async with reached(nameserver) as admin:
         counts = await admin.dead_letters.counts()
         if not counts:
-            await admin.masters()  # raises where there is no broker, which is another matter
+            await admin.masters()  # raises the more precise error that there is no broker
     if as_json:
         for each in counts:
             write_json(
@@ -134,7 +134,7 @@ def _row(letter: "DeadLetter") -> tuple[object, ...]:
 
 
 def _tries(letter: "DeadLetter") -> str:
-    """Return how often it was delivered, in words: that is all that is known of why it is here."""
+    """Return how often the message was delivered, in words."""
     tries = max(letter.message.reconsume_times, 1)
     return "once" if tries == 1 else f"{tries:,} times"
 
@@ -232,7 +232,7 @@ async def _requeue(
 
 
 def _first(stayed: Counter[str]) -> list[tuple[str, int]]:
-    """The most frequent reasons; each letter may have its own."""
+    """Return the most frequent reasons; each dead letter may have its own."""
     told = stayed.most_common(_REASONS_MAX)
     rest = stayed.total() - sum(count for _, count in told)
     return [*told, ("--json names the reason of each", rest)] if rest else told

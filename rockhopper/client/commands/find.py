@@ -1,4 +1,4 @@
-"""`rockhopper query` and `rockhopper message`: single messages by key and by id."""
+"""`rockhopper query` and `rockhopper message`: find single messages by key and by id."""
 
 import re
 import sys
@@ -155,7 +155,7 @@ async def _message(
 
 
 def _aim(message: "ReceivedMessage", due_ms: int | None) -> list[tuple[str, str]]:
-    """What a form of a message that is not in its own topic says of that."""
+    """Return the target topic and delivery time of a message that waits outside its own topic."""
     from rockhopper.client.admin.message_forms import first_topic, target_topic
 
     facts = []

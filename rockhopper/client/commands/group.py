@@ -1,4 +1,4 @@
-"""`rockhopper group`: consumer groups, and how far they are."""
+"""`rockhopper group`: consumer groups and their lag."""
 
 import asyncio
 import shutil
@@ -128,7 +128,7 @@ def _model(model: str | None) -> str:
 
 
 def _lag(state: "GroupState") -> int | None:
-    """Return the lag; None in broadcast, where members keep their offsets themselves."""
+    """Return the lag; None in broadcast, where the members store their own offsets."""
     return None if state.model == "BROADCASTING" else state.lag
 
 
@@ -191,7 +191,7 @@ def _print_differences(state: "GroupState", numbers: Mapping[str, str]) -> None:
 
 
 def _is_narrow() -> bool:
-    """Return whether a queue and its owner would not share a line."""
+    """Whether the terminal is too narrow for a queue and its owner on one line."""
     return sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
 
 
@@ -215,7 +215,7 @@ def _print_head(state: "GroupState") -> None:
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
-    """Return the settings that say something: what tries and switches there are."""
+    """Return the main settings: retries, and switches that differ from the default."""
     texts = [
         f"{settings.get('retryMaxTimes', 16)} retries",
         "consuming " + ("allowed" if settings.get("consumeEnable", True) else "FORBIDDEN"),
@@ -323,7 +323,7 @@ def _print_lag(
             each.consumer_offset,
             each.lag,
             seconds_text(seconds.get(each.queue)),
-            # To the second: so it shares a line of 80 columns with the rest.
+            # Omit milliseconds so that a row fits into 80 columns.
             time_text(each.consumed_time_ms).partition(".")[0],
         )
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
@@ -391,7 +391,7 @@ async def _reset(
     from rockhopper.client.admin.admin_groups import sum_moves
 
     async with reached(nameserver, changes=not dry_run) as admin:
-        await admin.groups.lag(name)  # raises where no broker knows the group
+        await admin.groups.lag(name)  # raises an error if no broker knows the group
         queues = None
         if wanted:
             queues = select_queues((await admin.route(topic)).read_queues, wanted, topic)

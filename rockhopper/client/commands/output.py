@@ -1,4 +1,4 @@
-"""How messages, tables and times look, for people and for programs."""
+"""Formats messages, tables and times, for people and for programs."""
 
 import base64
 import json
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def write_json(value: dict[str, Any]) -> None:
-    """Write one object as one line, in UTF-8 whatever the locale says, safe for a terminal."""
+    """Write one object as a line of UTF-8, regardless of the locale, safe for a terminal."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     sys.stdout.buffer.write(printable_json(line).encode() + b"\n")
 
 
 def write_line(text: str, *, is_bold: bool = False) -> None:
-    """Write a line of text: what is in it cannot command the terminal, nor turn the line.
+    """Write a line of text, with control and direction characters escaped.
 
-    What the terminal's encoding lacks is escaped, too.
+    Characters that the terminal's encoding lacks are escaped too.
     """
     line = printable(text)
     if is_bold:
@@ -36,12 +36,12 @@ def write_line(text: str, *, is_bold: bool = False) -> None:
 
 
 def write_note(text: str) -> None:
-    """Write *text* to standard error, as safe for a terminal as ``write_line``."""
+    """Write *text* to standard error, escaped as by ``write_line``."""
     click.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
 
 def flush() -> None:
-    """Let readers of the output see it now."""
+    """Flush standard output."""
     sys.stdout.buffer.flush()
 
 
@@ -51,7 +51,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:
-    """Return the body, or the stored bytes and why they cannot be decompressed."""
+    """Return the body, or the stored bytes and the reason why they cannot be decompressed."""
     from rockhopper.protocol.errors import CompressionError
 
     try:
@@ -61,7 +61,7 @@ def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:
 
 
 def print_body(body: bytes, problem: str | None = None) -> None:
-    """Print a body for people: its text, safe for a terminal, or how it begins."""
+    """Print a body: its text, safe for a terminal, or its first bytes in hex."""
     text = body_text(body) if problem is None else None
     if problem is not None:
         write_line(f"<{problem}>")
@@ -99,7 +99,7 @@ def message_json(message: "ReceivedMessage") -> dict[str, Any]:
 
 
 def typed(facts: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a broker says as text, with numbers where it means some: "1.0 2.0" is two."""
+    """Convert a broker's texts to booleans and numbers; "1.0 2.0" becomes a list."""
     typed: dict[str, Any] = {}
     for key, text in facts.items():
         if text in ("true", "false"):
@@ -115,7 +115,7 @@ def typed(facts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def numbers_of(text: str | None) -> list[float]:
-    """Return the numbers that a broker has written with blanks between; none if it is none."""
+    """Return the numbers in a text separated by blanks; an empty list if it has others."""
     try:
         return [float(part) for part in (text or "").split()]
     except ValueError:
@@ -123,7 +123,7 @@ def numbers_of(text: str | None) -> list[float]:
 
 
 def time_text(time_ms: int | None) -> str:
-    """Return a time as people here write it, to the millisecond; "-" for none."""
+    """Return a time in local format, to the millisecond; "-" for None."""
     if not time_ms or time_ms < 0:
         return "-"
     try:
@@ -134,7 +134,7 @@ def time_text(time_ms: int | None) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Return how long something took or waits, "-" if that is not known."""
+    """Return a duration as text, "-" if unknown."""
     if seconds is None:
         return "-"
     return f"{seconds:,.1f} s" if 0 < seconds < 10 else f"{seconds:,.0f} s"
@@ -143,7 +143,7 @@ def seconds_text(seconds: float | None) -> str:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, ends_in_text: bool = False
 ) -> None:
-    """Print a table, figures to the right; on a terminal it is fitted to that."""
+    """Print a table with numbers aligned to the right; on a terminal it is fitted to the width."""
     texts = [[_cell(value) for value in row] for row in rows]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     head, lines = table_lines(columns, texts, width, ends_in_text=ends_in_text)

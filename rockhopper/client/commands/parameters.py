@@ -1,6 +1,6 @@
-"""Topics, groups, positions and queues as the command line takes them.
+"""Parameter types of the command line: topics, groups, positions and queues.
 
-What cannot be one is refused at once, with exit code 2.
+An invalid value ends the program at once with exit code 2.
 """
 
 import re
@@ -41,10 +41,10 @@ _QUEUE = re.compile(r"(?:(?P<broker>.+):)?(?P<id>\d+)")
 
 
 def parse_time(text: str, now: datetime) -> datetime | None:
-    """Return the time that `text` means, None if it means none.
+    """Return the time that `text` denotes, or None.
 
     "-30m" is half an hour ago, "@1700000000000" milliseconds since 1970, "12:30" today at that
-    time, and anything that begins with a date is ISO 8601, in local time unless it says otherwise.
+    time. A text that begins with a date is ISO 8601, in local time unless it contains an offset.
     """
     if ago := _AGO.fullmatch(text):
         return now - float(ago[1]) * _AGO_UNITS[ago[2]]
@@ -59,19 +59,19 @@ def parse_time(text: str, now: datetime) -> datetime | None:
 
 
 class _Completed(click.ParamType[Any]):
-    """Values of which a shell can be told what there is."""
+    """A type whose values a shell can complete."""
 
     complete: Complete
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that there are."""
+        """Return the possible completions."""
         return [CompletionItem(value) for value in self.complete(ctx, param, incomplete)]
 
 
 class PositionType(_Completed):
-    """earliest, latest, an offset or a time."""
+    """The type of a position: earliest, latest, an offset or a time."""
 
     name = "position"
     complete = staticmethod(complete_positions)
@@ -79,7 +79,7 @@ class PositionType(_Completed):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> "Position":
-        """Return what a PullConsumer seeks to."""
+        """Return a position for PullConsumer.seek."""
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
         if value == "earliest":
@@ -111,7 +111,7 @@ class PositionType(_Completed):
 
 
 class DurationType(click.ParamType[Any]):
-    """How long: "30s", "1h30m"; in milliseconds."""
+    """The type of a duration, such as "30s" or "1h30m", in milliseconds."""
 
     name = "duration"
 
@@ -128,7 +128,7 @@ class DurationType(click.ParamType[Any]):
 
 
 class TimeType(click.ParamType[Any]):
-    """A point in time, in milliseconds since 1970."""
+    """The type of a point in time, in milliseconds since 1970."""
 
     name = "time"
 
@@ -148,7 +148,7 @@ class TimeType(click.ParamType[Any]):
 
 
 class QueueType(_Completed):
-    """A queue id, or BROKER:ID."""
+    """The type of a queue: its id, or BROKER:ID."""
 
     name = "queue"
     complete = staticmethod(complete_queues)
@@ -156,7 +156,7 @@ class QueueType(_Completed):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | None, int]:
-        """Return broker name, None for any, and queue id."""
+        """Return the broker name, None for any, and the queue id."""
         if isinstance(value, tuple):
             return value
         match = _QUEUE.fullmatch(str(value))
@@ -166,7 +166,7 @@ class QueueType(_Completed):
 
 
 def check_readable(queues: "Sequence[MessageQueue]", topic: str) -> None:
-    """See that a topic has queues that may be read. Raises ValueError."""
+    """Raise ValueError if a topic has no readable queue."""
     if not queues:
         raise ValueError(
             f"no queue of the topic {topic!r} may be read: its permission is write-only, "
@@ -177,7 +177,7 @@ def check_readable(queues: "Sequence[MessageQueue]", topic: str) -> None:
 def select_queues(
     queues: "Sequence[MessageQueue]", wanted: Sequence[tuple[str | None, int]], topic: str
 ) -> "list[MessageQueue]":
-    """Return those of `queues` that are wanted; all when nothing is. Raises ValueError."""
+    """Return the wanted `queues`; all if none is named. Raises ValueError."""
     if not wanted:
         return list(queues)
     chosen: list[MessageQueue] = []

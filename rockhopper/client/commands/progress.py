@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for work that takes long while a person watches."""
+"""A progress bar on standard error, for long work that a person watches."""
 
 import sys
 import time
@@ -13,10 +13,10 @@ _SHOW_EVERY_S = 0.1
 
 
 class ProgressBar:
-    """Counts done work; appears once the work has taken a while."""
+    """Counts finished work; the bar appears once the work has taken a while."""
 
     def __init__(self, label: str, total: int | None, *, is_wanted: bool = True) -> None:
-        """`total` is None while it is not known. It is not wanted where the output scrolls by."""
+        """`total` is None while unknown. Pass `is_wanted=False` if the output scrolls."""
         self.done = 0
         self._label = label
         self.total = total
@@ -38,7 +38,7 @@ class ProgressBar:
             self._bar.stop()
 
     def advance(self, count: int = 1) -> None:
-        """Count what was done."""
+        """Add to the count."""
         self.done += count
         if self._is_wanted and (now := time.monotonic()) >= self._show_at:
             self._show_at = now + _SHOW_EVERY_S

@@ -185,7 +185,7 @@ async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _Job) -> S
 async def _source(
     consumer: "PullConsumer", spans: Sequence[Span], job: _Job, printer: "_Printer"
 ) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield what is to be looked at; with --last that is chosen already."""
+    """Yield the messages to filter and print; with --last they are filtered already."""
     if job.last is None:
         printer.expect(sum(max(span.end - span.start, 0) for span in spans))
         source = in_order(consumer, spans)
@@ -206,7 +206,7 @@ async def _replayed(messages: "list[ReceivedMessage]") -> "AsyncGenerator[Receiv
 
 
 class _Printer:
-    """Prints messages as they come and remembers how far each queue was printed."""
+    """Prints messages as they arrive and records the progress in each queue."""
 
     def __init__(self, job: _Job) -> None:
         self.next_offsets: dict[MessageQueue, int] = {}
@@ -219,7 +219,7 @@ class _Printer:
         )
 
     def expect(self, count: int) -> None:
-        """Say how many messages there are at most."""
+        """Set the maximum number of messages to expect."""
         self._progress.total = min(count, self._job.max_count or count)
 
     async def print_all(self, messages: "AsyncIterator[ReceivedMessage]") -> None:

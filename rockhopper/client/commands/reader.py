@@ -1,4 +1,4 @@
-"""Whoever reads our standard output through a pipe: whether it is there, and took what we wrote."""
+"""Detects whether the process that reads standard output through a pipe exists and keeps up."""
 
 import array
 import asyncio
@@ -13,18 +13,18 @@ from rockhopper.client.commands.output import flush
 try:
     import fcntl
     import termios
-except ImportError:  # Windows: who reads a pipe is seen to have gone at the next write
+except ImportError:  # Windows: a closed pipe is noticed at the next write
     fcntl = None  # type: ignore[assignment]
 
 _STDOUT = 1
-# A reader that is awake takes what is written within a few turns of the event loop.
+# A running reader takes the written data within a few iterations of the event loop.
 _TURNS = 20
 _PAUSE_S = 0.001
 _PAUSE_S_MAX = 0.05
 
 
 class OutputReader:
-    """The reader of our standard output; files and terminals always take what is written."""
+    """The reader of standard output; files and terminals accept every write."""
 
     def __init__(self) -> None:
         mode = os.fstat(_STDOUT).st_mode
@@ -32,7 +32,7 @@ class OutputReader:
         self._is_pipe = (stat.S_ISFIFO(mode) and fcntl is not None) or self._is_socket
 
     async def takes(self, write: Callable[[], None]) -> bool:
-        """Write, and wait until nothing is left in the pipe; False when the reader went before."""
+        """Write, and wait until the pipe is empty; return False if the reader went away before."""
         try:
             write()
             flush()
@@ -54,7 +54,7 @@ class OutputReader:
 
     @contextmanager
     def watched(self, gone: Callable[[], None]) -> Iterator[None]:
-        """Call `gone` when the reader goes away, also while nothing is written."""
+        """Call `gone` when the reader goes away, even while nothing is written."""
         if not self._is_pipe:
             yield
             return
@@ -62,11 +62,11 @@ class OutputReader:
 
         def looked_at() -> None:
             loop.remove_reader(_STDOUT)
-            # A socket may also have something to read, or be closed in that direction alone.
+            # A socket may be readable, or half closed, while its reader still exists.
             if self._is_gone():
                 gone()
 
-        # There is nothing to read: it becomes ready when the other end goes.
+        # Standard output has nothing to read, so it becomes ready only when the reader goes away.
         loop.add_reader(_STDOUT, looked_at)
         try:
             yield
@@ -79,7 +79,7 @@ class OutputReader:
         return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
     def _unread_bytes(self) -> int:
-        """Return how much lies in the pipe; 0 where the system does not say."""
+        """Return how many bytes are in the pipe; 0 if the system does not report it."""
         count = array.array("i", [0])
         try:
             fcntl.ioctl(_STDOUT, termios.TIOCOUTQ if self._is_socket else termios.FIONREAD, count)

@@ -1,4 +1,4 @@
-"""Messages as they come: a table for people, a line of JSON each for programs."""
+"""Prints messages as they arrive: a table for people, lines of JSON for programs."""
 
 import shutil
 import sys
@@ -17,31 +17,31 @@ from rockhopper.client.printable import body_preview, printable
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
 
-# On a narrow terminal a body has a line of its own rather than less room than this.
+# If a narrow terminal leaves less room, the body gets its own line.
 _BODY_WIDTH_MIN = 40
 _FOLDED_WIDTH_MIN = 60
-# Less has no room for a body beside columns of the usual width.
+# A narrower terminal has no room for a body beside columns of the usual width.
 _WIDE = 114
 
 
 class MessageRows:
-    """Prints one message after the other, the table's head in front of the first."""
+    """Prints messages one by one, with the table's head before the first."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.count = 0
-        """How many were printed."""
+        """The number of printed messages."""
         self._as_json = as_json
         self._has_head = as_json
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def print_head(self) -> None:
-        """Print the head now, where there is one; the first message does so otherwise."""
+        """Print the head of the table now; by default the first message prints it."""
         if not self._has_head:
             self._has_head = True
             write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY", width=self._width))
 
     def print(self, message: "ReceivedMessage") -> None:
-        """Print a message; flushing is left to the caller."""
+        """Print a message; the caller flushes the output."""
         if self._as_json:
             write_json(message_json(message))
         else:
@@ -73,9 +73,9 @@ def row(
     *,
     width: int | None = None,
 ) -> str:
-    """Return a line of the table; with `width`, the terminal's, it is fitted to that.
+    """Return a line of the table, fitted to the terminal if `width` is given.
 
-    Where only a part of the body would be seen, and little of it, it stands in a second line.
+    If little of the body would be visible, it goes to a second line.
     """
     is_wide = width is None or width >= _WIDE
     names = f"{pad(tag, 8)}  {pad(keys, 12)}" if is_wide else f"{pad(tag, 4)}  {pad(keys, 5)}"

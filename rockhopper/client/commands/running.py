@@ -1,7 +1,7 @@
-"""What every subcommand shares: the name service option, the event loop, errors and exit codes.
+"""The common parts of all subcommands: connection options, the event loop, errors, exit codes.
 
-Exit codes: 0 done, 1 a broker refused or could not be reached, 2 the command line is wrong, 128
-and its number after a signal (130: Ctrl-C). An error is one sentence on standard error.
+Exit codes: 0 success, 1 a broker refused or could not be reached, 2 the command line is wrong, 128
+plus its number after a signal (130: Ctrl-C). An error is one sentence on standard error.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Failure(Exception):
-    """The command has said what went wrong, or says it with this text; exit with code 1."""
+    """A failed command: prints this text, if any, and exits with code 1."""
 
 
 def nameserver_option(command: _Command) -> _Command:
-    """Add --nameserver, --context, TLS and --credentials.
+    """Add --nameserver, --context, TLS options and --credentials.
 
-    Given before the subcommand they count as well.
+    They may also be given before the subcommand.
     """
     asked = click.option(
         "--context",
@@ -81,7 +81,7 @@ broker_option = click.option(
     shell_complete=complete_brokers,
     help="Only on this broker, by name or address; default: on all.",
 )
-"""What may be done on all brokers, or on one."""
+"""An option for commands that work on all brokers, or on one."""
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -101,9 +101,9 @@ def _choose(context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
-    """Run what a subcommand does; errors end the program with a sentence and exit code 1.
+    """Run a subcommand's coroutine; errors end the program with a message and exit code 1.
 
-    With `fast` it runs on uvloop where that is installed; loading it takes a moment.
+    With `fast` it runs on uvloop if that is installed; loading it takes a moment.
     """
     from rockhopper.client.errors import ClientError, MessageRejectedError, RouteNotFoundError
     from rockhopper.protocol.errors import ProtocolError
@@ -118,7 +118,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         abandon_output()
-        sys.exit(0)  # who read the output has seen enough (`| head`)
+        sys.exit(0)  # the reader of the output has seen enough (`| head`)
     except MessageRejectedError as error:
         report(error)
         sys.exit(EXIT_USAGE)
@@ -137,7 +137,7 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
 
 
 def note_incomplete() -> None:
-    """Have the program end with code 1 although the command does what it can."""
+    """Make the program exit with code 1 although the command completes what it can."""
     _meta()[_INCOMPLETE] = True
 
 
@@ -147,12 +147,12 @@ def _meta() -> dict[str, Any]:
 
 
 def may_ask() -> bool:
-    """Return whether somebody sits in front of it who can be asked."""
+    """Whether a person can answer questions at the terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask, unless that was answered with --yes; a no, or nobody to ask, ends the program."""
+    """Ask for confirmation unless `yes`; end the program on a no, or without a terminal."""
     if yes:
         return
     question = check_may_ask(question, yes)
@@ -161,12 +161,12 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def check_may_ask(question: str, yes: bool) -> str:
-    """Return the question with its context. Without --yes and anybody to ask it ends the program.
+    """Return the question with the context's name; end the program if no one can answer it.
 
-    For a command that asks only after it has looked at the brokers.
+    With `yes` no answer is needed. Use it in commands that ask only after querying the brokers.
     """
     if click.get_current_context(silent=True) is not None:
-        nameserver()  # it chooses the context, which is a part of the question
+        nameserver()  # chooses the context, whose name belongs in the question
     name = context_in_use()
     question = question if name is None else f"[{name}] {question}"
     if not yes and not may_ask():
@@ -176,7 +176,7 @@ def check_may_ask(question: str, yes: bool) -> str:
 
 @contextmanager
 def _interrupted_at_once() -> Iterator[None]:
-    """Let Ctrl-C end a question: asyncio's handler waits for a step of the loop, which waits."""
+    """Let Ctrl-C end a question at once: asyncio's handler would wait for the blocked loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -231,11 +231,11 @@ def _take_credentials(
 def access_options(command: _Command) -> _Command:
     """Add the options of TLS, and --credentials, to `command`.
 
-    They go before what the environment says: they are set there while the command runs, and its
-    clients and the processes that it starts read them.
+    They override the environment: they set its variables while the command runs, for its clients
+    and its child processes.
     """
     file = click.Path(exists=True, dir_okay=False)
-    # Names of files are read where the command runs, also by those that it starts elsewhere.
+    # Paths are relative to where the command runs, also for child processes elsewhere.
     for decorator in reversed(
         (
             click.option(

@@ -37,11 +37,11 @@ _UNDER_WAY_MAX = 128
 
 @dataclass(frozen=True)
 class _Job:
-    """What the command line asks for."""
+    """The arguments of the command."""
 
     topic: str
     body: bytes | None
-    """None: one message for each line of the source."""
+    """None: send each line of the source as a message."""
     source: BinaryIO | None
     """The file whose lines are sent; None: standard input."""
     tag: str | None
@@ -196,7 +196,7 @@ def _check_delivery(asked: dict[str, Any]) -> None:
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """Return what --property options mean, or end the program with exit code 2."""
+    """Return the properties of the --property options, or end the program with exit code 2."""
     properties: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -274,8 +274,8 @@ async def _send_pipelined(
     queue: "MessageQueue | None",
     stored: "Callable[[Sequence[SendReceipt]], None]",
 ) -> None:
-    """Send with several requests under way, and report in the order of the input."""
-    # To one queue, one after the other: a broker may take pipelined requests in another order.
+    """Send with several requests in flight, and report in the order of the input."""
+    # Send to one queue sequentially: a broker may handle pipelined requests in another order.
     under_way_max = 1 if queue is not None or job.sharding_key is not None else _UNDER_WAY_MAX
     slots = asyncio.Semaphore(under_way_max)
     sends: asyncio.Queue[asyncio.Task[list[SendReceipt]] | None] = asyncio.Queue()
@@ -328,7 +328,7 @@ async def _send_one(
 
 
 async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | None) -> None:
-    """Say that what is sent next makes its topic, or where that may be already."""
+    """Report that the send will create its topic, and which missing brokers may have the topic."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
     from rockhopper.client.network.absent import listed
@@ -339,7 +339,7 @@ async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | 
         async with Admin(nameserver) as admin:
             away = await admin.away()
     except ClientError:
-        return  # the send says it
+        return  # the send reports the error
     what = f"no topic {topic!r}" + (" at the brokers that are there" if away else "")
     where = f"; away are {listed(away)}, which may have it" if away else ""
     report(f"there was {what}: it is made now{where}")
@@ -363,7 +363,7 @@ def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:
         )
         return
     if later := _later(job):
-        # Where it waits is the broker's matter: it gets its place when it is delivered.
+        # The message gets its queue and offset only when it is delivered.
         write_line(f"kept for {queue.topic} by {queue.broker_name}, id {receipt.message_id}{later}")
         return
     doubt = "" if receipt.status == 0 else f" ({receipt.status.name})"

@@ -1,4 +1,4 @@
-"""Lines of standard input without a thread, as they come."""
+"""Reads lines of standard input as they arrive, without a thread."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 async def stdin_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
-    """Yield each line without its end, also a last one that has none; empty lines are left out."""
+    """Yield each line without its end, including an unterminated last one; skip empty lines."""
     pending = b""
     while chunk := await _read(descriptor):
         *lines, pending = (pending + chunk).split(b"\n")
@@ -42,7 +42,7 @@ async def _readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, _wake, ready)
     except (NotImplementedError, PermissionError):
-        return  # Windows, or something that cannot be waited for (/dev/null): read it at once
+        return  # Windows, or a file that does not support waiting (/dev/null): read it at once
     try:
         await ready
     finally:

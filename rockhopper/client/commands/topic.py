@@ -62,7 +62,7 @@ async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | No
     async with reached(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
         if not topics:
-            await admin.masters()  # raises where there is no broker, which is another matter
+            await admin.masters()  # raises the more precise error that there is no broker
         if is_long:
             figures = await admin.figures.read(details=True)
     own = [name for name in topics if is_all or not is_systems(name, brokers)]
@@ -81,7 +81,7 @@ async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | No
 
 def _print_figures(names: Sequence[str], figures: "Figures", as_json: bool) -> None:
     known = {each.name: each for each in figures.topics}
-    # A topic that the name service knows of a broker that is away has no figures.
+    # A topic whose broker is away has no statistics.
     found = [known[name] for name in names if name in known]
     if as_json:
         for each in found:

@@ -1,1 +1,1 @@
-"""Reading, choosing, asking and tracing messages."""
+"""Reading, filtering, requesting and tracing messages."""

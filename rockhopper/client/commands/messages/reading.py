@@ -1,4 +1,4 @@
-"""Reading parts of queues: several at once in the order of storing, or backwards from the end."""
+"""Reads parts of queues: several at once in the order of storing, or backwards from the end."""
 
 import asyncio
 import heapq
@@ -34,7 +34,7 @@ class Span:
 
 
 def _place(message: "ReceivedMessage") -> _Place:
-    """Return what messages are ordered by: of one millisecond, a broker's log knows which is first.
+    """Return a sort key: within a millisecond, the broker's log gives the order.
 
     The messages of a batch may share a record of the log.
     """
@@ -70,7 +70,7 @@ async def in_order(
 async def and_what_follows(
     there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[Span]
 ) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield what is *there*, then the messages behind the spans as they come."""
+    """Yield the messages of *there*, then those behind the spans as they arrive."""
     async with aclosing(there) as messages:
         async for message in messages:
             yield message
@@ -82,7 +82,7 @@ async def and_what_follows(
 
 
 async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[ReceivedMessage]":
-    """Yield the messages of a queue, asking for the next ones ahead of need."""
+    """Yield the messages of a queue, with the next request sent in advance."""
     request: asyncio.Task[PullResult] | None = None
     queue, offset, end = span.queue, span.start, span.end
     if offset < end:
@@ -91,7 +91,7 @@ async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[Received
         while request is not None:
             result = await request
             request = None
-            # No progress means that the end was deleted since it was asked for.
+            # No progress means that the end of the queue has been deleted since.
             if offset < result.next_offset < end:
                 offset = result.next_offset
                 request = start_task(consumer.pull_from(queue, offset, _BATCH))
@@ -113,7 +113,7 @@ async def newest(
 ) -> "list[ReceivedMessage]":
     """Return the newest messages of `spans` that are wanted, oldest first.
 
-    Each queue is read backwards, in steps that grow, until it has given as many.
+    Each queue is read backwards in growing steps until enough messages are found.
     """
     slots = asyncio.Semaphore(_QUEUES_AT_ONCE)
 

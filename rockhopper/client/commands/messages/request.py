@@ -1,4 +1,4 @@
-"""`rockhopper request` and `rockhopper reply`: questions and answers from the command line."""
+"""`rockhopper request` and `rockhopper reply`: request messages from the command line."""
 
 import asyncio
 import shlex
@@ -158,7 +158,7 @@ async def _reply(
             try:
                 await producer.reply(message, answer)
             except MessageRejectedError:
-                continue  # it is no request
+                continue  # not a request
             except ClientError as error:
                 report(error)
                 continue

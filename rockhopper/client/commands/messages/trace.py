@@ -1,4 +1,4 @@
-"""`rockhopper trace`: where a message went, by trace records and by how far groups have come."""
+"""`rockhopper trace`: where a message went, from trace records and the groups' offsets."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ _FIELD, _RECORD = "\x01", "\x02"
 
 @dataclass(frozen=True)
 class Event:
-    """What a client has told of a message."""
+    """An event in a message's history, recorded by a client."""
 
     time_ms: int
     what: str
@@ -147,14 +147,14 @@ async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[Eve
     try:
         found = await admin.messages_by_key(trace_topic, message_id, max_count=_RECORDS_MAX)
     except RouteNotFoundError:
-        return []  # nobody traces here
+        return []  # no client traces here
     texts = (each.body.decode(errors="replace") for each in found)
     events = {event for text in texts for event in events_of(text, message_id)}
     return sorted(events, key=lambda each: (each.time_ms, each.what))
 
 
 def events_of(text: str, message_id: str) -> Iterator[Event]:
-    """Yield what the records in *text* tell of a message; what cannot be read is left out."""
+    """Yield the events of a message in the records of *text*; invalid records are skipped."""
     for record in text.split(_RECORD):
         fields = record.split(_FIELD)
         try:
@@ -165,7 +165,7 @@ def events_of(text: str, message_id: str) -> Iterator[Event]:
 
 
 def _event(kind: str, *fields: str) -> Iterator[Event]:
-    """The order of the fields is told in client/sending/trace.py."""
+    """Yield the event of one record; client/sending/trace.py lists the fields."""
     if kind == "Pub":
         result = f"at {fields[7]} in {fields[9]} ms"
         if "true" not in fields[11:]:

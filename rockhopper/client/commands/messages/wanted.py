@@ -1,4 +1,4 @@
-"""Which of the messages that are read are wanted: by their text, and by their properties."""
+"""Filters messages in the client, by their text and their properties."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -37,14 +37,14 @@ def wanted_options(command: _Command) -> _Command:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Says of a message whether it is wanted. It is asked here, not by the broker."""
+    """A filter for messages, applied by the client, not by the broker."""
 
     pattern: re.Pattern[str] | None = None
     properties: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, pattern: str | None, pairs: Sequence[str]) -> Self:
-        """Return what the options mean, or end the program with exit code 2."""
+        """Return the filter for the options, or end the program with exit code 2."""
         properties = []
         for text in pairs:
             name, equals, value = text.partition("=")
@@ -60,11 +60,11 @@ class Wanted:
 
     @property
     def is_choosy(self) -> bool:
-        """Whether anything is not wanted."""
+        """Whether the filter may reject messages."""
         return self.pattern is not None or bool(self.properties)
 
     def __call__(self, message: "ReceivedMessage") -> bool:
-        """Return whether a message is wanted."""
+        """Return whether a message passes the filter."""
         for name, value in self.properties:
             found = message.properties.get(name)
             if found != value and not (name == PROPERTY_KEYS and value in message.keys):

@@ -1,1 +1,1 @@
-"""Commands about brokers that copy others."""
+"""Commands for replicated brokers."""

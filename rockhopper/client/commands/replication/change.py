@@ -1,4 +1,4 @@
-"""`rockhopper ha switch|reseed|forget|elect --unclean`: an operator changes a set."""
+"""`rockhopper ha switch|reseed|forget|elect --unclean`: changes a replica set."""
 
 import json
 
@@ -9,10 +9,10 @@ TIMEOUT_S = 30.0
 
 
 async def change(address: str, action: str, replica_id: int | None = None) -> None:
-    """Ask the replica at *address*, and show what it says.
+    """Send the action to the replica at *address*, and print its answer.
 
     Raises:
-        RequestRefusedError: it does not do so; the sentence says why.
+        RequestRefusedError: the replica refuses; the text gives the reason.
     """
     from rockhopper.client.admin.admin import Admin
 

@@ -1,4 +1,4 @@
-"""`rockhopper ha`: replica sets, and following a RocketMQ master until one takes over from it."""
+"""`rockhopper ha`: manages replica sets, and followers of a RocketMQ master."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ def follow(master: str, store: str, options: Sequence[str]) -> None:
 
 
 def _become(module: str, *arguments: str) -> NoReturn:
-    """Run a module of the broker in place of this process: the client does not import it."""
+    """Replace this process by a module of the broker, which the client does not import."""
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
 
 
@@ -150,7 +150,7 @@ async def _takeover(address: str, force: bool) -> None:
                     write_line(f"{address} serves from now on")
                     return
             except ClientError:
-                pass  # Its port is closed for a moment.
+                pass  # its port is closed for a moment
             await asyncio.sleep(_LOOK_INTERVAL_S)
     raise Failure(f"{address} has stopped following and does not serve yet: look at its log")
 

@@ -1,4 +1,4 @@
-"""`rockhopper ha status` of a replica set: who leads, who is in sync, and what to look at."""
+"""`rockhopper ha status` of a replica set: its leader, its in-sync replicas, its alarms."""
 
 import asyncio
 import json
@@ -18,15 +18,15 @@ COLUMNS = ("REPLICA", "ADDRESS", "ROLE", "IN SYNC", "CLEAN", "LOG END", "BEHIND"
 
 
 async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
-    """The set that the broker at *address* is a replica of, as its master sees it.
+    """Return the replica set of the broker at *address*, as its master sees it.
 
-    All of its replicas are asked: each knows of its own log and its own alarms, and the master
-    alone how far the others are. ``answers`` says who did; alarms and notes begin with their owner.
-    A process that waits, because another one is announced under its id, is not the replica of
-    that id: only its alarms and notes are shown.
+    All its replicas are queried: each knows its own log and its own alarms, and only the master
+    knows the progress of the others. ``answers`` shows which replicas answered; alarms and notes
+    begin with their owner. If another process is announced under a replica's id, the waiting
+    process is not that replica: only its alarms and notes are shown.
 
     Raises:
-        RequestRefusedError: it is of no set, or is starting.
+        RequestRefusedError: the broker is in no replica set, or is starting.
         ClientError: it cannot be reached.
     """
     first = await _ask(admin, address)
@@ -48,7 +48,7 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     owners: dict[str, dict[str, Any]] = {}
     for place, answer in found:
         if _holds_id(answer):
-            # Behind an address that all replicas have, another one may have answered.
+            # Several replicas may share an address, so another one may have answered.
             told.setdefault(answer["id"], answer)
             owners.setdefault(f"replica {answer['id']}", told[answer["id"]])
         else:
@@ -62,15 +62,15 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
 
 
 def _holds_id(answer: dict[str, Any]) -> bool:
-    return bool(answer.get("holdsId", True))  # A broker of an earlier release does not say.
+    return bool(answer.get("holdsId", True))  # a broker of an earlier release does not report it
 
 
 def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """The alarms, by their names, and the notes of all that answered."""
+    """Return the alarms with their names, and the notes, of all that answered."""
     alarms, notes = [], []
     for owner, answer in sorted(owners.items()):
         texts = answer.get("alarms", ())
-        # A broker of an earlier release does not name them.
+        # A broker of an earlier release does not name its alarms.
         names = answer.get(_NAMES, [""] * len(texts))
         alarms += [
             f"{owner}: {name}: {text}" if name else f"{owner}: {text}"
@@ -81,7 +81,7 @@ def _texts(owners: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _leader_id(status: dict[str, Any], told: dict[int, dict[str, Any]]) -> int:
-    """Who leads, by the newest state and by what that replica says itself; 0: nobody."""
+    """Return the leader by the newest state and by its own report; 0: none."""
     leader = int(status.get("leaderId", status["masterId"]))
     return leader if told.get(leader, {}).get("role", _LEADING) == _LEADING else 0
 
@@ -104,7 +104,7 @@ async def _ask(admin: "Admin", address: str) -> dict[str, Any]:
 
 
 def show(status: dict[str, Any]) -> None:
-    """Print it for people."""
+    """Print the status for people."""
     in_sync = sum(each["isInSync"] for each in status["replicas"])
     write_line(
         f"epoch {status['epoch']}: {_leader(status)}; {in_sync} of {len(status['replicas'])} "

@@ -1,1 +1,1 @@
-"""What fits on a terminal, what is shown there again and again, and the live view."""
+"""Output that fits a terminal, repeated output, and the live view."""

@@ -1,4 +1,4 @@
-"""Commands that have subcommands: short and usual names for some of these, in the order given."""
+"""Command groups with aliases for some subcommands, listed in the order of definition."""
 
 import click
 
@@ -13,14 +13,14 @@ _OTHER_NAMES = {
 
 
 class Family(click.Group):
-    """Lists its commands as they were added, and knows them by their other names as well."""
+    """Lists its commands in the order they were added, and accepts their aliases."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return what is used most first."""
+        """Return the commands in the order they were added: most used first."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name; its own names come before the others."""
+        """Return the command with this name, else the one with this alias."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         for name, other in _OTHER_NAMES.items():
@@ -29,7 +29,7 @@ class Family(click.Group):
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their other names beside them."""
+        """Write the commands with their aliases."""
         names = {
             name: f"{name}, {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else name
             for name in self.commands

@@ -1,7 +1,7 @@
-"""Tables that fit: on a narrow terminal long names lose their middle, and rows take more lines.
+"""Fits tables to a terminal: long names lose their middle, and rows may take several lines.
 
-No column is ever left out. Figures, times and ids stay whole; where even that does not fit, a row
-goes on in indented lines below. Without a terminal nothing is shortened.
+No column is ever omitted. Numbers, times and ids are never shortened. If a row still does not fit,
+it continues in indented lines below. Without a terminal nothing is shortened.
 """
 
 import re
@@ -14,12 +14,12 @@ _INDENTATION = 2
 _SHORTENED_WIDTH_MIN = 16
 _TIME_WIDTH = 23
 _PIPED_WIDTH_MAX = 40
-# What is copied into the next command is not shortened, and cut in no other way either.
+# Values that users copy into the next command are never shortened.
 _WHOLE = frozenset({"ID", "HANDLE", "SETTING"})
 
 
 def cells(text: str) -> int:
-    """Return how many columns of a terminal `text` takes: letters of East Asia take two."""
+    """Return how many columns of a terminal `text` takes: East Asian characters take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -28,12 +28,12 @@ def cells(text: str) -> int:
 
 
 def pad(text: str, width: int) -> str:
-    """Return `text` with blanks up to `width` columns of a terminal."""
+    """Return `text` padded with blanks to `width` columns of a terminal."""
     return text + " " * (width - cells(text))
 
 
 def cut(text: str, width: int) -> str:
-    """Return what fits of `text` into `width` columns of a terminal, "…" for the rest."""
+    """Return `text` cut to `width` columns of a terminal, with "…" at the end if cut."""
     if cells(text) <= width:
         return text
     if text.isascii():
@@ -46,7 +46,7 @@ def cut(text: str, width: int) -> str:
 def shorten(text: str, width: int) -> str:
     """Return `text` with "…" in place of its middle if it takes more than `width` columns.
 
-    Names that begin alike often end differently: both ends stay.
+    Both ends are kept, because names that begin alike often end differently.
     """
     if cells(text) <= width:
         return text
@@ -66,9 +66,10 @@ def table_lines(
     *,
     ends_in_text: bool = False,
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of a table's head and of its rows; `width` is the terminal's, if any.
+    """Return the lines of a table's head and of its rows, fitted to a terminal's `width`.
 
-    A last column of text that does not fit beside the others goes below them, where it is whole.
+    With `ends_in_text`, the last column is moved below the others, uncut, if it does not fit beside
+    them.
     """
     texts = [""] * len(rows)
     below = []
@@ -98,7 +99,7 @@ def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]
 def _lines(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> list[list[str]]:
-    """Return those of the head and of each row."""
+    """Return the lines of the head and of each row."""
     numbers = [
         all(NUMBER.fullmatch(row[index]) for row in rows) and any(row[index] != "-" for row in rows)
         for index in range(len(columns))
@@ -106,7 +107,7 @@ def _lines(
     widths = _natural(columns, rows)
     folds = [range(len(columns))]
     if width is None:
-        # One long name is not to move every row far to the right: it moves its own.
+        # A long name shifts only its own row, not all of them, to the right.
         widths = [min(each, _PIPED_WIDTH_MAX) for each in widths]
     else:
         widths, folds = _fit(columns, widths, numbers, width)
@@ -142,7 +143,7 @@ def _shown(text: str, width: int, *, is_last: bool, is_number: bool) -> str:
 def _fit(
     columns: Sequence[str], natural: Sequence[int], numbers: Sequence[bool], width: int
 ) -> tuple[list[int], list[range]]:
-    """Return how wide each column is, and which of them share a line."""
+    """Return the width of each column, and which columns share a line."""
     last = len(columns) - 1
     least = [
         _least(name, natural[index], is_number=numbers[index]) for index, name in enumerate(columns)
@@ -152,7 +153,8 @@ def _fit(
         room = width - (_INDENTATION if number else 0)
         spare = max(_total([natural[index] for index in fold]) - room, 0)
         if last in fold:
-            # The last column gives first: what it holds is text, of which the beginning says most.
+            # Shrink the last column first: it holds text, whose beginning is the most important
+            # part.
             taken = min(spare, widths[last] - least[last])
             widths[last] -= taken
             spare -= taken
@@ -165,7 +167,7 @@ def _fit(
 
 
 def _least(name: str, natural: int, *, is_number: bool) -> int:
-    # Times are as wide as this, and mean nothing without their middle.
+    # This covers the width of times, which are useless without their middle.
     if is_number or name in _WHOLE or natural <= _TIME_WIDTH:
         return natural
     return max(_SHORTENED_WIDTH_MIN, cells(name))

@@ -1,4 +1,4 @@
-"""Single keys of whoever sits in front of the terminal, without Return."""
+"""Reads single keys from the terminal, without Return."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ except ImportError:  # Windows
     termios = None  # type: ignore[assignment]
 
 HAS_KEYS = termios is not None
-"""Whether single keys can be read here."""
+"""Whether single keys can be read on this system."""
 
 _NAMES = {
     b"\x1b[A": "up",
@@ -29,7 +29,7 @@ RESIZED = "resized"
 
 
 class Keyboard:
-    """Reads keys while it is open; the terminal is as before afterwards, however that ends."""
+    """Reads keys while open; always restores the terminal's mode when it closes."""
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
@@ -55,7 +55,7 @@ class Keyboard:
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     async def key(self, timeout_s: float) -> str | None:
-        """Return the next key; None when none is pressed in time."""
+        """Return the next key; None if no key is pressed in time."""
         try:
             async with asyncio.timeout(max(timeout_s, 0.0)):
                 return await self._keys.get()
@@ -65,7 +65,7 @@ class Keyboard:
     def _read(self) -> None:
         data = os.read(self._fd, _READ_BYTES)
         if not data:
-            # The terminal is gone: nothing will ever be pressed.
+            # The terminal is closed: no more keys will come.
             asyncio.get_running_loop().remove_reader(self._fd)
             self._keys.put_nowait("q")
             return
@@ -74,7 +74,7 @@ class Keyboard:
 
 
 def keys_of(data: bytes) -> list[str]:
-    """Return the keys that were pressed: a name, or the character."""
+    """Return the pressed keys: a name, or the character."""
     if data.startswith(b"\x1b") and data != b"\x1b":
         name = _NAMES.get(data)
         return [name] if name is not None else []

@@ -1,4 +1,4 @@
-"""Rates: what went in and out between two samples of what brokers have counted."""
+"""Rates: messages in and out between two samples of the brokers' counters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_systems(topic: str, brokers: Sequence[BrokerAddress]) -> bool:
-    """Return whether a topic is the system's own, and no user's."""
+    """Whether a topic is a system topic rather than a user's."""
     if is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic):
         return True
     return any(
@@ -30,7 +30,7 @@ def is_systems(topic: str, brokers: Sequence[BrokerAddress]) -> bool:
 
 @dataclass(frozen=True)
 class TopicFlow:
-    """What goes through a topic."""
+    """The rates of a topic."""
 
     name: str
     in_per_s: float
@@ -41,7 +41,7 @@ class TopicFlow:
 
 @dataclass(frozen=True)
 class GroupFlow:
-    """What a group takes, and how far it is behind; `lag` is None in broadcast."""
+    """The rate of a group and its lag, which is None in broadcast."""
 
     name: str
     lag: int | None
@@ -50,12 +50,12 @@ class GroupFlow:
     members: int
     topics: Sequence[str]
     oldest_s: float | None = None
-    """For how long the oldest message that it has not consumed lies there; None if not known."""
+    """The age of the oldest message not yet consumed; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What went through everything in so many seconds."""
+    """The rates of all topics and groups over a number of seconds."""
 
     seconds: float
     broker_count: int
@@ -64,23 +64,23 @@ class Flow:
 
     @property
     def in_per_s(self) -> float:
-        """Messages that came in."""
+        """Messages per second that came in."""
         return sum(each.in_per_s for each in self.topics)
 
     @property
     def out_per_s(self) -> float:
-        """Messages that went out."""
+        """Messages per second that went out."""
         return sum(each.out_per_s for each in self.topics)
 
     @property
     def lag(self) -> int:
-        """How far all groups are behind."""
+        """The total lag of all groups."""
         return sum(each.lag or 0 for each in self.groups)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What brokers have counted by a moment."""
+    """The brokers' counters at one moment."""
 
     at_s: float
     took_s: float
@@ -88,7 +88,7 @@ class Sample:
     topics: dict[str, TopicFigures] = field(default_factory=dict)
     groups: dict[str, GroupFigures] = field(default_factory=dict)
     ages_s: Mapping[str, float] = field(default_factory=dict)
-    """Group -> age of the oldest message that it has not consumed, where it was asked for."""
+    """Group -> age of the oldest message not yet consumed, for the groups that were queried."""
 
     @classmethod
     def of(
@@ -100,7 +100,7 @@ class Sample:
         took_s: float,
         with_system: bool,
     ) -> Self:
-        """Return a sample of figures, without the system's own topics and groups if so asked."""
+        """Return a sample of statistics; unless `with_system`, without system topics and groups."""
         topics, groups = figures.topics, figures.groups
         if not with_system:
             topics = [each for each in topics if not is_systems(each.name, brokers)]
@@ -114,12 +114,12 @@ class Sample:
         return cls(at_s, took_s, masters, by_topic, {each.name: each for each in groups})
 
     def since(self, before: "Sample") -> Flow:
-        """Return what went through between two samples; nothing if they are one."""
+        """Return the rates between two samples; zeros if they are the same."""
         seconds = self.at_s - before.at_s
 
         def per_s(now: int, then: int | None) -> float:
-            # What was not there before is not known to have come since; a count that has gone
-            # back began anew with its broker.
+            # A new counter has no rate yet. A counter that has decreased was reset by a broker's
+            # restart.
             if then is None or seconds <= 0:
                 return 0.0
             return (now - then if now >= then else now) / seconds

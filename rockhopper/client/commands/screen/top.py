@@ -1,4 +1,4 @@
-"""`rockhopper top`: a live view of topics by what goes in and out, and of groups by their lag."""
+"""`rockhopper top`: a live view of topics by their rates, and of groups by their lag."""
 
 import asyncio
 import shutil
@@ -36,16 +36,16 @@ _TOPIC_COLUMNS = ("TOPIC", "IN/S", "OUT/S", "SENT", "GROUPS")
 _GROUP_COLUMNS = ("GROUP", "LAG", "OLDEST", "GROWS/S", "OUT/S", "MEMBERS", "TOPICS")
 _HELP = "i in  o out  l lag  n name  ↑↓ scroll  space pause  q quit"
 _ROWS_WITHOUT_TERMINAL = 20
-# What a broker spends on being watched: a tenth of its time at most.
+# Pause ten times as long as a query took, so watching costs a broker a tenth of its time at most.
 _REST_TIMES = 10
-# Of so many groups, those furthest behind, it is asked how old their oldest message is.
+# Query the age of the oldest message only for this many groups, those with the largest lag.
 _AGES_MAX = 32
 _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
 
 
 @dataclass
 class _View:
-    """What is looked at, as the keys have it now."""
+    """The state of the view, which keys change."""
 
     sort: str
     as_json: bool
@@ -91,7 +91,7 @@ def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: boo
 
 
 async def _print(view: _View, interval_s: float, once: bool, names: str | None) -> None:
-    """Print what each interval brings; a broker that is away for a while comes back."""
+    """Print one report per interval; continue after a temporary outage of a broker."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
 
@@ -128,7 +128,7 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
 
 
 async def _live(view: _View, interval_s: float, _once: bool, names: str | None) -> None:
-    """Show it in place until q or Ctrl-C; a broker that is away for a while comes back."""
+    """Update the screen in place until q or Ctrl-C; continue after an outage of a broker."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
 
@@ -169,7 +169,7 @@ async def _sample(admin: "Admin", silence: "Silence", view: _View) -> tuple[Samp
     sample = Sample.of(
         figures,
         brokers,
-        # In the midst of the asking: that is when brokers counted.
+        # Brokers take their counts about halfway through the query.
         at_s=(begun_s + now_s) / 2,
         took_s=now_s - begun_s,
         with_system=view.with_system,
@@ -185,7 +185,7 @@ def _rest_s(sample: Sample, interval_s: float) -> float:
 
 
 def _obey(key: str, view: _View) -> bool:
-    """Do what a key asks for; False to end."""
+    """Handle a key; return False to end."""
     if key in ("q", "Q", "\x1b"):
         return False
     if key in _KEYS:
@@ -204,7 +204,7 @@ def _obey(key: str, view: _View) -> bool:
 
 
 def _screen(flow: Flow, view: _View, interval_s: float, problem: str) -> list[str]:
-    """Return the lines of a screen that is full: topics above, groups below."""
+    """Return the lines of the full screen: topics above, groups below."""
     size = shutil.get_terminal_size()
     room = max(size.lines - 6, 4)
     group_room = min(len(flow.groups), room // 2)
@@ -212,7 +212,7 @@ def _screen(flow: Flow, view: _View, interval_s: float, problem: str) -> list[st
     group_room = room - topic_room
     if view.row_count is not None:
         topic_room, group_room = (min(each, view.row_count) for each in (topic_room, group_room))
-    # Scrolling ends where the last topic or group is in sight.
+    # Scrolling ends when the last topic or group is visible.
     longest = max(len(flow.topics) - topic_room, len(flow.groups) - group_room, 0)
     view.first = min(view.first, longest)
     state = problem or ("paused" if view.is_paused else f"every {interval_s:g} s")
@@ -245,7 +245,7 @@ def _topics(flow: Flow, view: _View, count: int, width: int | None) -> list[str]
         "out": lambda each: (-each.out_per_s, -each.sent, each.name),
         "name": lambda each: each.name,
     }
-    # By lag topics are in the order of what goes in: the lag is the groups'.
+    # Only groups have a lag; when groups are sorted by it, topics are sorted by "in".
     ordered = sorted(flow.topics, key=orders.get(view.sort, orders["in"]))
     rows = [
         (

@@ -1,4 +1,4 @@
-"""`--watch`: the same list again and again, on a terminal in place."""
+"""`--watch`: repeats a list, on a terminal in place."""
 
 import asyncio
 import io
@@ -55,18 +55,18 @@ interval_option = click.option(
 
 
 def asked(name: str) -> Any:
-    """Return what the command line says of "watch" or "interval"."""
+    """Return the value of the option "watch" or "interval"."""
     return click.get_current_context().meta.get(f"{__name__}.{name}")
 
 
 def run_shown(show: Show) -> None:
-    """Run what shows a list: once, or with --watch until Ctrl-C."""
+    """Run a list's output function once, or with --watch until Ctrl-C."""
     title = _title(click.get_current_context())
     run(again_and_again(show, asked("interval"), title) if asked("watch") else _once(show))
 
 
 def _title(context: click.Context) -> str:
-    """Return the command as it was asked for, with the cluster that is meant."""
+    """Return the command with its arguments and the context in use."""
     names = [each.name or "" for each in context.command.params if isinstance(each, click.Argument)]
     values = [str(context.params[name]) for name in names if context.params.get(name)]
     cluster = [f"[{name}]"] if (name := context_in_use()) is not None else []
@@ -78,7 +78,7 @@ async def _once(show: Show) -> None:
 
 
 class _Page(io.TextIOWrapper):
-    """Standard output for as long as one showing takes."""
+    """Replaces standard output and captures one output of a list."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
@@ -93,10 +93,10 @@ class _Page(io.TextIOWrapper):
 
 
 async def again_and_again(show: Show, interval_s: float, title: str = "") -> None:
-    """Call *show* for ever, on a terminal in place of what it showed before.
+    """Call *show* repeatedly; on a terminal, replace its previous output.
 
-    An error ends it only at the first time: a broker that is away for a while comes back. Where
-    *show* takes long, it rests as long.
+    Only an error of the first call is raised: a broker may return after an outage. If *show* takes
+    long, the pause is as long.
     """
     from rockhopper.client.errors import ClientError
 
@@ -111,7 +111,7 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
             problem = str(error)
             if is_first and problem:
                 raise
-        # What was shown before the error, such as the brokers that do answer, counts too.
+        # The output before an error, such as that of brokers that did answer, is shown too.
         lines = page.lines() + ([printable(f"rockhopper: {problem}")] if problem else [])
         draw(lines, title, interval_s, is_first=is_first)
         is_first = False
@@ -120,7 +120,7 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
 
 
 def draw(lines: list[str], title: str, interval_s: float, *, is_first: bool) -> None:
-    """Show *lines*: on a terminal from its upper edge on, as many as it has room for."""
+    """Write *lines*; on a terminal from its top, as many as fit."""
     out = sys.stdout.buffer
     if not sys.stdout.isatty():
         out.write("".join(f"{line}\n" for line in lines).encode())
@@ -133,7 +133,7 @@ def draw(lines: list[str], title: str, interval_s: float, *, is_first: bool) -> 
         lines = [*lines[: room - 1], f"… {hidden:,} more lines: make the terminal higher"]
     head = f"every {interval_s:g} s   {title}   {datetime.now():%H:%M:%S}   Ctrl-C ends"
     if is_first:
-        # What stood there moves up, out of the way, and can be scrolled back to.
+        # Scroll the previous content up, so that it can be scrolled back to.
         out.write(b"\n" * size.lines)
     shown = "\n".join(line + _REST_OF_LINE for line in (cut(head, size.columns), *lines))
     out.write(f"{_HOME}{shown}\n{_REST_OF_SCREEN}".encode())

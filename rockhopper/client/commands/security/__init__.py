@@ -1,1 +1,1 @@
-"""`rockhopper user` and `rockhopper acl`: who may use a broker, and what for."""
+"""`rockhopper user`, `rockhopper acl` and `rockhopper auth`: users and their access rules."""

@@ -1,4 +1,4 @@
-"""`rockhopper acl`: what users may do."""
+"""`rockhopper acl`: manages the access rules of users."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`rockhopper auth`: users and rules from RocketMQ 4."""
+"""`rockhopper auth`: imports users and rules from RocketMQ 4."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`rockhopper user`: the users of brokers."""
+"""`rockhopper user`: manages the users of brokers."""
 
 import sys
 from typing import TextIO
@@ -123,7 +123,7 @@ async def _remove(name: str, broker: str | None, names: str | None) -> None:
 
 
 def _secret(file: TextIO | None) -> str:
-    """The secret, from a file or from who sits there; never from the command line."""
+    """Read the secret from a file or a prompt, never from the command line."""
     if file is not None:
         secret = file.readline().rstrip("\r\n")
     elif sys.stdin.isatty():

@@ -1,1 +1,1 @@
-"""What makes a shell comfortable: contexts that are kept, and completion."""
+"""Features for the shell: stored contexts, and completion."""

@@ -1,4 +1,4 @@
-"""Which name service a command asks, and as whom: by options, the environment, or a context."""
+"""Chooses a command's name server and credentials: options, then environment, then context."""
 
 import os
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ _IN_USE = "context in use"
 
 
 def nameserver() -> str | None:
-    """Return what --nameserver or a context says, None to use the environment or the default.
+    """Return the value of --nameserver or of a context, or None for the environment or default.
 
-    What else the context says is in the environment then, as with the options.
+    The context's other settings are put into the environment, as for the options.
     """
     root = click.get_current_context().find_root()
     if _IN_USE not in root.meta:
@@ -32,14 +32,14 @@ def nameserver() -> str | None:
 
 
 def context_in_use() -> str | None:
-    """Return the name of the context that counts in this command, once that was asked for."""
+    """Return the name of the context in use, once `nameserver` was called."""
     context = click.get_current_context(silent=True)
     name = None if context is None else context.find_root().meta.get(_IN_USE)
     return None if name is None else str(name)
 
 
 def set_variable(root: click.Context, variable: str, value: str) -> None:
-    """Have the environment say so while the command runs."""
+    """Set an environment variable while the command runs."""
     before = os.environ.get(variable)
 
     def restore() -> None:
@@ -55,10 +55,10 @@ def set_variable(root: click.Context, variable: str, value: str) -> None:
 def chosen(
     asked: str | None, has_nameserver: bool, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, Context] | None:
-    """Return the context that counts: the one *asked* for, else the current one.
+    """Return the context in use: the one *asked* for, else the current one.
 
-    Whoever names a name service (--nameserver, which *has_nameserver* says, or $NAMESRV_ADDR) does
-    without the current one: its credentials are not for others.
+    If the user names a name server (--nameserver, shown by *has_nameserver*, or $NAMESRV_ADDR), the
+    current context is not used, because its credentials are not meant for other servers.
     """
     name = asked or environment.get(CONTEXT_VARIABLE) or None
     if name is None and (has_nameserver or environment.get(NAMESERVER_VARIABLE)):
@@ -71,7 +71,7 @@ def chosen(
 def missing_variables(
     context: Context, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return what the context says and the environment, and so the options, do not."""
+    """Return the context's variables that are not set by the environment or the options."""
     has_user = bool(environment.get(ACCESS_KEY_VARIABLE) or environment.get(FILE_VARIABLE))
     return {
         name: text

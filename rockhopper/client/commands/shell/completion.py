@@ -1,7 +1,7 @@
-"""Completion in bash, zsh and fish: commands and options, and topics and groups that there are.
+"""Completion in bash, zsh and fish: commands, options, and existing topics and groups.
 
-Names are asked for while somebody waits for them: what is not there within a moment is left out,
-and an error is not a word.
+The user is waiting, so names that do not arrive within a moment are omitted, and errors are not
+printed.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 1.5
 PROGRAMS = "rockhopper", "rockhopper-broker"
 _NAMES_MAX = 2000
-# click's scripts do not know what follows a "=" or ":" in a word: bash divides words there, the
-# others replace the whole word.
+# click's scripts do not handle a "=" or ":" inside a word: bash splits words there, the other
+# shells replace the whole word.
 _MENDED = {
     "bash": {
         "    local response\n": """\
@@ -77,7 +77,7 @@ def completion(shell: str, program: str) -> None:
     template = made.source_template
     for of_click, ours in _MENDED[shell].items():
         template = template.replace(of_click, ours)
-    # click asks an installed bash for its version and warns; nobody has to have the shell here.
+    # click asks an installed bash for its version and warns; the shell need not be installed here.
     name = program.replace("-", "_")
     click.echo(
         template
@@ -92,7 +92,7 @@ def completion(shell: str, program: str) -> None:
 def complete_topics(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the topics that begin so; the system's own if that is a "%"."""
+    """Return the topics that begin with `incomplete`; system topics only if it begins with "%"."""
 
     async def topics(admin: "Admin") -> list[str]:
         from rockhopper.client.commands.screen.rates import is_systems
@@ -107,14 +107,14 @@ def complete_topics(
 def complete_groups(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the groups that begin so."""
+    """Return the groups that begin with `incomplete`."""
     return _asked(context, lambda admin: admin.groups.names(), incomplete)
 
 
 def complete_settings(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the settings of brokers that begin so."""
+    """Return the broker settings that begin with `incomplete`."""
 
     async def settings(admin: "Admin") -> list[str]:
         first = (await admin.masters())[0]
@@ -126,7 +126,7 @@ def complete_settings(
 def complete_dead_groups(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the groups with dead letters that begin so."""
+    """Return the groups with dead letters that begin with `incomplete`."""
 
     async def groups(admin: "Admin") -> list[str]:
         return [each.group for each in await admin.dead_letters.counts()]
@@ -137,7 +137,7 @@ def complete_dead_groups(
 def complete_brokers(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the names of brokers that begin so."""
+    """Return the broker names that begin with `incomplete`."""
 
     async def brokers(admin: "Admin") -> list[str]:
         return sorted({each.name for each in await admin.brokers()})
@@ -148,10 +148,10 @@ def complete_brokers(
 def complete_queues(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the queues of the topic that the line names; BROKER:ID where several have it."""
+    """Return the queues of the command line's topic; as BROKER:ID if it has several brokers."""
 
     async def queues(admin: "Admin") -> list[str]:
-        # Where an option's value is missing, click leaves arguments as they are.
+        # If the value of an option is missing, click does not process the arguments.
         route = await admin.route(context.params.get("topic") or context.args[0])
         found = sorted({*route.read_queues, *route.write_queues})
         if ":" in incomplete or len(route.brokers) > 1:
@@ -164,7 +164,7 @@ def complete_queues(
 def complete_positions(
     _context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return words for a position, of those that the option's metavar names."""
+    """Return completions of a position, according to the option's metavar."""
     words = (parameter.metavar or "").split("|")
     found = [word for word in words if word.islower()]
     found += ["-30m", "-1h", "-1d"] if "TIME" in words else []
@@ -174,7 +174,7 @@ def complete_positions(
 def complete_contexts(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the contexts that begin so."""
+    """Return the contexts that begin with `incomplete`."""
     from rockhopper.client.commands.shell.contexts import ContextError, Contexts
 
     try:
@@ -187,7 +187,7 @@ def complete_contexts(
 def _asked(
     context: click.Context, ask: "Callable[[Admin], Awaitable[list[str]]]", incomplete: str
 ) -> list[str]:
-    """Return the names that somebody who is asked tells, nothing if he does not in time."""
+    """Return the names that a query finds; nothing if it fails or times out."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.commands.shell.chosen import nameserver
 
@@ -200,7 +200,7 @@ def _asked(
     try:
         with context.scope(cleanup=False):
             found = asyncio.run(names())
-    # Whatever is wrong: there is nobody whom it could be told.
+    # Ignore every error: it cannot be reported during completion.
     except Exception:
         return []
     finally:

@@ -1,4 +1,4 @@
-"""`rockhopper context`: which cluster is meant, and how to speak to it."""
+"""`rockhopper context`: the cluster that commands use, and how to connect to it."""
 
 import os
 import socket
@@ -55,7 +55,7 @@ def add(name: str, nameserver: str) -> None:
     before = contexts.by_name.get(name)
     contexts.by_name[check_name(name)] = Context(
         nameserver,
-        # The options of TLS and --credentials have set these (access_options).
+        # access_options has set these from the options of TLS and --credentials.
         tls=os.environ.get(TLS_VARIABLE, "").lower() in ("true", "1", "yes", "on"),
         tls_ca=_absolute(CA_VARIABLE),
         tls_cert=_absolute(CERTIFICATE_VARIABLE),
@@ -75,7 +75,7 @@ def add(name: str, nameserver: str) -> None:
 
 
 def _check_address(nameserver: str) -> None:
-    """Refuse what is no address, and a bare word that is no host's name here."""
+    """Reject an invalid address, and a host name without a port that cannot be resolved."""
     from rockhopper.client.network.addresses import parse_nameservers, split_address
 
     try:

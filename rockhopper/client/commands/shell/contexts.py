@@ -1,9 +1,10 @@
-"""Contexts: name services with how to speak to them, by a name, in a file of the user's.
+"""Contexts: named clusters with their connection settings, in a file of the user.
 
     {"current": "prod", "contexts": {"prod": {"nameserver": "10.0.0.1:9876", "tls": true, …}}}
 
-It is ``contexts.json`` in ``$XDG_CONFIG_HOME/rockhopper``, else ``~/.config/rockhopper``, for its
-owner alone, and replaced as a whole. Files are named in it, secrets never stand in it.
+The file is ``contexts.json`` in ``$XDG_CONFIG_HOME/rockhopper``, else ``~/.config/rockhopper``.
+Only its owner can read it, and it is replaced as a whole. It contains paths of files, never
+secrets.
 """
 
 import os
@@ -32,15 +33,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ContextError(click.ClickException):
-    """The contexts cannot be used; says why, and what to do."""
+    """The contexts cannot be used; the message gives the reason and a remedy."""
 
     def show(self, file: object = None) -> None:
-        """Write it as every other error."""
+        """Write the message in the format of all other errors."""
         write_note(f"rockhopper: {self.message}")
 
 
 class Context(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """A name service, and how to speak to it."""
+    """The name servers of a cluster, and how to connect to them."""
 
     nameserver: str
     tls: bool = False
@@ -49,10 +50,10 @@ class Context(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown
     tls_key: str | None = None
     tls_verify: bool = True
     credentials: str | None = None
-    """The file with accessKey and secretKey."""
+    """The path of a file with accessKey and secretKey."""
 
     def variables(self) -> dict[str, str]:
-        """What it says, as the environment says it."""
+        """Return the settings as environment variables."""
         texts = {
             TLS_VARIABLE: "true" if self.tls else None,
             CA_VARIABLE: self.tls_ca,
@@ -70,7 +71,7 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the contexts are kept. Raises ContextError."""
+    """Return the path of the contexts file. Raises ContextError."""
     home = environment.get("XDG_CONFIG_HOME") or "~/.config"
     try:
         return expand_home(home) / "rockhopper" / "contexts.json"
@@ -91,16 +92,16 @@ def check_name(name: str) -> str:
 
 @dataclass
 class Contexts:
-    """The contexts of a file."""
+    """The contexts in a file."""
 
     path: Path | None
-    """Their file; None where no home directory is known."""
+    """The path of the file; None if the home directory is unknown."""
     current: str | None = None
     by_name: dict[str, Context] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Contexts":
-        """Read them; there are none where there is no file. Raises ContextError."""
+        """Read the contexts; a missing file has none. Raises ContextError."""
         try:
             path = path or contexts_path()
         except ContextError:
@@ -122,13 +123,13 @@ class Contexts:
         return cls(path, document.current, document.contexts)
 
     def save(self) -> None:
-        """Replace the file. Raises ContextError; it is as before then."""
+        """Replace the file. Raises ContextError, which leaves it unchanged."""
         path = self.path or contexts_path()
         document = _Document(self.current, dict(sorted(self.by_name.items())))
         text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Only for its owner from the beginning, as mkstemp makes it.
+            # mkstemp creates a file that only its owner can read.
             number, name = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")
             try:
                 with os.fdopen(number, "wb") as file:
@@ -146,7 +147,7 @@ class Contexts:
             ) from None
 
     def get(self, name: str) -> Context:
-        """Return the context of this name. Raises ContextError."""
+        """Return the context with this name. Raises ContextError."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet"
             raise ContextError(

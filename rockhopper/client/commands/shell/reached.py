@@ -1,7 +1,8 @@
-"""The brokers that a command asks: those that are away are named, and it goes on with the others.
+"""Finds the brokers that answer a command: it names the missing ones and uses the others.
 
-Away are masters that do not answer, and brokers that the name service misses. The exit code is 1
-then, but for who only reads and misses none but the latter: they may be gone for good.
+Missing are masters that do not answer, and brokers that disappeared from the name server. The exit
+code is then 1. But a read-only command still exits 0 if only brokers of the second kind are
+missing: they may be gone for good.
 """
 
 from collections.abc import AsyncIterator
@@ -20,20 +21,20 @@ ANSWERS_WITHIN_S = 3.0
 
 @dataclass(frozen=True)
 class Away:
-    """Who is away, in words."""
+    """The missing brokers, described in words."""
 
     silent: tuple[str, ...] = ()
     departed: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
-        """All of them in a line; empty for none."""
+        """All of them in one line; empty if none is missing."""
         who = ", ".join((*self.silent, *self.departed))
         return who and f"away: {who}"
 
     @property
     def names(self) -> list[str]:
-        """Their names alone."""
+        """Only their names."""
         return [who.partition(" ")[0] for who in (*self.silent, *self.departed)]
 
     def tell(self, *, changes: bool = False) -> None:
@@ -45,17 +46,17 @@ class Away:
 
 
 def new_silence() -> "Silence":
-    """Return what finds silent brokers with a command's patience."""
+    """Return an object that finds unreachable brokers, with a command's timeout."""
     from rockhopper.client.admin.silence import Silence
 
     return Silence(answer_within_s=ANSWERS_WITHIN_S)
 
 
 async def leave_out_silent(admin: "Admin", silence: "Silence", topic: str | None = None) -> Away:
-    """Let *admin* know nothing of masters that are silent; with *topic* it is about that one's.
+    """Make *admin* ignore masters that do not answer; with *topic*, those of the topic.
 
-    Where there is no such topic, or no broker at all, the command's own error says who is away; who
-    may not ask which brokers there are goes without. Raises BrokerUnreachableError: none answers.
+    If the topic or any broker is missing altogether, the command's own error names the brokers. A
+    user who may not list the brokers gets no check. Raises BrokerUnreachableError if none answers.
     """
     from rockhopper.client.errors import (
         BrokerUnreachableError,
@@ -94,9 +95,9 @@ async def reached(
     broker: str | None = None,
     changes: bool = False,
 ) -> AsyncIterator["Admin"]:
-    """An Admin for the brokers that answer, of *topic* if that is given; the others are named.
+    """Yield an Admin for the brokers that answer, those of *topic* if given; name the others.
 
-    Where the one *broker* is meant, its own error says that it is away.
+    If the command is for one *broker*, its own error reports that it is missing.
     """
     from rockhopper.client.admin.admin import Admin
 
