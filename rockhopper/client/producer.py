@@ -373,7 +373,7 @@ class Producer(ClosedAtEnd):
         return list((await self.sender.route(topic)).write_queues)
 
     async def _broker_address(self, broker_name: str, *topics: str) -> str:
-        """Return the master of a broker, by the route of the first topic that it serves."""
+        """Return the address of a broker's master, from the first topic's route that has it."""
         self.session.check_open()
         for topic in topics:
             try:

@@ -125,7 +125,7 @@ class Face(Generic[_Client]):
                 self._is_closed = False
 
     def _take_over(self) -> None:
-        """Begin anew in a forked child, unless it is the client's state that counts."""
+        """Create a new client in a forked child, unless its state belongs to the parent alone."""
         if self._reopens_in_child or not self._is_open:
             self._forks = fork_count()
             self._opening = threading.RLock()

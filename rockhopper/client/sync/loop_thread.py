@@ -122,7 +122,7 @@ class LoopThread:
             if isinstance(error, CancelledError) and future in self._exits:
                 raise self._exits[future] from None
             if isinstance(error, ClientError):
-                raise error.with_traceback(None) from error.__cause__  # without the other thread's
+                raise error.with_traceback(None) from error.__cause__  # omit the loop's traceback
             if interrupted is not None and not future.done():
                 self._loop.call_soon_threadsafe(interrupted)
                 _wait(future, is_done)
