@@ -1,11 +1,11 @@
-"""What an expression is made of: nodes that know what Java would make of them, and their closures.
+"""The nodes of an expression, with the types that Java would use, and the closures to evaluate it.
 
 Values are those of the reference's evaluator: text (of a property or a literal), Integer, Long,
-Double, Boolean, and null. Properties are always texts; so the kind of a node is known when the
-expression is compiled, and each comparison becomes the closure for its two kinds. None is null,
-and EvaluationError stands for whatever Java would throw: the message does not match.
+Double, Boolean, and null. Properties are always texts. So the kind of each node is known at compile
+time, and each comparison is compiled to a closure for its two kinds. None is null. EvaluationError
+stands for any exception of Java: the message does not match.
 
-Refusals are ValueErrors; the parser adds the place.
+Invalid expressions raise ValueError; the parser adds the position.
 """
 
 import operator
@@ -29,8 +29,7 @@ Evaluate: TypeAlias = Callable[[Properties], Value]
 Order: TypeAlias = Callable[[float, float], bool]
 
 NESTING_MAX = 256
-"""How deep closures may call each other. Parentheses alone do not count, chains of AND or of OR
-neither."""
+"""The maximum depth of nested closures. Parentheses, and chains of AND or of OR, do not count."""
 
 
 _SEARCH_COST_MAX = 1 << 17
@@ -65,10 +64,10 @@ ORDERS: dict[str, Order] = {
 class Node:
     """A part of an expression.
 
-    ``is_constant`` and ``is_boolean`` are what its class is in the reference, where TRUE, FALSE and
-    NULL are both, and a negated number neither. ``name`` is set for a property, and then
-    ``is_alone`` if it stands where a condition belongs; ``terms`` is set for a chain of AND or OR,
-    which grows at its end, and for NOT.
+    ``is_constant`` and ``is_boolean`` follow its class in the reference: TRUE, FALSE and NULL are
+    both, a negated number is neither. ``name`` is set for a property, and ``is_alone`` if that
+    property is used as a condition. ``terms`` is set for NOT, and for a chain of AND or OR, which
+    grows at its end.
     """
 
     __slots__ = (
@@ -109,7 +108,7 @@ class Node:
 
     @property
     def evaluate(self) -> Evaluate:
-        """The closure; a chain is complete when somebody asks for it."""
+        """The closure; read it only after a chain is complete."""
         if self.terms is not None and len(self.terms[1]) == 2:
             word, (first, second) = self.terms
             return _pair(first, second, word == "OR")
@@ -117,18 +116,18 @@ class Node:
 
 
 def property_node(name: str) -> Node:
-    """A property by its name."""
+    """Return the node of a property."""
     return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
 
 
 def constant(kind: Kind, value: Value) -> Node:
-    """A literal."""
+    """Return the node of a literal."""
     is_boolean = kind in (Kind.BOOLEAN, Kind.NOTHING)
     return Node(kind, lambda _: value, value=value, is_constant=True, is_boolean=is_boolean)
 
 
 def whole_literal(text: str) -> Node:
-    """A literal without point and exponent; an L makes it no Long, only its size does."""
+    """Return a literal without point and exponent; its size, not an L, makes it a Long."""
     digits = text.rstrip("lL")
     if len(digits) > 19 or int(digits) > LONG_MAX:
         raise ValueError(f"{text[:100]} is larger than {LONG_MAX}")
@@ -137,7 +136,7 @@ def whole_literal(text: str) -> Node:
 
 
 def float_literal(text: str) -> Node:
-    """A literal with a point or an exponent."""
+    """Return a literal with a point or an exponent."""
     value = float(text)
     if value == float("inf"):
         raise ValueError(f"{text[:100]} is too large")
@@ -147,7 +146,7 @@ def float_literal(text: str) -> Node:
 
 
 def negative(node: Node) -> Node:
-    """``- x``: of a number its negative, of all else null."""
+    """Return ``- x``: the negative of a number, null for anything else."""
     if node.kind in _READERS:
         assert isinstance(node.value, int | float)
         value = -node.value
@@ -164,7 +163,7 @@ def negative(node: Node) -> Node:
 
 
 def as_condition(node: Node) -> Node:
-    """The node where the grammar wants a truth value. A property there is never true."""
+    """Return the node as a truth value. A property used as a condition is never true."""
     if node.is_boolean:
         return node
     if node.name is None:
@@ -179,7 +178,7 @@ def as_condition(node: Node) -> Node:
 
 
 def negation(node: Node) -> Node:
-    """``NOT x``; the opposite of null is null."""
+    """Return ``NOT x``; for null it is null."""
     if node.terms is not None and node.terms[0] == "NOT":
         return Node(Kind.BOOLEAN, node.terms[1][0], node.depth - 1, is_boolean=True)
     evaluate = as_condition(node).evaluate
@@ -193,7 +192,7 @@ def negation(node: Node) -> Node:
 
 
 def chain(word: str, left: Node, right: Node) -> Node:
-    """``left AND right``, ``left OR right``; *left* is used up if it is such a chain itself."""
+    """Return ``left AND right`` or ``left OR right``; a *left* of the same kind is extended."""
     left, right = as_condition(left), as_condition(right)
     depth = max(left.depth, right.depth + 1)
     if left.terms is not None and left.terms[0] == word:
@@ -207,7 +206,7 @@ def chain(word: str, left: Node, right: Node) -> Node:
 
 
 def _pair(first: Evaluate, second: Evaluate, decides: bool) -> Evaluate:
-    """AND, which False decides whatever else there is, or OR, which True decides."""
+    """Return a closure for AND, which False decides alone, or OR, which True decides alone."""
     leaves_open = not decides
 
     def evaluate(properties: Properties) -> Value:
@@ -221,7 +220,7 @@ def _pair(first: Evaluate, second: Evaluate, decides: bool) -> Evaluate:
 
 
 def _chain(terms: list[Evaluate], decides: bool) -> Evaluate:
-    """The same of any number of terms."""
+    """Return the same closure for any number of terms."""
     leaves_open = not decides
 
     def evaluate(properties: Properties) -> Value:
@@ -242,7 +241,7 @@ def _condition(evaluate: Evaluate, *parts: Node) -> Node:
 
 
 def ordered(symbol: str, left: Node, right: Node) -> Node:
-    """``left > right`` and its like: numbers, and texts as what numbers they are."""
+    """Return ``left > right`` and the like; compares numbers, and texts as numbers."""
     for node in (left, right):
         if node.is_boolean or (node.is_constant and node.kind not in _READERS):
             raise ValueError(f"{node.kind.value} cannot be compared by '{symbol}'")
@@ -268,7 +267,7 @@ def _order_closure(order: Order, left: Node, right: Node) -> Evaluate:
         other = second(properties)
         if other is None:
             return None
-        # Only texts are left: anything else was dealt with above, or is null.
+        # Only texts remain: other kinds were handled above, or are null.
         return order(order_of_doubles(read_double(str(one)), read_double(str(other))), 0)
 
     return compare
@@ -279,7 +278,7 @@ def _text_with_number(order: Order, text: Node, number: Node) -> Evaluate:
     assert text.name is not None
     name, bound = text.name, number.value
     read = _READERS[number.kind]
-    # NaN stands behind all numbers.
+    # NaN is greater than all numbers.
     result_for_nan = order(1, 0)
 
     def compare(properties: Properties) -> Value:
@@ -293,14 +292,14 @@ def _text_with_number(order: Order, text: Node, number: Node) -> Evaluate:
 
 
 def _as_java_compares(left: float, right: float) -> tuple[float, float]:
-    """A Double makes the other one a Double, with what that costs in precision."""
+    """Convert both to Double if one is, with its loss of precision."""
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)
     return left, right
 
 
 def between(value: Node, low: Node, high: Node) -> Node:
-    """``value BETWEEN low AND high``; two literals must be in order."""
+    """Return ``value BETWEEN low AND high``; two literal bounds must be in order."""
     if low.is_constant and high.is_constant:
         if low.value is None or high.value is None:
             raise ValueError("NULL is no bound of BETWEEN")
@@ -314,12 +313,12 @@ def between(value: Node, low: Node, high: Node) -> Node:
 
 
 def not_between(value: Node, low: Node, high: Node) -> Node:
-    """``value NOT BETWEEN low AND high``; here the bounds may be in any order."""
+    """Return ``value NOT BETWEEN low AND high``; the bounds may be in any order."""
     return chain("OR", ordered("<", value, low), ordered(">", value, high))
 
 
 def equal(left: Node, right: Node) -> Node:
-    """``left = right``."""
+    """Return ``left = right``."""
     for node in (left, right):
         if node.is_constant and node.kind is Kind.NOTHING:
             raise ValueError("NULL cannot be compared; write IS NULL or IS NOT NULL")
@@ -346,7 +345,7 @@ def _equality_closure(left: Node, right: Node) -> Evaluate:
     def evaluate(properties: Properties) -> Value:
         one, other = first(properties), second(properties)
         if one is None:
-            # Two nulls are equal; but null on the left alone makes null.
+            # Two nulls are equal; a null only on the left makes the result null.
             return True if other is None else None
         if other is None:
             return False
@@ -356,7 +355,7 @@ def _equality_closure(left: Node, right: Node) -> Evaluate:
 
 
 def _sameness(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
-    """How two values that are not null are compared."""
+    """Return the comparison of two values of these kinds that are not null."""
     if left in _READERS and right in _READERS:
         as_double = Kind.DOUBLE in (left, right)
         return _same_doubles if as_double else operator.eq
@@ -377,7 +376,7 @@ def _sameness(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
 
 
 def _is_true(text: str) -> bool:
-    # Nothing longer has this in lower case.
+    # No longer text has this in lower case.
     return len(text) == 4 and text.lower() == "true"
 
 
@@ -392,13 +391,16 @@ def _cast_fails(_one: Value, _other: Value) -> bool:
 
 
 def is_null(node: Node) -> Node:
-    """``x IS NULL``."""
+    """Return ``x IS NULL``."""
     evaluate = node.evaluate
     return _condition(lambda properties: evaluate(properties) is None, node)
 
 
 def contains(word: str, node: Node, wanted: str, *, is_negated: bool) -> Node:
-    """CONTAINS, STARTSWITH, ENDSWITH; of null, and for an empty text, false even when negated."""
+    """Return CONTAINS, STARTSWITH or ENDSWITH.
+
+    For null, and for an empty *wanted*, the result is false, even if negated.
+    """
     if not wanted:
         return _condition(lambda _: False, node)
     evaluate = node.evaluate
@@ -414,9 +416,9 @@ def contains(word: str, node: Node, wanted: str, *, is_negated: bool) -> Node:
 
 
 def _holds(value: str, wanted: str) -> bool:
-    """Whether *wanted* is in *value*, in a time that grows with their lengths alone.
+    """Whether *wanted* is in *value*, in time that is linear in their lengths.
 
-    CPython compares each place with all of *wanted* unless the text is long.
+    CPython searches short texts in quadratic time, so those are padded.
     """
     size = len(value)
     if len(wanted) * size <= _SEARCH_COST_MAX or size >= _LONG_SIZE:
@@ -425,7 +427,7 @@ def _holds(value: str, wanted: str) -> bool:
 
 
 def one_of(node: Node, wanted: list[str], *, is_negated: bool) -> Node:
-    """``name IN ('a', 'b')``."""
+    """Return ``name IN ('a', 'b')``."""
     if node.name is None:
         raise ValueError("IN asks for a property on its left")
     name, choices = node.name, frozenset(wanted)

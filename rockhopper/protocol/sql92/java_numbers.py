@@ -1,7 +1,7 @@
-"""Texts read as numbers the way Java's Integer, Long and Double do.
+"""Parses numbers exactly as Java's Integer, Long and Double do.
 
-Python's own ``int`` and ``float`` take blanks, underscores and spellings that Java refuses, and
-refuse some that Java takes.
+Python's ``int`` and ``float`` accept blanks, underscores and spellings that Java rejects, and
+reject some that Java accepts.
 """
 
 import math
@@ -11,7 +11,7 @@ from functools import lru_cache
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-# Possessive throughout, so that no text makes the match go back.
+# All quantifiers are possessive, so matching never backtracks.
 _DECIMAL = re.compile(
     r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+[fFdD]?+", re.ASCII
 )
@@ -27,29 +27,30 @@ _NAMED = {
     "+Infinity": math.inf,
     "-Infinity": -math.inf,
 }
-# What String.trim takes off.
+# The characters that String.trim removes.
 _BLANKS = "".join(map(chr, range(33)))
 # More digits than a Long has.
 _DIGITS = 20
-# An expression may read one long text a thousand times. All properties of a message together are
-# 32 kB, so they hold no more texts of this length than are remembered.
+# An expression may parse one long text a thousand times, so the results are cached. All properties
+# of a message together have 32 kB, so they cannot contain more texts of this length than the cache
+# holds.
 LONG_TEXT = 256
 _REMEMBERED_MAX = 128
 
 
 class EvaluationError(Exception):
-    """Java would throw here: the message does not match."""
+    """Java would throw an exception here: the message does not match."""
 
 
 def read_int(text: str) -> int:
-    """As Integer.valueOf. Raises EvaluationError."""
+    """Parse like Integer.valueOf. Raises EvaluationError."""
     if len(text) < 10 and text.isdecimal() and text.isascii():
         return int(text)
     return _whole_in(text, INT_MIN, INT_MAX)
 
 
 def read_long(text: str) -> int:
-    """As Long.valueOf. Raises EvaluationError."""
+    """Parse like Long.valueOf. Raises EvaluationError."""
     if len(text) < 19 and text.isdecimal() and text.isascii():
         return int(text)
     return _whole_in(text, LONG_MIN, LONG_MAX)
@@ -64,7 +65,7 @@ def _whole_in(text: str, low: int, high: int) -> int:
 
 def _read_whole(text: str) -> int:
     digits = text[1:] if text.startswith(("-", "+")) else text
-    # Java takes the digits of all scripts, but looks at half a surrogate pair at a time.
+    # Java accepts the digits of all scripts, but only those in the basic multilingual plane.
     if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
         raise EvaluationError(f"{text[:100]!r} is no whole number")
     if len(digits) > _DIGITS:
@@ -79,7 +80,7 @@ read_long_whole_once = lru_cache(_REMEMBERED_MAX)(_read_whole)
 
 
 def read_double(text: str) -> float:
-    """As Double.valueOf. Raises EvaluationError."""
+    """Parse like Double.valueOf. Raises EvaluationError."""
     return _read_double(text) if len(text) <= LONG_TEXT else read_long_double_once(text)
 
 
@@ -108,7 +109,7 @@ read_long_double_once = lru_cache(_REMEMBERED_MAX)(_read_double)
 
 
 def order_of_doubles(left: float, right: float) -> int:
-    """As Double.compareTo: -0.0 comes before 0.0, and NaN after all others."""
+    """Compare like Double.compareTo: -0.0 is less than 0.0, and NaN greater than all others."""
     if left < right:
         return -1
     if left > right:

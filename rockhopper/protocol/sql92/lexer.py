@@ -1,4 +1,4 @@
-"""Tokens of an SQL92 expression.
+"""The lexer of SQL92 expressions.
 
     name     [A-Za-z_$][A-Za-z0-9_$]*           keywords in any case
     string   ' any character but ', which is written '' '
@@ -6,8 +6,8 @@
     float    digits . digits? exponent? | . digits exponent? | digits exponent
     comment  -- to the end of a line that ends, /* to */
 
-As in the reference, tokens are made one by one: what stands behind the place where the parser
-stops is never looked at.
+As in the reference, the lexer produces tokens on demand: text behind the place where the parser
+stops is never examined.
 """
 
 import re
@@ -21,7 +21,7 @@ KEYWORDS = frozenset(
 )
 SYMBOLS = frozenset(["=", "<>", ">", ">=", "<", "<=", "(", ",", ")", "+", "-"])
 
-# What a token is, if it is neither a keyword nor a symbol; those stand for themselves.
+# The kinds of tokens besides keywords and symbols, whose kind is their own text.
 NAME, STRING, WHOLE, FLOAT, END = "name", "string", "whole number", "number", "end"
 
 _BLANKS = re.compile(r"[ \t\n\r\f]*+")
@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Hands out the tokens of one expression in order; END again and again behind the last."""
+    """Returns the tokens of one expression in order; after the last one always END."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -51,7 +51,7 @@ class Lexer:
         self._last_line_end = max(text.rfind("\n"), text.rfind("\r"))
 
     def next(self) -> Token:
-        """The next token. Raises SqlSyntaxError."""
+        """Return the next token. Raises SqlSyntaxError."""
         self._skip_blanks()
         text, at = self._text, self._at
         if at >= len(text):
@@ -82,7 +82,7 @@ class Lexer:
             match = _BLANKS.match(text, self._at)
             assert match is not None
             at = self._at = match.end()
-            # A comment on the last line is none: the reference wants the line to end.
+            # As in the reference, a comment must end with a line end.
             if text.startswith("--", at) and at < self._last_line_end:
                 line_end = _LINE_END.search(text, at)
                 assert line_end is not None
@@ -96,7 +96,7 @@ class Lexer:
                 return
 
     def _string(self, start: int) -> Token:
-        """A string is the longest that can be made, so ``'a''b'`` is one and not two."""
+        """Return the longest possible string, so ``'a''b'`` is one and not two."""
         text = self._text
         end = -1
         at = text.find("'", start + 1)

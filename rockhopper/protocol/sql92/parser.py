@@ -1,4 +1,4 @@
-"""The grammar of SQL92 expressions.
+"""The parser of SQL92 expressions.
 
     or          and ( OR and )*
     and         equality ( AND equality )*
@@ -8,10 +8,10 @@
                       | [NOT] BETWEEN unary AND unary | [NOT] IN ( string , … ) )*
     unary       + unary | - unary | NOT unary | literal | name | ( or )
 
-NOT binds tighter than all else: ``NOT a = 1`` is ``(NOT a) = 1``, and never true.
+NOT has the highest precedence: ``NOT a = 1`` is ``(NOT a) = 1``, and never true.
 
-There are two stacks, of values and of operators that wait for their right side, and no recursion:
-an operator is applied when one that binds no tighter follows.
+The parser has two stacks, one of values and one of operators that wait for their right operand, and
+no recursion. An operator is applied when one of the same or a lower precedence follows.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from rockhopper.protocol.sql92 import expressions as ex
 from rockhopper.protocol.sql92.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token
 
 VALUES_MAX = 1500
-"""Properties and literals of one expression: parsing so many takes some 15 ms."""
+"""The maximum of properties and literals in one expression: parsing so many takes some 15 ms."""
 SEARCHES_MAX = 100
-"""CONTAINS in one expression: each looks through all of a property, which may be 32 kB long."""
+"""The maximum of CONTAINS in one expression: each searches a property of up to 32 kB."""
 
 _OPEN, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
 _PREFIXES = frozenset({"+", "-", "NOT"})
@@ -46,11 +46,11 @@ class _Operator(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A whole expression.
+    """A parsed expression.
 
-    *rest* is where it ended although more follows, *alone* the first property that stands where a
-    condition belongs, with its place; the reference takes both. *names* are those of all
-    properties.
+    *rest* is the position of ignored text behind a complete expression. *alone* is the first
+    property used as a condition, with its position. The reference accepts both. *names* are the
+    names of all properties.
     """
 
     condition: ex.Node
@@ -70,11 +70,11 @@ class Parser:
         self._operators: list[_Operator] = []
         self._open_count = 0
         self._value_count = self._search_count = 0
-        # Behind IS NULL no comparison can go on: the reference is one level further out there.
+        # As in the reference, no comparison can follow IS NULL: it has left that grammar level.
         self._is_beyond_comparison = False
 
     def parse(self) -> Parsed:
-        """The expression. Raises SqlSyntaxError."""
+        """Return the parsed expression. Raises SqlSyntaxError."""
         self._advance()
         while True:
             self._operand()
@@ -94,7 +94,7 @@ class Parser:
         return Parsed(condition, rest, alone, names)
 
     def _operand(self) -> None:
-        """Take prefixes and opening parentheses, and the value behind them."""
+        """Parse prefixes, opening parentheses and the value behind them."""
         while True:
             token = self._token
             if token.kind in _PREFIXES:
@@ -134,7 +134,7 @@ class Parser:
         raise self._expected("a property, a literal or '('")
 
     def _bind(self) -> None:
-        """Apply what binds tightest to the value that is complete now."""
+        """Apply pending operators of the highest precedence to the value just completed."""
         while self._operators and self._operators[-1].binding == _UNARY:
             self._apply(self._operators.pop())
         if self._operators:
@@ -143,7 +143,7 @@ class Parser:
                 self._apply(self._operators.pop())
 
     def _goes_on(self) -> bool:
-        """Take what stands behind a value, up to an operator that wants another one."""
+        """Parse what follows a value, up to an operator that needs another operand."""
         while True:
             kind = self._token.kind
             if self._operators and self._operators[-1].word in _HIGHS:
@@ -199,7 +199,7 @@ class Parser:
         self._values.append(self._made(position, lambda: ex.negation(node)) if is_negated else node)
 
     def _test(self) -> bool:
-        """CONTAINS and its like; True for BETWEEN, behind which a value must follow."""
+        """Parse a test such as CONTAINS; return True for BETWEEN, which needs another operand."""
         position = self._token.position
         is_negated = self._token.kind == "NOT"
         if is_negated:
@@ -245,7 +245,7 @@ class Parser:
         self._operators.append(_Operator(binding, word, self._token.position))
 
     def _reduce(self, binding: int) -> None:
-        """Apply what binds at least as tightly, back to the last opening parenthesis."""
+        """Apply operators of at least this precedence, back to the last opening parenthesis."""
         while self._operators and self._operators[-1].binding >= binding:
             self._apply(self._operators.pop())
 

@@ -1,4 +1,4 @@
-"""SqlFilter: one SQL92 expression, parsed, ready to be asked about messages."""
+"""SqlFilter: one compiled SQL92 expression, evaluated against messages."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from rockhopper.protocol.sql92.java_numbers import EvaluationError
 from rockhopper.protocol.sql92.parser import Parser
 
 EXPRESSION_LENGTH_MAX = 16_384
-"""Characters of an expression: parsing one takes a few milliseconds at most."""
+"""The maximum length in characters: parsing takes a few milliseconds at most."""
 
 _CACHED_MAX = 1024
 
 
 class SqlFilter:
-    """What an expression lets through.
+    """A compiled expression.
 
-    ``ignored_from`` is where the text goes on although the expression is complete: the reference
-    ignores what follows, and so does this; None if nothing follows. ``first_error`` is why a
-    message did not match that could not be evaluated, for example ``'abc' is no whole number``.
-    What it says of a message depends on the properties of ``property_names`` alone.
+    ``ignored_from`` is the position of text behind a complete expression, which the reference
+    ignores too; None if there is none. ``first_error`` is the first evaluation error, which made
+    its message not match, for example ``'abc' is no whole number``. The result depends only on the
+    properties in ``property_names``.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class SqlFilter:
         self._evaluate = parsed.condition.evaluate
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether the expression is true of a message with these properties."""
+        """Whether the expression is true for a message with these properties."""
         try:
             return self._evaluate(properties) is True
         except (EvaluationError, RecursionError) as error:
@@ -57,17 +57,17 @@ class SqlFilter:
             return False
 
     def verdict(self, properties: Mapping[str, str]) -> bool | None:
-        """The value of the expression, where None is null. Raises EvaluationError."""
+        """Return the value of the expression; None is null. Raises EvaluationError."""
         value = self._evaluate(properties)
         assert value is None or isinstance(value, bool)
         return value
 
     def check_meant(self) -> None:
-        """Refuse what compiles and cannot be meant.
+        """Reject valid expressions that are probable mistakes.
 
         Raises:
-            SqlSyntaxError: a part at the end would be ignored, or a property stands where a
-                condition belongs, which is never true.
+            SqlSyntaxError: text at the end would be ignored, or a property is used as a condition,
+                which is never true.
         """
         if self.ignored_from is not None:
             rest = self.expression[self.ignored_from : self.ignored_from + 50]
@@ -88,10 +88,10 @@ _cache: OrderedDict[str, SqlFilter] = OrderedDict()
 
 
 def compile_filter(expression: str) -> SqlFilter:
-    """The filter for *expression*, parsed once however many ask for it.
+    """Return the filter for *expression*, from a cache if possible.
 
     Raises:
-        SqlSyntaxError: RocketMQ refuses the expression, or it is too long or too deep.
+        SqlSyntaxError: RocketMQ rejects the expression, or it is too long or too deep.
     """
     found = _cache.get(expression)
     if found is None:
