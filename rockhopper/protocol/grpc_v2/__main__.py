@@ -1,6 +1,6 @@
-"""Compiles messaging.proto to messaging.binpb; needs grpcio-tools, which nothing else here does.
+"""Compiles messaging.proto to messaging.binpb; needs grpcio-tools, which only this module uses.
 
-Run with ``--check`` it only says whether messaging.binpb is what would be made.
+With ``--check`` it only checks whether messaging.binpb is up to date.
 """
 
 import sys
@@ -11,8 +11,8 @@ HERE = Path(__file__).parent
 
 
 def compiled() -> bytes:
-    """The descriptor set of messaging.proto, without the comments. Raises ImportError."""
-    # Typed nowhere, and installed only where it is run.
+    """Return the descriptor set of messaging.proto, without comments. Raises ImportError."""
+    # Has no types, and is installed only where this module runs.
     from grpc_tools import protoc  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     well_known = Path(protoc.__file__).parent / "_proto"

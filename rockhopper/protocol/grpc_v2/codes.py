@@ -1,10 +1,10 @@
-"""Status codes: those that stand in replies, and those of gRPC for calls that have none."""
+"""Status codes of replies, and gRPC's own for calls without a reply."""
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """What became of a request, in the status of its reply; the names are messaging.proto's."""
+    """The result of a request, in the status of its reply, with messaging.proto's names."""
 
     OK = 20000
     MULTIPLE_RESULTS = 30000
@@ -58,7 +58,7 @@ class Code(IntEnum):
 
 
 class GrpcStatus(IntEnum):
-    """How a call ended, in the trailer grpc-status."""
+    """The result of a call, in the trailer grpc-status."""
 
     OK = 0
     CANCELLED = 1

@@ -1,9 +1,9 @@
-"""Messages on a stream: each behind five bytes.
+"""The framing of messages on a gRPC stream: a head of five bytes before each.
 
     is compressed 1   length 4   message
 
-Compressed ones are of gzip, if grpc-encoding says so; the bodies of RocketMQ's messages are
-compressed by their producers, and its clients never do so here.
+Compressed messages use gzip, if grpc-encoding says so. RocketMQ's clients never compress here,
+because producers compress the bodies of messages.
 """
 
 import struct
@@ -17,7 +17,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class FramingError(ProtocolError):
-    """What came is no message, or too large a one."""
+    """The data is not a message, or a message that is too large."""
 
     def __init__(self, status: GrpcStatus, reason: str) -> None:
         super().__init__(reason)
@@ -25,12 +25,12 @@ class FramingError(ProtocolError):
 
 
 def framed(message: bytes) -> bytes:
-    """*message* as it stands on a stream."""
+    """Return *message* with its head."""
     return _HEAD.pack(0, len(message)) + message
 
 
 class MessageReader:
-    """Takes the messages of one stream out of the pieces in which they come."""
+    """Extracts the messages of one stream from the received pieces."""
 
     __slots__ = ("_encoding", "_received", "_size_bytes_max")
 
@@ -41,11 +41,11 @@ class MessageReader:
 
     @property
     def held_bytes(self) -> int:
-        """How much has come of a message that is not whole."""
+        """The number of bytes received of an incomplete message."""
         return len(self._received)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are whole now. Raises FramingError."""
+        """Return the messages that are complete now. Raises FramingError."""
         if self._received:
             if not isinstance(self._received, bytearray):
                 self._received = bytearray(self._received)

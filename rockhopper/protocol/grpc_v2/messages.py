@@ -1,7 +1,7 @@
-"""The messages of messaging.proto as classes; to import this takes protobuf, of the extra [grpc].
+"""The message classes of messaging.proto. Importing this needs protobuf, of the extra [grpc].
 
-They live in a descriptor pool of their own: RocketMQ's Python client, which may run in the same
-process, registers the same names in the common one.
+The classes have their own descriptor pool: RocketMQ's Python client, which may run in the same
+process, registers the same names in the default pool.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ def _class(name: str) -> Any:
 
 
 class Method(NamedTuple):
-    """An RPC: its messages, and whether either side sends more than one."""
+    """An RPC: its message classes, and whether each side streams messages."""
 
     name: str
     request: Any
@@ -59,9 +59,9 @@ def _methods() -> dict[str, Method]:
 
 
 METHODS = _methods()
-"""By name."""
+"""The methods by name."""
 
-# Every class is typed Any: protobuf makes them when this is imported.
+# Typed Any, because protobuf creates the classes at import.
 Assignment = _class("Assignment")
 Endpoints = _class("Endpoints")
 Message = _class("Message")
@@ -74,32 +74,32 @@ TelemetryCommand = _class("TelemetryCommand")
 
 
 class MessageType:
-    """What a message is, and what a topic takes."""
+    """The type of a message, and of the messages that a topic accepts."""
 
     NORMAL, FIFO, DELAY, TRANSACTION, LITE, PRIORITY = range(1, 7)
 
 
 class ClientType:
-    """What a client is."""
+    """The type of a client."""
 
     PRODUCER, PUSH_CONSUMER, SIMPLE_CONSUMER, PULL_CONSUMER = range(1, 5)
     LITE_PUSH_CONSUMER, LITE_SIMPLE_CONSUMER = 5, 6
 
 
 class Permission:
-    """What may be done with a queue."""
+    """The permissions of a queue."""
 
     NONE, READ, WRITE, READ_WRITE = range(1, 5)
 
 
 class AddressScheme:
-    """What the hosts of endpoints are."""
+    """The type of the hosts in endpoints."""
 
     IPV4, IPV6, DOMAIN_NAME = range(1, 4)
 
 
 class Encoding:
-    """How a body is compressed."""
+    """The compression of a body."""
 
     IDENTITY, GZIP = 1, 2
 

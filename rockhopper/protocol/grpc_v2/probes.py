@@ -1,7 +1,7 @@
-"""The messages of gRPC's health checks and of its reflection, as classes; takes protobuf.
+"""The message classes of gRPC's health checks and reflection; needs protobuf.
 
-Both are described here, since the packages that bring them bring grpcio. Fields say whether they
-are there (proto2), as those of a oneof would; on the wire it is the same.
+Both services are described here, because the packages that contain them require grpcio. The fields
+have presence (proto2) instead of a oneof; the wire format is the same.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.Se
 SERVING, NOT_SERVING = 1, 2
 _Field = FieldDescriptorProto
 _Form = dict[str, dict[str, tuple[int, str]]]
-"""Messages, their fields by name, and of each its number and its type, with * if repeated."""
+"""Messages, and their fields by name; each has a number and a type, with * if repeated."""
 _TYPES = {"string": _Field.TYPE_STRING, "bytes": _Field.TYPE_BYTES, "int32": _Field.TYPE_INT32}
 _HEALTH: _Form = {
     "HealthCheckRequest": {"service": (1, "string")},
@@ -71,7 +71,7 @@ def _field(package: str, name: str, number: int, kind: str) -> FieldDescriptorPr
 
 
 def _add(service: str, form: _Form, method: Method) -> Method:
-    """Describe a service of one method; the messages of *method* are names in *form*."""
+    """Describe a service with one method; the messages of *method* are names in *form*."""
     package, _, name = service.rpartition(".")
     file = FileDescriptorProto(name=f"{package.replace('.', '/')}.proto", package=package)
     for message, fields in form.items():
@@ -108,7 +108,7 @@ SERVICES = (SERVICE, HEALTH, *REFLECTION)
 
 
 def files_of(*, name: str | None = None, symbol: str = "") -> list[bytes]:
-    """A described file, and before it those that it needs, each as a FileDescriptorProto.
+    """Return a described file and its dependencies, each as a serialised FileDescriptorProto.
 
     Raises:
         KeyError: no file has that name, or no file describes *symbol*.

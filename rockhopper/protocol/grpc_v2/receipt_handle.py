@@ -1,9 +1,9 @@
-"""What a consumer gets with a message, and gives back to acknowledge it.
+"""Receipt handles: a consumer gets one with a message and returns it to acknowledge the message.
 
     ckOffset popTime invisibleTime reviveQid retryFlag brokerName queueId queueOffset logOffset
 
-separated by blanks, as RocketMQ's ReceiptHandle has it: the extra info of a pop and the place of
-the record. So handles outlive restarts, and hold whichever protocol they are given back by.
+The parts are separated by blanks, as in RocketMQ's ReceiptHandle: the extra info of a pop and the
+position of the record. So handles survive restarts, and are valid over either protocol.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _LENGTH_MAX = 1024
 
 
 class ReceiptHandle(NamedTuple):
-    """A handle, taken apart."""
+    """The parts of a handle."""
 
     start_offset: int
     pop_ms: int
@@ -24,19 +24,19 @@ class ReceiptHandle(NamedTuple):
     queue_id: int
     queue_offset: int
     log_offset: int
-    """−1 in a handle that does not say."""
+    """−1 if the handle does not contain it."""
 
     def __str__(self) -> str:
         return " ".join(map(str, self))
 
     @property
     def visible_ms(self) -> int:
-        """When the message comes back if nothing is said of it."""
+        """When the message becomes visible again without an acknowledgement."""
         return self.pop_ms + self.invisible_ms
 
 
 def parse_receipt_handle(text: str) -> ReceiptHandle:
-    """The handle in *text*. Raises ValueError."""
+    """Parse a handle. Raises ValueError."""
     parts = text.split(" ") if len(text) <= _LENGTH_MAX else []
     if not _PARTS <= len(parts) <= _PARTS + 1:
         raise ValueError(f"{text[:100]!r} is no receipt handle: it has {len(parts)} parts")

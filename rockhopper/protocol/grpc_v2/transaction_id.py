@@ -1,8 +1,8 @@
-"""What a producer gets with a half message, and gives back to end its transaction.
+"""Transaction ids: a producer gets one with a half message and returns it to end the transaction.
 
     uniqueKey.halfQueueOffset.commitLogOffset        the offsets in hex
 
-RocketMQ's proxy keeps the two offsets in its memory, for 30 s. In the id they outlive restarts.
+RocketMQ's proxy stores the two offsets in memory for 30 s. In the id they survive restarts.
 """
 
 import re
@@ -12,7 +12,7 @@ _split = re.compile(r"(.{1,200})\.([0-9a-f]{1,15})\.([0-9a-f]{1,15})", re.ASCII)
 
 
 class TransactionId(NamedTuple):
-    """An id, taken apart."""
+    """The parts of an id."""
 
     unique_key: str
     half_offset: int
@@ -23,7 +23,7 @@ class TransactionId(NamedTuple):
 
 
 def parse_transaction_id(text: str) -> TransactionId:
-    """The id in *text*. Raises ValueError."""
+    """Parse an id. Raises ValueError."""
     parts = _split(text)
     if parts is None:
         raise ValueError(f"{text[:100]!r} is no transaction id of this broker")

@@ -1,12 +1,12 @@
-"""Http2Connection: bytes of a client in, events and bytes of ours out. No I/O, no clock of its own.
+"""Http2Connection: takes a client's bytes, returns events and bytes to send. No I/O, no own clock.
 
-Limits of one connection; what breaks them ends it, or where that says enough the stream:
+Limits of one connection; exceeding one ends the connection or, if that suffices, the stream:
 
-    streams at a time                       STREAMS_MAX, more are refused
+    concurrent streams                      STREAMS_MAX, more are refused
     a request's body, before it is read     WINDOW_BYTES, of all requests CONNECTION_WINDOW_BYTES
     a header block                          16 KiB, 128 fields, 8 CONTINUATION frames
-    streams that are reset                  RESETS_MAX at once, RESETS_PER_SECOND for ever
-    frames that move nothing                IDLE_FRAMES_MAX at once, IDLE_FRAMES_PER_SECOND for ever
+    streams that are reset                  RESETS_MAX at once, then RESETS_PER_SECOND
+    frames without an effect                IDLE_FRAMES_MAX at once, then IDLE_FRAMES_PER_SECOND
 """
 
 from collections.abc import Callable
@@ -32,13 +32,13 @@ from rockhopper.protocol.http2.streams import Stream
 RESETS_MAX, RESETS_PER_SECOND = 200, 33
 IDLE_FRAMES_MAX, IDLE_FRAMES_PER_SECOND = 1000, 100
 IDLE_FRAMES_EARNED = 4
-"""By each request, and by each frame of data in either direction."""
+"""Added to the allowance for each request, and for each data frame in either direction."""
 CONTINUATIONS_MAX = 8
 RESETS_REMEMBERED_MAX = 256
 
 
 class Asked(NamedTuple):
-    """A request begins."""
+    """The beginning of a request."""
 
     stream_id: int
     fields: dict[str, str]
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 
 class Received(NamedTuple):
-    """More of a request's body."""
+    """A part of a request's body."""
 
     stream_id: int
     data: bytes
@@ -54,14 +54,14 @@ class Received(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A stream is over before its answer was; *unsent* of its ``data`` did not go out whole."""
+    """A stream that ended before its answer; *unsent* calls of ``data`` were not fully sent."""
 
     stream_id: int
     unsent: int
 
 
 class Sent(NamedTuple):
-    """All that had waited for the peer's window has gone out."""
+    """All data that waited for the peer's window has been sent."""
 
     stream_id: int
 
@@ -70,7 +70,7 @@ Event: TypeAlias = Asked | Received | Ended | Sent
 
 
 class _Block(NamedTuple):
-    """A header block that has begun."""
+    """A header block that is not yet complete."""
 
     stream_id: int
     flags: int
@@ -78,10 +78,10 @@ class _Block(NamedTuple):
 
 
 class Http2Connection:
-    """The server's side of one connection."""
+    """The server side of one connection."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """*clock* counts seconds, for the allowances."""
+        """*clock* returns seconds, for the allowances."""
         self._clock = clock
         self._received = b""
         self._preface_left = frames.PREFACE
@@ -90,7 +90,7 @@ class Http2Connection:
         self._has_settings = False
         self._block: _Block | None = None
         self._streams: dict[int, Stream] = {}
-        # Frames may still be on their way to streams that were reset here.
+        # The peer may still have sent frames for streams that were reset here.
         self._reset_here: dict[int, None] = {}
         self._last_stream_id = 0
         self._send_window = WINDOW_BYTES_AT_FIRST
@@ -108,10 +108,10 @@ class Http2Connection:
         ]
         self._waiting: dict[int, Stream] = {}
         self.is_over = False
-        """Whether nothing more is read: close when ``take`` has been written."""
+        """Whether reading has ended: close the connection after writing ``take``."""
         self.is_leaving = False
         self.paused = False
-        """While set, nothing is sent that flow control governs: the socket takes no more."""
+        """While true, no data under flow control is sent, because the socket is full."""
         self.failure: Http2Error | None = None
         self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
             FrameType.DATA: self._data_received,
@@ -128,18 +128,18 @@ class Http2Connection:
 
     @property
     def open_streams(self) -> int:
-        """How many requests are not answered yet."""
+        """The number of requests that are not answered yet."""
         return len(self._streams)
 
     @property
     def is_in_frame(self) -> bool:
-        """Whether a frame or a header block has begun and not ended."""
+        """Whether a frame or a header block is incomplete."""
         return bool(self._received) or self._block is not None
 
-    # What comes in
+    # Receiving
 
     def receive(self, data: bytes) -> list[Event]:
-        """What *data* means; after an error of the peer's, ``is_over`` is set."""
+        """Return the events in *data*; after an error of the peer, ``is_over`` is set."""
         if self.is_over:
             return []
         try:
@@ -221,7 +221,7 @@ class Http2Connection:
             self._block_received(stream_id, block.flags, b"".join(block.parts))
 
     def _block_received(self, stream_id: int, flags: int, block: bytes) -> None:
-        # Also of streams that are not served: later blocks refer to what stands in this one.
+        # Decode the blocks of refused streams too: later blocks refer to their table entries.
         fields = self._decoder.decode(block)
         is_end = bool(flags & frames.FLAG_END_STREAM)
         stream = self._streams.get(stream_id)
@@ -372,19 +372,19 @@ class Http2Connection:
         self._send_waiting()
 
     def is_open(self, stream_id: int) -> bool:
-        """Whether not all of an answer has been sent."""
+        """Whether an answer is not completely sent."""
         return stream_id in self._streams
 
-    # What goes out
+    # Sending
 
     def take(self) -> bytes:
-        """What is to be written now."""
+        """Return the bytes to write now."""
         out = b"".join(self._out)
         self._out.clear()
         return out
 
     def answer(self, stream_id: int, block: bytes, data: bytes, trailers: bytes) -> None:
-        """Send a whole answer: as ``headers``, ``data`` and ``end``, and quicker."""
+        """Send a whole answer: like ``headers``, ``data`` and ``end``, but faster."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -407,12 +407,12 @@ class Http2Connection:
         )
 
     def headers(self, stream_id: int, block: bytes) -> None:
-        """Begin an answer with a header block of less than a frame."""
+        """Begin an answer with a header block that fits into a frame."""
         if stream_id in self._streams:
             self._out.append(frame(FrameType.HEADERS, frames.FLAG_END_HEADERS, stream_id, block))
 
     def data(self, stream_id: int, data: bytes) -> bool:
-        """Send *data* as far as the windows allow, and the rest later; False when some waits."""
+        """Send *data* as far as the windows allow, the rest later; return False if some waits."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return True
@@ -434,7 +434,7 @@ class Http2Connection:
         return not self._send_some(stream)
 
     def end(self, stream_id: int, trailers: bytes) -> None:
-        """End an answer with a block of trailers, which may be empty, behind what waits."""
+        """End an answer with a block of trailers, which may be empty, after the waiting data."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return
@@ -443,7 +443,7 @@ class Http2Connection:
             self._finish(stream)
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
-        """Give a stream up, ours or the peer's mistake. Raises Http2Error after too many."""
+        """Reset a stream because of an error on either side. Raises Http2Error after too many."""
         self._out.append(frames.reset(stream_id, code))
         self._note_reset(stream_id)
         stream = self._streams.get(stream_id)
@@ -452,20 +452,20 @@ class Http2Connection:
         self._resets.spend(self._clock())
 
     def leave(self) -> None:
-        """Take no more requests; those that are open go on."""
+        """Accept no more requests; open ones continue."""
         if not self.is_leaving and not self.is_over:
             self.is_leaving = True
             self._out.append(frames.goaway(WINDOW_BYTES_MAX, ErrorCode.NO_ERROR))
 
     def resume(self) -> list[Event]:
-        """Go on sending after a pause."""
+        """Continue sending after a pause."""
         self.paused = False
         self._send_waiting()
         events, self._events = self._events, []
         return events
 
     def end_all(self) -> list[Event]:
-        """The connection is gone: the streams that were open."""
+        """Handle a lost connection: return events for the streams that were open."""
         self._end_all()
         events, self._events = self._events, []
         return events
@@ -499,7 +499,7 @@ class Http2Connection:
         self._waiting.pop(stream.id, None)
 
     def _send_waiting(self) -> None:
-        """Send what waits, a frame of each stream in turn."""
+        """Send waiting data, one frame of each stream in turn."""
         is_moving = True
         while is_moving and self._waiting:
             is_moving = False
@@ -512,7 +512,7 @@ class Http2Connection:
                     is_moving = True
 
     def _send_some(self, stream: Stream, frames_max: int = 1 << 30) -> bool:
-        """Send what the windows allow; whether some still waits."""
+        """Send what the windows allow; return whether data still waits."""
         while stream.unsent and not self.paused and frames_max:
             frames_max -= 1
             data = stream.unsent[0]

@@ -1,4 +1,4 @@
-"""What a peer does that HTTP/2 forbids, and the codes for it (RFC 9113, section 7)."""
+"""Violations of HTTP/2 by a peer, and their error codes (RFC 9113, section 7)."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from rockhopper.protocol.errors import ProtocolError
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection ends."""
+    """The reason why a stream or a connection ends."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -25,7 +25,7 @@ class ErrorCode(IntEnum):
 
 
 class Http2Error(ProtocolError):
-    """The whole connection cannot go on."""
+    """An error that ends the whole connection."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -33,14 +33,14 @@ class Http2Error(ProtocolError):
 
 
 class CompressionError(Http2Error):
-    """A header block cannot be read, and none after it."""
+    """A header block cannot be decoded, nor can any later one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.COMPRESSION_ERROR, reason)
 
 
 class StreamError(ProtocolError):
-    """One stream cannot go on."""
+    """An error that ends one stream."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)

@@ -1,14 +1,14 @@
-"""What costs a peer nothing to send is counted: an allowance that fills up again over time.
+"""Limits frames that cost a peer nothing: each uses up an allowance that refills over time.
 
-resets       streams that were opened and given up, by either side (CVE-2023-44487, 2025-8671)
-idle frames  those that move nothing: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
+resets       streams that were opened and reset, by either side (CVE-2023-44487, 2025-8671) idle
+frames  frames without effect: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
 """
 
 from rockhopper.protocol.http2.errors import ErrorCode, Http2Error
 
 
 class Allowance:
-    """So many at once, and so many a second for ever."""
+    """An allowance (token bucket): `most` at once, then `per_second`."""
 
     __slots__ = ("_left", "_most", "_per_second", "_seen_s", "_what")
 
@@ -19,7 +19,7 @@ class Allowance:
         self._seen_s: float | None = None
 
     def spend(self, now_s: float) -> None:
-        """Count one more. Raises Http2Error when there were too many."""
+        """Count one frame. Raises Http2Error if the allowance is used up."""
         if self._seen_s is None:
             self._seen_s = now_s
         if self._left < 1:
@@ -31,5 +31,5 @@ class Allowance:
         self._left -= 1
 
     def earn(self, count: int) -> None:
-        """Allow *count* more, for something that was of use; never more than at first."""
+        """Add *count* for a useful frame, up to the initial allowance."""
         self._left = min(self._left + count, self._most)

@@ -11,10 +11,10 @@ from rockhopper.protocol.http2.errors import ErrorCode
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_SIZE_BYTES = 9
 FRAME_SIZE_BYTES_MAX = 16_384
-"""Of the payloads that are read here, and the least that every peer reads."""
+"""The maximum payload accepted here, and the minimum that every peer must accept."""
 
 read_head = struct.Struct(">BHBBL").unpack_from
-"""Length (its highest octet, and the others), type, flags and stream of a frame."""
+"""Length (its highest octet, then the others), type, flags and stream of a frame."""
 _put_head = struct.Struct(">BHBBL").pack
 _put_u32 = struct.Struct(">L").pack
 
@@ -26,7 +26,7 @@ FLAGS_END = FLAG_END_HEADERS | FLAG_END_STREAM
 
 
 class FrameType(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     DATA = 0
     HEADERS = 1
@@ -41,26 +41,26 @@ class FrameType(IntEnum):
 
 
 def head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
-    """What stands in front of a payload of *size* bytes."""
+    """Return the head of a frame with a payload of *size* bytes."""
     return _put_head(size >> 16, size & 0xFFFF, kind, flags, stream_id)
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
-    """A whole frame."""
+    """Return a whole frame."""
     return head(len(payload), kind, flags, stream_id) + payload
 
 
 def window_update(stream_id: int, increment: int) -> bytes:
-    """Lets the peer send *increment* octets more; stream 0 is the connection."""
+    """Return a frame that allows the peer *increment* more octets; stream 0 is the connection."""
     return frame(FrameType.WINDOW_UPDATE, 0, stream_id, _put_u32(increment))
 
 
 def reset(stream_id: int, code: ErrorCode) -> bytes:
-    """Ends a stream at once."""
+    """Return a frame that ends a stream at once."""
     return frame(FrameType.RST_STREAM, 0, stream_id, _put_u32(code))
 
 
 def goaway(last_stream_id: int, code: ErrorCode, reason: str = "") -> bytes:
-    """Says that streams after *last_stream_id* are not served."""
+    """Return a frame that rejects streams after *last_stream_id*."""
     payload = _put_u32(last_stream_id) + _put_u32(code) + reason.encode()[:200]
     return frame(FrameType.GOAWAY, 0, 0, payload)

@@ -1,17 +1,17 @@
-"""Header blocks (RFC 7541): a decoder that remembers, and an encoder that does not.
+"""Header blocks (RFC 7541): a decoder with a dynamic table, and an encoder without one.
 
 A field of a block begins with
 
-    1xxxxxxx    both name and value stand in a table, at index x
-    01xxxxxx    a value follows, behind a name where x is 0; both enter the dynamic table
-    001xxxxx    the dynamic table is x octets from now on; only at the beginning of a block
-    000nxxxx    as 01, but enters no table
+    1xxxxxxx    name and value are in a table, at index x
+    01xxxxxx    a value follows, after a name if x is 0; both are added to the dynamic table
+    001xxxxx    the dynamic table has x octets from now on; only at the beginning of a block
+    000nxxxx    as 01, but is not added to a table
 
-Numbers that do not fit the bits that are left go on in following octets, seven bits each, the
-lowest first. Texts are a length, whose highest bit says that Huffman's code follows, and octets.
+Numbers that do not fit into the remaining bits continue in the following octets, seven bits each,
+lowest first. Texts are a length, whose highest bit marks Huffman's code, and octets.
 
-Clients repeat most of their header texts in every request, so texts that were read are remembered
-for the whole process, but for those that are never the same again or must not be kept.
+Clients repeat most of their header texts in every request. So decoded texts are cached for the
+whole process, except those that never repeat or must not be kept.
 """
 
 from rockhopper.protocol.http2.errors import CompressionError
@@ -23,7 +23,7 @@ TABLE_SIZE_BYTES = 4096
 FIELDS_MAX = 128
 LIST_SIZE_BYTES_MAX = 16 << 10
 _ENTRY_OVERHEAD_BYTES = 32
-# So many can be no more than FIELDS_USUAL times what the table holds.
+# Up to this many fields are not measured: they have at most this many times the table's size.
 _FIELDS_USUAL = 32
 _NUMBER_OCTETS_MAX = 5
 _TEXTS_REMEMBERED_MAX = 4096
@@ -96,12 +96,12 @@ _STATIC: tuple[tuple[str, str], ...] = (
 )
 _STATIC_COUNT = len(_STATIC)
 
-# The octets of a text as they came, behind the bit for Huffman's code -> the text.
+# Encoded octets of a text, behind the bit for Huffman's code -> the text.
 _texts: dict[bytes, str] = {}
 
 
 class HpackDecoder:
-    """Reads the header blocks of one connection, in the order in which they come."""
+    """Decodes the header blocks of one connection, in the order of arrival."""
 
     __slots__ = ("_entries", "_size_bytes", "_size_bytes_max")
 
@@ -112,10 +112,10 @@ class HpackDecoder:
         self._size_bytes_max = TABLE_SIZE_BYTES
 
     def decode(self, block: bytes) -> Fields:
-        """The fields of a whole block.
+        """Return the fields of a whole block.
 
         Raises:
-            CompressionError: the block is malformed, or too long; no later one can be read.
+            CompressionError: the block is malformed or too long; no later block can be decoded.
         """
         fields: Fields = []
         entries, add = self._entries, fields.append
@@ -208,7 +208,7 @@ def _check_size(fields: Fields) -> None:
 
 
 def _number(block: bytes, position: int, value: int) -> tuple[int, int]:
-    """A number that began with *value*, and where it ends."""
+    """Return a number that began with *value*, and the position after it."""
     for place in range(_NUMBER_OCTETS_MAX):
         if position >= len(block):
             break
@@ -221,7 +221,7 @@ def _number(block: bytes, position: int, value: int) -> tuple[int, int]:
 
 
 def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
-    """A text, and where it ends."""
+    """Return a text, and the position after it."""
     if position >= len(block):
         raise CompressionError("a header block ends before a text")
     first = block[position]
@@ -246,7 +246,7 @@ def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
 
 
 def encode_fields(fields: Fields) -> bytes:
-    """A block that enters nothing into the peer's table, so that it may be kept and sent again."""
+    """Return a block that adds nothing to the peer's table, so it can be cached and sent again."""
     block = bytearray()
     for name, value in fields:
         if (name, value) in _STATIC:

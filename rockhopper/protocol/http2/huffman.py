@@ -1,14 +1,14 @@
 """The Huffman code of header texts (RFC 7541, appendix B).
 
-The code is canonical: symbols of one length have consecutive codes in the order of their values,
-and the lengths follow each other in the same way. So the lengths of the 256 octets, and of the end
-of a string, which no text may hold, say everything. Texts are read in steps of four bits, in as
-many states as the tree has inner nodes.
+The code is canonical: symbols of the same length have consecutive codes in the order of their
+values, and shorter codes come before longer ones. So the lengths define the whole code: those of
+the 256 octets, and that of the end of a string, which must not occur in a text. The decoder reads
+four bits per step and has one state per inner node of the tree.
 """
 
 from rockhopper.protocol.http2.errors import CompressionError
 
-# One octet for the length of each symbol's code in bits, the end of a string last.
+# The length of each symbol's code in bits, one octet each; the end of a string is last.
 _LENGTHS = bytes.fromhex(
     "0d171c1c1c1c1c1c1c181e1c1c1e1c1c1c1c1c1c1c1c1e1c1c1c1c1c1c1c1c1c060a0a0c0d06080b0a0a080b"
     "080606060505050606060606060607080f060c0a0d0607070707070707070707070707070707070707070707"
@@ -21,13 +21,13 @@ _END_OF_STRING = 256
 _STEP_BITS = 4
 
 _Node = list["_Node | int | None"]
-# What a step leads to: the state, the octet that it completed (−1 for none), and whether a text may
+# The result of a step: the next state, the completed octet (−1 for none), and whether a text may
 # end there.
 _Steps = list[tuple[int, int, bool]]
 
 
 def _codes() -> list[tuple[int, int]]:
-    """(code, length in bits) of each symbol."""
+    """Return (code, length in bits) of each symbol."""
     found = [(0, 0)] * len(_LENGTHS)
     code = length = 0
     for symbol in sorted(range(len(_LENGTHS)), key=lambda symbol: (_LENGTHS[symbol], symbol)):
@@ -39,7 +39,7 @@ def _codes() -> list[tuple[int, int]]:
 
 
 def _tree() -> tuple[list[_Node], set[int]]:
-    """The inner nodes, the root first, and the numbers of those that padding alone leads to."""
+    """Return the inner nodes, root first, and the numbers of those that padding alone can reach."""
     root: _Node = [None, None]
     nodes = [root]
     for symbol, (code, length) in enumerate(_CODES):
@@ -74,7 +74,7 @@ def _transitions() -> list[_Steps]:
                 if isinstance(child, list):
                     node = child
                     continue
-                # No code is shorter than a step, so one octet at most ends in it.
+                # No code is shorter than a step, so at most one octet ends in it.
                 octet = _END_OF_STRING if child is None else child
                 node = nodes[0]
             state = numbers[id(node)]
@@ -88,7 +88,7 @@ _TRANSITIONS = _transitions()
 
 
 def decode_huffman(data: bytes) -> bytes:
-    """The text that *data* is the code of. Raises CompressionError."""
+    """Decode a text. Raises CompressionError."""
     table, found = _TRANSITIONS, bytearray()
     state, may_end = 0, True
     try:
@@ -107,7 +107,7 @@ def decode_huffman(data: bytes) -> bytes:
 
 
 def encode_huffman(text: bytes) -> bytes:
-    """The code of *text*, padded to whole octets."""
+    """Encode a text, padded to whole octets."""
     bits = size = 0
     for octet in text:
         code, length = _CODES[octet]

@@ -1,4 +1,4 @@
-"""Which header fields make a request (RFC 9113, section 8)."""
+"""Checks the header fields of a request (RFC 9113, section 8)."""
 
 import re
 
@@ -20,7 +20,7 @@ def _malformed(reason: str) -> StreamError:
 
 
 def check_fields(fields: Fields) -> dict[str, str]:
-    """A request's fields by name; of several with one name the last. Raises StreamError."""
+    """Return a request's fields by name; the last one if a name is repeated. Raises StreamError."""
     found = dict(fields)
     if not found.keys() <= _sound_names:
         for name in found.keys() - _sound_names:
@@ -33,9 +33,9 @@ def check_fields(fields: Fields) -> dict[str, str]:
 
 
 def _has_all_pseudo_in_front(fields: Fields) -> bool:
-    """Whether the first fields are the pseudo fields, as nearly all clients send them.
+    """Whether the pseudo fields come first, as from nearly all clients.
 
-    No other can follow then, if none is repeated.
+    If none is repeated, no other pseudo field can follow.
     """
     return (
         len(fields) > 3
@@ -60,7 +60,7 @@ def _check_pseudo(fields: Fields, found: dict[str, str]) -> None:
 
 
 def check_trailers(fields: Fields) -> None:
-    """Whether *fields* may stand behind a request's body. Raises StreamError."""
+    """Raise StreamError if *fields* are not valid trailers."""
     for name, _ in fields:
         if name[:1] == ":":
             raise _malformed(f"the field {name} behind the body")
@@ -77,7 +77,7 @@ def _check_name(name: str) -> None:
 
 
 def declared_size_bytes(found: dict[str, str]) -> int | None:
-    """What the request says that its body has. Raises StreamError."""
+    """Return the content-length of a request, None without one. Raises StreamError."""
     text = found.get("content-length")
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What each side asks of the other: SETTINGS (RFC 9113, section 6.5)."""
+"""SETTINGS: the limits that each side sets for the other (RFC 9113, section 6.5)."""
 
 import struct
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rockhopper.protocol.http2.frames import FRAME_SIZE_BYTES_MAX, FrameType, fr
 from rockhopper.protocol.http2.hpack import LIST_SIZE_BYTES_MAX, TABLE_SIZE_BYTES
 
 WINDOW_BYTES = 1 << 20
-"""How much of a request may come before it is read."""
+"""How much of a request may arrive before it is read."""
 CONNECTION_WINDOW_BYTES = 16 << 20
 STREAMS_MAX = 1024
 WINDOW_BYTES_MAX = 2**31 - 1
@@ -37,13 +37,13 @@ OURS = frame(
 
 @dataclass(slots=True)
 class PeerSettings:
-    """What the peer has asked for so far."""
+    """The settings that the peer has sent so far."""
 
     window_bytes: int = WINDOW_BYTES_AT_FIRST
     frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX
 
     def take(self, payload: bytes) -> None:
-        """Take the payload of a SETTINGS frame. Raises Http2Error."""
+        """Apply the payload of a SETTINGS frame. Raises Http2Error."""
         if len(payload) % _PAIR.size:
             raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS is no row of pairs")
         for name, value in _PAIR.iter_unpack(payload):

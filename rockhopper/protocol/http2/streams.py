@@ -1,4 +1,4 @@
-"""One request and its answer: how far each has come, and what waits to be sent."""
+"""A stream: one request and its answer, with their states and the data waiting to be sent."""
 
 from collections import deque
 
@@ -22,15 +22,15 @@ class Stream:
         self.send_window = send_window
         self.receive_window = receive_window
         self.is_heard = False
-        """Whether the peer has said everything."""
+        """Whether the request is complete."""
         self.declared_bytes: int | None = None
         self.received_bytes = 0
         self.unsent: deque[memoryview] = deque()
-        """What the peer's windows do not let out yet, one entry for each ``data``."""
+        """Data held back by the peer's flow control, one entry for each call of ``data``."""
         self.trailers: bytes | None = None
-        """The block that ends the answer, once it is known."""
+        """The block that ends the answer, once known."""
 
     @property
     def is_answered(self) -> bool:
-        """Whether all of the answer is known, if not sent."""
+        """Whether the whole answer is known, even if not yet sent."""
         return self.trailers is not None
