@@ -1,1 +1,1 @@
-"""What broker and pipeline both read of a store: its files' layouts, names, records and notes."""
+"""The store formats that broker and pipeline share: file layouts, names, records and notes."""

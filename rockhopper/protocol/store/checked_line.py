@@ -1,4 +1,4 @@
-"""A small document in a file: one line of JSON, and one with the CRC-32 of the first in hex."""
+"""A checked line: a file with one line of JSON, and one with the CRC-32 of the first in hex."""
 
 import json
 from typing import Any
@@ -6,13 +6,13 @@ from zlib import crc32
 
 
 def encode(document: Any) -> bytes:
-    """The bytes of the file."""
+    """Return the content of the file."""
     line = json.dumps(document, separators=(",", ":")).encode()
     return line + f"\n{crc32(line):08x}\n".encode()
 
 
 def decode(data: bytes) -> Any:
-    """The document. Raises ValueError for whatever is wrong with it."""
+    """Return the document. Raises ValueError for any damage."""
     line, crc, _ = data.split(b"\n")
     if int(crc, 16) != crc32(line):
         raise ValueError("its CRC does not fit it")

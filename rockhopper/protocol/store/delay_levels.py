@@ -1,4 +1,4 @@
-"""How long the levels of delayed messages are: RocketMQ's setting messageDelayLevel."""
+"""Parses the delays of delay levels: RocketMQ's setting messageDelayLevel."""
 
 import re
 
@@ -9,10 +9,10 @@ _LEVEL = re.compile(r"([0-9]{1,9})([smhd])")
 
 
 def delays_ms(text: str) -> tuple[int, ...]:
-    """The delays of the levels from 1 on.
+    """Return the delays of the levels from 1 on.
 
     Raises:
-        ValueError: *text* is no list such as ``1s 5m 2h``; says so in a sentence.
+        ValueError: *text* is not a list such as ``1s 5m 2h``; the message explains it.
     """
     delays = []
     for part in text.split():

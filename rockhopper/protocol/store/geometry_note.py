@@ -1,9 +1,9 @@
-"""The note of the sizes with which the index files of a store are made.
+"""The note about the sizes of the index files in a store.
 
-``<root>/rockhopper/geometry.json``: one JSON object with ``indexSlotCount`` and
+``<root>/rockhopper/geometry.json`` is one JSON object with ``indexSlotCount`` and
 ``indexEntryCountMax``, and ``crc32`` of the two as the settings spell them (builds before 0.2.0
-wrote none). An index file's length fits many pairs, and read with the wrong one it silently finds
-nothing.
+wrote none). The length of an index file fits many such pairs, and with the wrong pair a search
+silently finds nothing.
 """
 
 import json
@@ -32,13 +32,13 @@ class IndexGeometry(NamedTuple):
 
 
 def encode_geometry(geometry: IndexGeometry) -> bytes:
-    """The note of *geometry*."""
+    """Encode the note of *geometry*."""
     fields = dict(zip(_KEYS, geometry, strict=True)) | {"crc32": _checksum(geometry)}
     return json.dumps(fields).encode()
 
 
 def decode_geometry(data: bytes) -> IndexGeometry:
-    """What a note says. Raises ValueError for one that is damaged."""
+    """Decode a note. Raises ValueError if it is damaged."""
     try:
         fields = json.loads(data)
         geometry = IndexGeometry(*(int(fields[key]) for key in _KEYS))

@@ -1,9 +1,9 @@
-"""Light queues (LMQ): which a message is in beside its own queue, and what may be one.
+"""Light queues (LMQ): the additional queues that contain a message, and their valid names.
 
-RocketMQ: LmqDispatch, MultiDispatchUtils. A producer names them in ``INNER_MULTI_DISPATCH``, with
-``,`` between; the broker puts the message's number in each into ``INNER_MULTI_QUEUE_OFFSET``, in
-the same order, and the consume queue ``<name>/0`` of each gets a unit that points to the one
-record. So both properties together are all that it takes to make the queues again.
+RocketMQ: LmqDispatch, MultiDispatchUtils. A producer names them in ``INNER_MULTI_DISPATCH``,
+separated by ``,``. The broker puts the message's offset in each into ``INNER_MULTI_QUEUE_OFFSET``,
+in the same order. The consume queue ``<name>/0`` of each gets a unit that points to the single
+record. So the two properties are enough to rebuild the queues.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from rockhopper.protocol.properties import (
 
 LIGHT_QUEUE_ID = 0
 SEPARATOR = ","
-# A name is a directory.
+# The limit of a directory name.
 NAME_SIZE_BYTES_MAX = 255
 _OFFSET_DIGITS_MAX = 18
 
@@ -27,9 +27,10 @@ def is_light(name: str) -> bool:
 
 
 def light_queue_error(name: str) -> str | None:
-    """Why *name* cannot be a light queue, as a sentence; None if it can.
+    """Return why *name* cannot be a light queue, as a sentence; None if it can.
 
-    More characters are fine than in a topic: bridges of other protocols put theirs there.
+    It may have more characters than a topic, because bridges of other protocols use their own
+    names.
     """
     if not is_light(name) or len(name) == len(LMQ_PREFIX):
         return f"{name[:80]!r} does not start with {LMQ_PREFIX} and a name"
@@ -41,17 +42,17 @@ def light_queue_error(name: str) -> str | None:
 
 
 def light_name_of(topic: str, lite_topic: str) -> str:
-    """The light queue of *lite_topic*, a part of a topic of type LITE."""
+    """Return the light queue of *lite_topic*, a part of a topic of type LITE."""
     return f"{LMQ_PREFIX}${topic}${lite_topic}"
 
 
 def dispatches(topic: str) -> bool:
-    """Whether messages of *topic* are in light queues as well: those that wait or work are not."""
+    """Whether messages of *topic* go into light queues too; waiting and system ones do not."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX))
 
 
 def light_places(topic: str, properties: Mapping[str, str]) -> list[tuple[str, int]]:
-    """The light queues that a stored message of *topic* is in, with its number in each."""
+    """Return the light queues of a stored message of *topic*, with its offset in each."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties or not dispatches(topic):
         return []
     names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(SEPARATOR)

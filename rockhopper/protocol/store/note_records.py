@@ -1,6 +1,6 @@
-"""Records of notes: the one form of everything that the broker notes by appending.
+"""Records of notes: the common format of all files that the broker appends notes to.
 
-A row of records, big-endian, back to back, each of them twice in a row:
+Records follow each other without gaps, big-endian, each written twice in a row:
 
     offset  size  field
          0     4  size of the payload
@@ -8,8 +8,9 @@ A row of records, big-endian, back to back, each of them twice in a row:
          8     1  kind, 1 to 127; 128 more in the second copy
          9     …  payload
 
-Reading finds every record of which one copy is sound: behind a damaged one it looks for the next
-that is.
+A reader finds every record of which one copy is intact: after a damaged one it searches for the
+next intact one. Example: of records A and B, the first copy of B is damaged; the reader returns A,
+and B from its second copy.
 """
 
 import struct
@@ -18,7 +19,7 @@ from zlib import crc32
 
 _HEAD = struct.Struct(">IIB")
 _SECOND = 0x80
-# A damaged second copy is known by its first: no other record is that much alike.
+# A damaged second copy is recognised by the first: no other record is so similar.
 _DAMAGED_BYTES_MAX = 2
 _PLAUSIBLE_BYTES = 16 << 20
 
@@ -26,23 +27,23 @@ Record = tuple[int, bytes]
 
 
 class RecordsRead(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     records: list[Record]
-    """Kind and payload of each."""
+    """Kind and payload of each record."""
     sound_count: int
-    """How many of them stand in front of the first that is lost."""
+    """The number of records before the first that is lost."""
     damages: list[tuple[int, int]]
-    """Ranges of bytes that hold no sound record."""
+    """Byte ranges without an intact record."""
     is_lossy: bool
-    """Whether one of these held more than the second copy of a record, or its first."""
+    """Whether one of these was more than one copy of a record whose other copy is intact."""
     size_bytes: int
     is_torn: bool = False
-    """Whether all that is lost is a record that was cut off at the end, as by a power cut."""
+    """Whether the only loss is an incomplete record at the end, as after a power failure."""
 
 
 def encode_record(kind: int, payload: bytes) -> bytes:
-    """The bytes of one record, both copies."""
+    """Return the bytes of one record, both copies."""
     size_bytes = len(payload)
     return b"".join(
         (
@@ -59,13 +60,13 @@ def _copy_of(kind: int, payload: bytes) -> bytes:
 
 
 def decode_records(data: bytes) -> RecordsRead:
-    """Every record of *data* that can be read."""
+    """Return every record of *data* that can be read."""
     records: list[Record] = []
     damages: list[tuple[int, int]] = []
     lost_at: int | None = None
     loss_count = 0
     is_cut = False
-    # The first copy of a record whose second is to follow.
+    # A first copy whose second one should follow.
     awaited: Record | None = None
     position = 0
     while position < len(data):
@@ -105,7 +106,7 @@ def _record_at(data: bytes, position: int) -> Record | None:
 
 
 def _is_beginning(damaged: bytes) -> bool:
-    """Whether these may be the first bytes of a record that was cut off; rot seldom looks so."""
+    """Whether these bytes may begin an incomplete record; corrupted data seldom looks like that."""
     if len(damaged) < _HEAD.size:
         return True
     size_bytes, _, kind = _HEAD.unpack_from(damaged)
@@ -114,14 +115,14 @@ def _is_beginning(damaged: bytes) -> bool:
 
 
 def _next_record(data: bytes, position: int) -> int:
-    """Where the next sound record begins, or the end."""
+    """Return the offset of the next intact record, or the end."""
     while position < len(data) and _record_at(data, position) is None:
         position += 1
     return position
 
 
 def _is_other_copy(damaged: bytes, before: Record | None, found: Record | None) -> bool:
-    """Whether *damaged* is what became of a copy whose other one is sound, in front or behind."""
+    """Whether *damaged* is one copy of a record whose other copy, before or after it, is intact."""
     if found is not None and found[0] & _SECOND:
         return len(damaged) == _HEAD.size + len(found[1])
     if before is None:

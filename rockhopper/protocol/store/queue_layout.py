@@ -8,8 +8,8 @@ Consume queue unit, 20 bytes; the n-th unit of a queue belongs to queue offset n
         12     8  tags code: Java hash of the tag, 0 without a tag; a deadline in ms in
                   SCHEDULE_TOPIC_XXXX; at or below EXT_ADDRESS_MAX the address of an extension unit
 
-A queue that does not start at offset 0 has its first file filled up to its first unit with blank
-units: commit log offset 0, size 0x7FFFFFFF, tags code 0.
+The first file of a queue that does not start at offset 0 is filled with blank units up to its first
+unit: commit log offset 0, size 0x7FFFFFFF, tags code 0.
 
 Batch consume queue unit, 46 bytes; one for each record, found by its base offset:
 
@@ -18,7 +18,7 @@ Batch consume queue unit, 46 bytes; one for each record, found by its base offse
         12     8  tags code
         20     8  store time, ms
         28     8  queue offset of the record's first message
-        36     2  how many messages the record holds
+        36     2  number of messages in the record
         38     4  compacted offset, -1 as written
         42     4  reserved, 0
 
@@ -41,8 +41,8 @@ Index entry, 20 bytes:
         16     4  number of the next older entry of the chain, 0 at its end
 
 Checkpoint, one page of 4096 bytes: three store times in ms (commit log, consume queues, index
-files), two commit log offsets (flushed by the master, confirmed), zeros. The checkpoint of ours,
-rockhopper/checkpoint, goes on with the commit log offset up to which the log is on disk.
+files), two commit log offsets (flushed by the master, confirmed), zeros. Rockhopper's own
+checkpoint, rockhopper/checkpoint, adds the commit log offset up to which the log is on disk.
 """
 
 import struct
@@ -52,7 +52,7 @@ CONSUME_QUEUE_UNIT = struct.Struct(">qiq")
 CONSUME_QUEUE_UNIT_SIZE_BYTES = 20
 BLANK_UNIT_SIZE_FIELD = 0x7FFFFFFF
 BLANK_CONSUME_QUEUE_UNIT = CONSUME_QUEUE_UNIT.pack(0, BLANK_UNIT_SIZE_FIELD, 0)
-# ConsumeQueueExt.MAX_ADDR: tags codes are 32-bit hashes, so nothing else is this small.
+# ConsumeQueueExt.MAX_ADDR: tags codes are 32-bit hashes, so no hash is this small.
 EXT_ADDRESS_MAX = -(2**31) - 1
 
 BATCH_CONSUME_QUEUE_UNIT = struct.Struct(">qiqqqhii")
@@ -66,7 +66,7 @@ INDEX_SLOT_SIZE_BYTES = 4
 INDEX_ENTRY = struct.Struct(">iqii")
 INDEX_SECONDS_MAX = 2**31 - 1
 INDEX_ENTRY_SIZE_BYTES = 20
-# RocketMQ's defaults: maxHashSlotNum, maxIndexNum, and entries of a queue file of both kinds.
+# RocketMQ's defaults: maxHashSlotNum, maxIndexNum, and the entries of a queue file of either kind.
 INDEX_SLOT_COUNT = 5_000_000
 INDEX_ENTRY_COUNT_MAX = 20_000_000
 QUEUE_FILE_ENTRY_COUNT = 300_000
@@ -84,15 +84,15 @@ def index_file_size_bytes(slot_count: int, entry_count_max: int) -> int:
 
 
 def encode_own_checkpoint(*fields: int) -> bytes:
-    """A checkpoint with up to where the log is on disk, the last of six *fields*, and a CRC-32."""
+    """Return a checkpoint with six *fields* and a CRC-32; the last is the log's end on disk."""
     packed = _OWN_CHECKPOINT.pack(*fields)
     return packed + _CHECKPOINT_CRC.pack(crc32(packed))
 
 
 def decode_checkpoint(data: bytes) -> tuple[int, ...]:
-    """The six fields of a checkpoint, be it RocketMQ's; zeros where they make no sense.
+    """Return the six fields of a checkpoint, RocketMQ's included; zeros if they are invalid.
 
-    The last one is 0 without a CRC: a single bit of it would move the end of the log.
+    The last one is 0 without a CRC: one flipped bit in it would move the end of the log.
     """
     size = _OWN_CHECKPOINT.size
     data = data.ljust(size + _CHECKPOINT_CRC.size, b"\0")

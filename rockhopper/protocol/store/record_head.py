@@ -1,6 +1,6 @@
-"""The head of a record of the commit log: what stands in front of the body, and at which byte.
+"""The head of a commit log record: the fields before the body, and their offsets.
 
-Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12 bytes later:
+Layout, big-endian; offsets are for IPv4 hosts, each IPv6 host moves the rest by 12 bytes:
 
     offset  size  field
          0     4  size of the record, this field included
@@ -20,8 +20,8 @@ Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12
         84     4  size of the body
         88     b  body, and what follows (message_codec/record.py)
 
-Who know these bytes besides: the compiled check and walk (broker/store/log/_checking.c,
-_walking.c) and the columns of pipeline/decoder/records.py; tests hold them against this table.
+The compiled check and walk (broker/store/log/_checking.c, _walking.c) and the columns of
+pipeline/decoder/records.py use the same layout; tests compare them with this table.
 """
 
 import struct
@@ -32,7 +32,7 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
 MAGIC_BLANK = 0xCBD43194
-# What V1 and V2 have in common: they differ in the last byte.
+# The common start of V1 and V2, which differ in the last byte.
 MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 
 RECORD_SIZE_BYTES_MIN = 91
@@ -40,7 +40,7 @@ HOST_FLAGS_MASK = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 
 
 class RecordHead(NamedTuple):
-    """The fields in front of the body, as they stand in the record."""
+    """The fields before the body, as stored in the record."""
 
     size_bytes: int
     magic: int
@@ -69,9 +69,10 @@ _FORMATS = dict(
 
 
 def head_struct(*fields: str) -> struct.Struct:
-    """What reads *fields* of a head with IPv4 hosts, in the order of RecordHead, and no others.
+    """Return a struct that reads only *fields* of a head with IPv4 hosts.
 
-    Its size is that of the head up to the last of them.
+    The fields are in the order of RecordHead. The struct's size is that of the head up to the last
+    of them.
     """
     last = max(RecordHead._fields.index(field) for field in fields)
     return struct.Struct(
@@ -101,7 +102,7 @@ STORE_HOST_AT = _start_of("store_host")
 HEAD_SIZE_BYTES = head_struct("body_size_bytes").size
 HEAD_SIZE_BYTES_MAX = HEAD_SIZE_BYTES + 2 * 12
 
-# The whole head, by the sizes of born host and store host.
+# The struct of the whole head, by the sizes of born host and store host.
 RECORD_HEADS = {
     (born, store): struct.Struct(
         ">" + "".join((_FORMATS | {"born_host": f"{born}s", "store_host": f"{store}s"}).values())
@@ -113,5 +114,5 @@ BLANK_RECORD = head_struct("size_bytes", "magic")
 
 
 def body_start(sys_flag: int) -> int:
-    """Where in its record the body starts."""
+    """Return the offset of the body in its record."""
     return HEAD_SIZE_BYTES + 12 * (sys_flag & HOST_FLAGS_MASK).bit_count()

@@ -1,6 +1,6 @@
-"""Names in a store directory that readers other than the broker need as well.
+"""Names in a store directory that other readers than the broker need.
 
-The whole of it stands in broker/settings/store_layout.py.
+broker/settings/store_layout.py describes the whole directory.
 """
 
 COMMIT_LOG_DIRECTORY = "commitlog"
@@ -13,22 +13,22 @@ LOCK_FILE = "lock"
 CHECKPOINT_FILE = "checkpoint"
 
 OWN_DIRECTORY = "rockhopper"
-"""Ours; RocketMQ ignores it."""
+"""Rockhopper's own files; RocketMQ ignores them."""
 DELETED_TOPICS_FILE = "deleted-topics.records"
-"""In OWN_DIRECTORY: topic -> commit log offset in front of which its records do not count.
+"""In OWN_DIRECTORY: topic -> commit log offset; records of the topic before it are ignored.
 
-Builds before 0.2.0 wrote ``deleted-topics.json`` (topic_ends.py says how either is read).
+Builds before 0.2.0 wrote ``deleted-topics.json`` (topic_ends.py describes how to read either).
 """
 PURGED_TOPICS_FILE = "purged-topics.records"
-"""The same of topics that were emptied: their queues keep their offsets, and begin behind those."""
+"""The same for purged topics: their queues keep their offsets and begin after those records."""
 
 INVENTORY_FILE = "inventory.json"
-"""In OWN_DIRECTORY: a checked line (checked_line.py) of what the store held when it was whole."""
+"""In OWN_DIRECTORY: a checked line (checked_line.py) with the store's content when intact."""
 COMMIT_LOG_DIRECTORY_FILE = "commit-log-directory"
-"""In OWN_DIRECTORY: where the commit log is, if not below the root; one line, an absolute path."""
+"""In OWN_DIRECTORY: one line with the absolute path of the commit log, if it is elsewhere."""
 
 FILE_NAME_DIGITS = 20
-"""A numbered file is named by the offset of its first byte."""
+"""The name of a numbered file is the offset of its first byte."""
 
 
 def is_numbered_file(name: str) -> bool:

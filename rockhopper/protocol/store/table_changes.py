@@ -1,13 +1,13 @@
-"""What has changed in a table of the broker since its file was written.
+"""The changes of a table of the broker since its file was written.
 
 ``<store>/rockhopper/tables/<name of the file>/<20-digit number>.records`` are files of records
 (note_records.py) of two kinds, in order::
 
-    1   SHA-1 of the file that the following changes are of, in hex
-    2   {"name": …, "value": …, "version": …}     an entry as it is now; null: there is none
+    1   SHA-1 of the file that the following changes belong to, in hex
+    2   {"name": …, "value": …, "version": …}     an entry's new state; null: deleted
 
-Changes count for the file that a record in front of them names, or for a file whose backup is that
-one. A file that somebody else has written since counts alone.
+Changes apply to the file named by the preceding record of kind 1, or to a file whose backup is that
+one. If another program has written the file since, it applies without changes.
 """
 
 import hashlib
@@ -23,32 +23,32 @@ FILE, CHANGE = 1, 2
 
 
 class TableChange(NamedTuple):
-    """One entry of a table."""
+    """A change of one entry of a table."""
 
     name: str
     value: Any
-    """None: it is gone."""
+    """None: the entry was deleted."""
     version: Any
-    """The table's dataVersion with it."""
+    """The table's dataVersion after the change."""
 
 
 def fingerprint(content: bytes) -> str:
-    """What stands for the bytes of a file."""
+    """Return the hash that identifies the content of a file."""
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()
 
 
 def encode_file(sha: str) -> bytes:
-    """The record in front of the changes of a file."""
+    """Return the record before the changes of a file."""
     return encode_record(FILE, sha.encode())
 
 
 def encode_change(change: TableChange) -> bytes:
-    """The record of one change."""
+    """Return the record of one change."""
     return encode_record(CHANGE, json.dumps(change._asdict(), separators=(",", ":")).encode())
 
 
 def changes_of(records: Iterable[Record], shas: Iterable[str]) -> list[TableChange]:
-    """The changes of a file that has one of these fingerprints. Raises ValueError."""
+    """Return the changes that belong to a file with one of these hashes. Raises ValueError."""
     known = set(shas)
     is_ours = False
     found: list[TableChange] = []

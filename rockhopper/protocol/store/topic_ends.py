@@ -1,9 +1,9 @@
-"""What a store notes of topics that were deleted or purged, for the broker and for other readers.
+"""The store's notes about deleted and purged topics, for the broker and for other readers.
 
-A file of records (note_records.py) of one kind, 1, each with the topics of one deletion and the
-commit log offset in front of which their records do not count, as compact JSON; the last word on a
-topic counts. Builds before 0.2.0 wrote all of them into one JSON object, in a file named alike with
-``.json``.
+A file of records (note_records.py) of one kind, 1. Each record contains, as compact JSON, the
+topics of one deletion and the commit log offset before which their records are ignored. The last
+record about a topic applies. Builds before 0.2.0 wrote all of them into one JSON object, in a file
+of the same name with ``.json``.
 """
 
 import json
@@ -15,12 +15,12 @@ ENDS = 1
 
 
 def encode_ends(ends: Mapping[str, int]) -> bytes:
-    """One record."""
+    """Return one record."""
     return encode_record(ENDS, json.dumps(ends, separators=(",", ":")).encode())
 
 
 def ends_of(records: Iterable[Record]) -> dict[str, int]:
-    """Topic -> commit log offset, of the records of a file."""
+    """Return topic -> commit log offset, from the records of a file."""
     found: dict[str, int] = {}
     for kind, payload in records:
         if kind == ENDS:
@@ -29,12 +29,12 @@ def ends_of(records: Iterable[Record]) -> dict[str, int]:
 
 
 def decode_ends(data: bytes) -> dict[str, int]:
-    """The same of the bytes of a file; what is damaged is left out."""
+    """Return the same from the bytes of a file; damaged records are skipped."""
     return ends_of(decode_records(data).records)
 
 
 def decode_former_ends(data: bytes) -> dict[str, int]:
-    """The same of a file of builds before 0.2.0.
+    """Return the same from a file of builds before 0.2.0.
 
     Raises:
         ValueError: it is damaged.

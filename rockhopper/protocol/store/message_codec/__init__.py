@@ -1,4 +1,4 @@
-"""Messages to bytes and back: records, batches, checks, ids."""
+"""Encodes and decodes messages: records, batches, checks, ids."""
 
 from rockhopper.protocol.addresses import host_bytes, host_text, ip_bytes, ip_text
 from rockhopper.protocol.message_ids import (

@@ -1,20 +1,20 @@
-"""Several messages in one body: what SEND_BATCH_MESSAGE carries.
+"""Batches: several messages in one body, as in SEND_BATCH_MESSAGE.
 
 Each message, big-endian:
 
     offset  size  field
          0     4  size, this field included
-         4     4  magic, 0; not looked at
-         8     4  body CRC, 0; not looked at
+         4     4  magic, 0; not examined
+         8     4  body CRC, 0; not examined
         12     4  flag
         16     4  size of the body
         20     b  body
       20+b     2  size of the properties
       22+b     p  properties (protocol.properties)
 
-On ordinary topics the broker stores them one by one. On topics of type BatchCQ it stores the body
-whole, as one record with the sysFlags INNER_BATCH and NEED_UNWRAP, the number of messages in the
-property INNER_NUM and the queue offset of the first one in INNER_BASE.
+On ordinary topics the broker stores the messages one by one. On topics of type BatchCQ it stores
+the whole body as one record with the sysFlags INNER_BATCH and NEED_UNWRAP, the number of messages
+in the property INNER_NUM and the queue offset of the first one in INNER_BASE.
 """
 
 import re
@@ -33,12 +33,12 @@ from rockhopper.protocol.sys_flags import (
 )
 
 BATCH_COUNT_MAX = 290_000
-"""As many as the answer can name: with ids of 56 characters, its header fills a frame."""
+"""The maximum that an answer can name: with ids of 56 characters, its header fills a frame."""
 INNER_BATCH_COUNT_MAX = 32_767
-"""Of a batch in one record: what the INT16 in a unit of a BatchCQ queue can count."""
+"""The maximum in one record: a unit of a BatchCQ queue counts with an INT16."""
 
 BATCHED_SIZE_BYTES = 22
-"""What a message takes in a batch beside its body and its properties."""
+"""The size of a message in a batch without its body and properties."""
 
 _HEAD = struct.Struct(">iiiii")
 _INT16 = struct.Struct(">h")
@@ -49,7 +49,7 @@ _unpack_int16 = _INT16.unpack_from
 
 
 def encode_batch(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
-    """The body that holds *messages*: flag, body and properties of each.
+    """Encode *messages*: flag, body and properties of each.
 
     Raises:
         ValueError: a message does not fit.
@@ -70,11 +70,11 @@ def encode_batch(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
 
 
 def decode_batch(body: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[int, bytes, bytes]]:
-    """Flag, body and properties of each message, byte for byte.
+    """Return flag, body and properties of each message, byte for byte.
 
     Raises:
-        MalformedBatchError: there is no message, more than *count_max*, or a size is not what it
-            has to be. Nothing of such a batch may be stored.
+        MalformedBatchError: there is no message, more than *count_max*, or a wrong size. No
+            message of such a batch may be stored.
     """
     messages: list[tuple[int, bytes, bytes]] = []
     end = len(body)
@@ -112,13 +112,13 @@ def _malformed(index: int, start: int, end: int) -> MalformedBatchError:
 
 
 def unwrap_inner_batch(message: StoredMessage) -> Sequence[StoredMessage]:
-    """The messages inside a record of a BatchCQ topic; of any other record the message itself.
+    """Return the messages inside a record of a BatchCQ topic; for other records the message itself.
 
     The i-th one has the queue offset INNER_BASE + i, its own flag, body and properties, and the
     record's other fields.
 
     Raises:
-        MalformedBatchError, CompressionError: the record does not hold a batch.
+        MalformedBatchError, CompressionError: the record does not contain a batch.
     """
     if message.sys_flag & _WRAPPED != _WRAPPED:
         return (message,)
@@ -151,9 +151,9 @@ def unwrap_inner_batch(message: StoredMessage) -> Sequence[StoredMessage]:
 
 
 def decode_messages(buffer: Buffer, *, unwrap: bool = True) -> list[StoredMessage]:
-    """The messages of records that follow one another, as an answer to a pull holds them.
+    """Decode consecutive records, such as those in an answer to a pull.
 
-    With *unwrap*, those inside batch records take the place of their record.
+    With *unwrap*, batch records are replaced by the messages inside them.
 
     Raises:
         MalformedMessageError: the bytes are not whole records.
@@ -173,7 +173,7 @@ def decode_messages(buffer: Buffer, *, unwrap: bool = True) -> list[StoredMessag
 
 
 def unwrapped(message: StoredMessage) -> Sequence[StoredMessage]:
-    """The messages inside a record, as decode_messages has them, which raises the same."""
+    """Return the messages inside a record; raises like decode_messages."""
     try:
         return unwrap_inner_batch(message)
     except MalformedBatchError as error:

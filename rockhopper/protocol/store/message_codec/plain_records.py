@@ -1,7 +1,7 @@
-"""Records of the usual kind, told apart by one look at each and decoded only when asked for.
+"""Splits plain records quickly and leaves their decoding for later.
 
-Usual is a whole record of V1 with IPv4 hosts and the topic that is expected, whose body is neither
-compressed nor a batch. Whatever else there is, damage too, is left to decode_message.
+A plain record is a whole V1 record with IPv4 hosts and the expected topic, whose body is neither
+compressed nor a batch. All other records, damaged ones included, are left to decode_message.
 """
 
 import struct
@@ -26,12 +26,12 @@ _UNUSUAL_FLAGS = HOST_FLAGS_MASK | SYS_FLAG_COMPRESSED | SYS_FLAG_INNER_BATCH | 
 
 
 def split_plain_records(buffer: bytes, start: int, topic: bytes) -> tuple[list[PlainRecord], int]:
-    """The usual records from *start* on, and where the first one is that is not usual, or the end.
+    """Return the plain records from *start* on, and the offset of the first other one, or the end.
 
-    *topic* is that of usual records; it is UTF-8.
+    *topic* is the expected topic in UTF-8.
     """
     records: list[PlainRecord] = []
-    # Behind a body: the size of the topic, the topic, and then the size of the properties.
+    # After the body: the size of the topic, the topic, and the size of the properties.
     named = bytes((len(topic) & 0xFF,)) + topic
     named_size = len(named)
     overhead = HEAD_SIZE_BYTES + named_size + 2

@@ -1,4 +1,4 @@
-"""The record of a message: in the commit log, in answers to pulls, in what brokers push to clients.
+"""The record of a message: in the commit log, in answers to pulls, and in pushes to clients.
 
 Layout, big-endian:
 
@@ -35,7 +35,7 @@ from rockhopper.protocol.store.record_head import (
 )
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-# What a record can be decoded from.
+# The types that a record can be decoded from.
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 
 BODY_CRC_MASK = 0x7FFFFFFF
@@ -54,16 +54,16 @@ _new = tuple.__new__
 
 
 def body_crc(body: bytes) -> int:
-    """What a record holds to check its body by."""
+    """Return the CRC of a body as stored in its record."""
     return crc32(body) & BODY_CRC_MASK if body else 0
 
 
 def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) -> StoredMessage:
-    """The message whose record starts at *offset*; bytes after the record are not looked at.
+    """Decode the record at *offset*; bytes after the record are not examined.
 
     Raises:
-        MalformedMessageError: there is no whole record there, or *check_crc* and the body is not
-            the one that was stored.
+        MalformedMessageError: there is no whole record, or *check_crc* is set and the body differs
+            from the stored one.
     """
     record = record_bytes(buffer, offset)
     head, body_start, topic_start, properties_start = split_record(record)
@@ -85,7 +85,7 @@ def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) 
         body_size,
     ) = head
     body = record[body_start : body_start + body_size]
-    # As in RocketMQ, nothing is said of the CRC of no body.
+    # As in RocketMQ, the CRC of an empty body is not checked.
     if check_crc and body and body_crc(body) != crc:
         raise MalformedMessageError(
             f"the body of the message at commit log offset {log_offset} is damaged: "
@@ -120,10 +120,10 @@ def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) 
 
 
 def record_bytes(buffer: Buffer, offset: int) -> bytes:
-    """The bytes of the record that starts at *offset*, by what it says of its size and magic.
+    """Return the bytes of the record at *offset*, according to its size and magic.
 
     Raises:
-        MalformedMessageError: no record starts there, or it is not whole.
+        MalformedMessageError: no record starts there, or it is incomplete.
     """
     available = len(buffer) - offset
     if available < 8:
@@ -137,9 +137,9 @@ def record_bytes(buffer: Buffer, offset: int) -> bytes:
 
 
 def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
-    """The head, and where body, topic and properties start.
+    """Return the head, and the offsets of body, topic and properties.
 
-    *record* is one whole record as its size field says, with a magic that was looked at.
+    *record* is one whole record as its size field says, with a valid magic.
 
     Raises:
         MalformedMessageError: the sizes in it do not add up to its own.
@@ -177,12 +177,12 @@ def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
 def encode_message(
     head: RecordHead, topic: str, body: bytes, properties: bytes | str | dict[str, str]
 ) -> bytes:
-    """The record of a message. Hosts are 8 or 20 bytes; their flags in sysFlag follow them.
+    """Encode a message. Hosts are 8 or 20 bytes, and set their flags in sysFlag.
 
-    Sizes, magic and CRC of *head* are made anew.
+    Sizes, magic and CRC of *head* are computed.
 
     Raises:
-        ValueError: something does not fit its field.
+        ValueError: a value does not fit its field.
     """
     topic_bytes = topic.encode()
     wide = len(topic_bytes) > V1_TOPIC_SIZE_BYTES_MAX
@@ -219,7 +219,7 @@ def encode_message(
 
 
 def encode_stored_message(message: StoredMessage) -> bytes:
-    """The record of a message that was decoded, or changed since; the CRC is made anew."""
+    """Encode a decoded message that may have been changed; computes the CRC."""
     head = RecordHead(
         0,
         0,

@@ -1,7 +1,7 @@
-"""Whether the bytes at an offset of the commit log are a record: what recovery and dispatch ask.
+"""Checks whether the bytes at a commit log offset are a record, for recovery and dispatch.
 
-CommitLog.checkMessageAndReturnSize in RocketMQ, which does not compare the record's own commit log
-offset with where it stands; here a record that was copied elsewhere is not one.
+CommitLog.checkMessageAndReturnSize in RocketMQ does not compare the record's own commit log offset
+with its position; here a record copied to another position is invalid.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from rockhopper.protocol.store.record_head import (
 
 OWN_CRC_NAME = b"__CRC32#\x01"
 OWN_CRC_SIZE_BYTES = 20
-"""With ``enabledAppendPropCRC`` RocketMQ has a record end with this property, ten digits, 0x02."""
+"""With ``enabledAppendPropCRC`` RocketMQ ends a record with this property, ten digits and 0x02."""
 
 
 def is_own_crc_right(record: Buffer) -> bool:
-    """Whether the CRC that a whole record ends with, if it does, is that of what is before it."""
+    """Whether a whole record has no CRC property at its end, or a correct one."""
     covered = len(record) - OWN_CRC_SIZE_BYTES
     name_end = covered + len(OWN_CRC_NAME)
     if covered < 0 or record[covered:name_end] != OWN_CRC_NAME:
@@ -35,7 +35,7 @@ def is_own_crc_right(record: Buffer) -> bool:
 
 
 class RecordStatus(Enum):
-    """What stands at an offset."""
+    """The kind of data at an offset."""
 
     OK = "ok"
     BLANK = "blank"
@@ -45,12 +45,14 @@ class RecordStatus(Enum):
 
 @dataclass(slots=True)
 class RecordCheck:
-    """What was found. Beside status, size and reason, the fields mean something only when OK."""
+    """The result of a check. Fields other than status, size and reason are valid only if OK."""
 
     status: RecordStatus
     size_bytes: int = 0
-    """Of the record. When invalid: what to skip to come to the next record if only the body is
-    damaged, and 0 if nothing can be said."""
+    """The size of the record.
+
+    If invalid: the distance to the next record if only the body is damaged, else 0.
+    """
     reason: str = ""
     topic: str = ""
     queue_id: int = 0
@@ -63,12 +65,12 @@ class RecordCheck:
 
     @property
     def is_ok(self) -> bool:
-        """Whether a whole record stands there."""
+        """Whether a whole record was found."""
         return self.status is RecordStatus.OK
 
     @property
     def is_blank(self) -> bool:
-        """Whether the file ends there."""
+        """Whether the end of the file was found."""
         return self.status is RecordStatus.BLANK
 
     @property
@@ -84,9 +86,9 @@ def check_record(
     expected_commit_log_offset: int | None = None,
     check_crc: bool = True,
 ) -> RecordCheck:
-    """Look at the bytes from *offset* on, *available* of which may be looked at.
+    """Check the bytes from *offset* on, of which *available* may be read.
 
-    *expected_commit_log_offset* is where they stand in the log, None if that is not known.
+    *expected_commit_log_offset* is their position in the log, None if unknown.
     """
     if available < 8:
         return _invalid(f"{available} bytes are too few for a record")
