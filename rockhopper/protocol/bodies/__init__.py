@@ -1,4 +1,4 @@
-"""JSON bodies of requests and answers; each class reads and writes one shape."""
+"""JSON bodies of requests and answers; each class reads and writes one structure."""
 
 from rockhopper.protocol.bodies.body import Body
 from rockhopper.protocol.bodies.heartbeat import (

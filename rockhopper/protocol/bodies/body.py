@@ -1,8 +1,9 @@
-"""What the JSON bodies have in common: tolerant reading, exact writing.
+"""The base of the JSON bodies: tolerant reading, exact writing.
 
-A body is a ``msgspec.Struct`` whose fields carry RocketMQ's names in camel case. Reading ignores
-unknown keys, takes null for absent and text for numbers, and needs nothing that it can do without.
-Writing gives fastjson's form: compact, keys in alphabetical order, fields that are None left out.
+A body is a ``msgspec.Struct`` whose fields have RocketMQ's names in camel case. The reader ignores
+unknown keys, treats null as absent, accepts text for numbers, and requires only fields without a
+sensible default. The writer uses fastjson's format: compact, keys in alphabetical order, None
+fields omitted.
 """
 
 from typing import Any, TypeVar
@@ -21,20 +22,20 @@ class Body(msgspec.Struct, rename="camel"):
 
     @classmethod
     def decode(cls: type[_Body], data: bytes | str) -> _Body:
-        """The body that *data* is.
+        """Decode a body.
 
         Raises:
-            MalformedBodyError: *data* is not JSON, or not of this shape.
+            MalformedBodyError: *data* is not JSON, or does not have this structure.
         """
         return cls.from_json(fastjson.loads(data))
 
     @classmethod
     def from_json(cls: type[_Body], value: Any) -> _Body:
-        """The body that a decoded JSON value is. Raises MalformedBodyError."""
+        """Convert a decoded JSON value to a body. Raises MalformedBodyError."""
         return convert(value, cls)
 
     def encode(self) -> bytes:
-        """The JSON of this body, as fastjson writes it."""
+        """Encode this body as JSON, as fastjson does."""
         return fastjson.dumps(self).encode("utf-8", "replace")
 
 
@@ -42,7 +43,7 @@ _Value = TypeVar("_Value")
 
 
 def convert(value: Any, kind: type[_Value]) -> _Value:
-    """A decoded JSON value as *kind*. Raises MalformedBodyError."""
+    """Convert a decoded JSON value to *kind*. Raises MalformedBodyError."""
     try:
         return msgspec.convert(_without_nulls(value), kind, strict=False, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:
@@ -51,7 +52,7 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
 
 
 def _without_nulls(value: Any) -> Any:
-    """*value* without the fields that are null: fastjson does not tell them from absent ones."""
+    """Return *value* without null fields: fastjson treats them as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

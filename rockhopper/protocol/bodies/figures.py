@@ -1,12 +1,12 @@
-"""Body of FIGURES (70018): what goes through each topic and group of a broker. msgpack.
+"""Body of FIGURES (70018): the statistics of each topic and group of a broker. msgpack.
 
     [[topic, …], [group, …]]
     topic  [name, messages, newestMs, sent, sentPerSecond, handedOut, [group, …]]
     group  [name, members, lag, handedOut, [topic, …], oldestMs]
 
-``sent`` and ``handedOut`` count from the broker's start. Without ``details`` the messages, the
-newest and the rate of a topic are 0, and cost nothing. ``oldestMs`` is when the oldest message came
-that a group has not consumed, 0 for none; without ``ages`` it is -1.
+``sent`` and ``handedOut`` count from the broker's start. Without ``details``, messages, newestMs
+and sentPerSecond of a topic are 0 and cost nothing. ``oldestMs`` is the store time of the oldest
+message that a group has not consumed, 0 for none; without ``ages`` it is -1.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ from rockhopper.protocol.errors import MalformedBodyError
 
 OLDEST_UNKNOWN = -1
 LAG_UNKNOWN = -1
-"""The lag of a broadcast group, whose members keep their offsets themselves."""
+"""The lag of a broadcast group, whose members store their own offsets."""
 
 
 class TopicFigures(msgspec.Struct, array_like=True):
@@ -48,12 +48,12 @@ class Figures(msgspec.Struct, array_like=True):
     groups: list[GroupFigures] = []
 
     def encode(self) -> bytes:
-        """The body."""
+        """Encode the body."""
         return _encode(self)
 
     @classmethod
     def decode(cls, body: bytes) -> "Figures":
-        """The figures of a body. Raises MalformedBodyError."""
+        """Decode a body. Raises MalformedBodyError."""
         try:
             return _decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What clients say of themselves: heartbeats, subscriptions, connections."""
+"""Reports of clients: heartbeats, subscriptions, connections."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ _ENUMERATIONS = {
 
 
 class SubscriptionData(Body, rename="camel"):
-    """What a consumer wants of one topic.
+    """A consumer's subscription to one topic.
 
-    Tags and their hashes always come from the expression: clients send hashes as text (Go) or as
-    zeros (C++).
+    Tags and their hashes are always computed from the expression, because clients send hashes as
+    text (Go) or as zeros (C++).
     """
 
     topic: str
@@ -51,12 +51,12 @@ class SubscriptionData(Body, rename="camel"):
         self.code_set = sorted(subscription.tag_hashes)
 
     def subscription(self) -> Subscription:
-        """The same as a filter. Raises SubscriptionError."""
+        """Return the subscription as a filter. Raises SubscriptionError."""
         return Subscription(self.topic, self.sub_string, self.expression_type, self.sub_version)
 
     @classmethod
     def of(cls, subscription: Subscription) -> "SubscriptionData":
-        """The form in which a filter travels."""
+        """Return the wire form of a filter."""
         return cls(
             subscription.topic,
             subscription.expression,
@@ -66,7 +66,7 @@ class SubscriptionData(Body, rename="camel"):
 
 
 class ConsumerData(Body, rename="camel"):
-    """One consumer group that a client takes part in."""
+    """A consumer group that a client belongs to."""
 
     group_name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -77,12 +77,12 @@ class ConsumerData(Body, rename="camel"):
     heeds_readers: bool | None = None
     """Whether the client leaves a topic to its readers, see GetConsumerListByGroupBody.
 
-    A Rockhopper's field, which others pass over.
+    A field of Rockhopper, which other brokers ignore.
     """
 
 
 class ProducerData(Body, rename="camel"):
-    """One producer group that a client takes part in."""
+    """A producer group that a client belongs to."""
 
     group_name: str
 
@@ -90,8 +90,8 @@ class ProducerData(Body, rename="camel"):
 class HeartbeatData(Body, rename="camel"):
     """The body of HEART_BEAT (34).
 
-    Fingerprint and ``without_sub`` are of the second kind of heartbeat: a client whose
-    subscriptions have not changed leaves them out.
+    Fingerprint and ``without_sub`` belong to version 2 of heartbeats: a client whose subscriptions
+    have not changed omits them.
     """
 
     client_id: str = field(name="clientID")
@@ -102,7 +102,7 @@ class HeartbeatData(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "HeartbeatData":
-        """As for any body; enumerations may be ordinals. Raises MalformedBodyError."""
+        """See Body; enumerations may be ordinals. Raises MalformedBodyError."""
         if isinstance(value, dict) and isinstance(value.get("consumerDataSet"), list):
             for consumer in value["consumerDataSet"]:
                 if isinstance(consumer, dict):
@@ -129,7 +129,7 @@ class CheckClientRequestBody(Body, rename="camel"):
 
 
 class Connection(Body, rename="camel"):
-    """A client that is connected."""
+    """A connected client."""
 
     client_id: str
     client_addr: str
@@ -148,7 +148,7 @@ class ConsumerConnection(Body, rename="camel"):
 
 
 class DifferentMember(Body, rename="camel"):
-    """What one member of a group wants, where members differ."""
+    """The subscriptions of one member, if the members of a group differ."""
 
     client_id: str
     message_model: str = "CLUSTERING"
@@ -157,12 +157,12 @@ class DifferentMember(Body, rename="camel"):
 
 
 class MarkedConsumerConnection(ConsumerConnection):
-    """A ConsumerConnection as a Rockhopper sends it where something is wrong with the members."""
+    """The ConsumerConnection of a Rockhopper broker, which also reports problems with members."""
 
     shared_client_ids: list[str] = field(default_factory=list)
-    """Ids that several live members have."""
+    """Ids that several live members share."""
     different_members: list["DifferentMember"] = field(default_factory=list)
-    """All members, where they differ in what they subscribe to or in the message model."""
+    """All members, if they differ in their subscriptions or in the message model."""
 
 
 class ProducerConnection(Body, rename="camel"):
@@ -172,7 +172,7 @@ class ProducerConnection(Body, rename="camel"):
 
 
 class ProducerInfo(Body, rename="camel"):
-    """A producer that is connected."""
+    """A connected producer."""
 
     client_id: str
     remote_ip: str = field(name="remoteIP", default="")
@@ -192,9 +192,9 @@ class GetConsumerListByGroupBody(Body, rename="camel"):
 
     consumer_id_list: list[str] = field(default_factory=list)
     readers: dict[str, list[str]] | None = None
-    """Topic -> those among whom its queues are shared out, where these are not all members.
+    """Topic -> the members that share its queues, if these are not all members.
 
-    A Rockhopper sends it to a member that heeds it: of the topics that this member subscribes to.
+    A Rockhopper broker sends it to members that respect it, for the topics they subscribe to.
     """
     topics_at_risk: list[str] | None = None
-    """Topics of this member whose messages may be skipped, or queues be read by nobody."""
+    """Topics of this member with messages that may be skipped, or queues without a reader."""

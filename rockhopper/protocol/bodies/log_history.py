@@ -1,10 +1,10 @@
 """Bodies of LOG_HISTORY (70020): msgpack, positional arrays.
 
-request  [group or nil, [epoch id, …] newest first, [[topic, queue id], …]]
-answer   [[epoch id, …] newest first, newest common id or nil, [end offset or nil, …]]
+request  [group or nil, [epoch id, …] newest first, [[topic, queue id], …]] answer   [[epoch id, …]
+newest first, newest common id or nil, [end offset or nil, …]]
 
-The ends are those of the queues of the request at the end of the newest common epoch, in the same
-order; nil where nothing was cut off since.
+The ends are those of the requested queues at the end of the newest common epoch, in the same order;
+nil if nothing was truncated since.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ QUEUES_MAX = 10_000
 
 
 class HistoryQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a reader knows: the epochs that it read in, and where it has positions."""
+    """What a reader knows: the epochs that it has read in, and the queues that it reads."""
 
     group: str | None
     known_ids: list[str]
@@ -24,7 +24,7 @@ class HistoryQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class HistoryAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What the log went through, and up to where its queues are those that the reader knows."""
+    """The epochs of the log, and the offsets up to which its queues match those of the reader."""
 
     ids: list[str]
     common_id: str | None
@@ -37,12 +37,12 @@ _answer = msgspec.msgpack.Decoder(HistoryAnswer)
 
 
 def encode_history(value: HistoryQuestion | HistoryAnswer) -> bytes:
-    """Either body."""
+    """Encode either body."""
     return _encode(value)
 
 
 def decode_history_question(body: bytes) -> HistoryQuestion:
-    """What is asked. Raises MalformedBodyError."""
+    """Decode a request. Raises MalformedBodyError."""
     try:
         return _question.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -50,7 +50,7 @@ def decode_history_question(body: bytes) -> HistoryQuestion:
 
 
 def decode_history_answer(body: bytes) -> HistoryAnswer:
-    """What is answered. Raises MalformedBodyError."""
+    """Decode an answer. Raises MalformedBodyError."""
     try:
         return _answer.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

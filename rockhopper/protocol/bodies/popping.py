@@ -28,7 +28,7 @@ class BatchAckMessageRequestBody(Body, rename="camel"):
 
 
 class SetMessageRequestModeRequestBody(Body, rename="camel"):
-    """The body of SET_MESSAGE_REQUEST_MODE (401), and what messageRequestMode.json keeps of it."""
+    """The body of SET_MESSAGE_REQUEST_MODE (401), and its form in messageRequestMode.json."""
 
     consumer_group: str = ""
     mode: str = "PULL"
@@ -47,13 +47,13 @@ class QueryAssignmentRequestBody(Body, rename="camel"):
 
 
 class MessageQueueAssignment(Body, rename="camel"):
-    """A queue of a client, and how to consume it."""
+    """A queue of a client, and the mode of its consumption."""
 
     message_queue: MessageQueueKey
     mode: str = "PULL"
 
 
 class QueryAssignmentResponseBody(Body, rename="camel"):
-    """The answer to QUERY_ASSIGNMENT (400); None: the client keeps what it has."""
+    """The answer to QUERY_ASSIGNMENT (400); None: the client keeps its queues."""
 
     message_queue_assignments: list[MessageQueueAssignment] | None = None

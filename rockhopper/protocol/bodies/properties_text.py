@@ -1,9 +1,9 @@
-r"""The text form of settings: the subset of java.util.Properties that RocketMQ's tools use.
+r"""The text format of settings: the subset of java.util.Properties that RocketMQ's tools use.
 
-One ``key=value`` on each line. Read as Java does: bytes are ISO-8859-1; ``=``, ``:`` or a blank
-ends the key; lines that start with ``#`` or ``!`` are comments; a backslash escapes the next
-character, makes ``\t \n \r \f \uXXXX``, and at the end of a line joins the next one. Written as
-RocketMQ does (MixAll.properties2String): UTF-8, nothing escaped.
+One ``key=value`` on each line. It is read as Java does: bytes are ISO-8859-1; ``=``, ``:`` or a
+blank ends the key; lines that start with ``#`` or ``!`` are comments; a backslash escapes the next
+character, makes ``\t \n \r \f \uXXXX``, and at the end of a line joins the next one. It is written
+as RocketMQ does (MixAll.properties2String): UTF-8, without escapes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _BLANKS = " \t\f"
 
 
 def encode_properties_text(properties: Mapping[str, object]) -> bytes:
-    """The lines of *properties*; those that are None are left out, booleans are lower case."""
+    """Encode *properties* as lines; None values are omitted, booleans are lower case."""
     lines = []
     for key, value in properties.items():
         if value is None:
@@ -27,13 +27,13 @@ def encode_properties_text(properties: Mapping[str, object]) -> bytes:
 
 
 def decode_properties_text(data: bytes | str) -> dict[str, str]:
-    """The settings of a text; of two with one key the last one counts.
+    """Return the settings in a text; the last one if a key is repeated.
 
-    Bytes that are UTF-8 are read as such, others as ISO-8859-1: what Java's tools send is one or
-    the other, depending on their version.
+    UTF-8 bytes are decoded as such, others as ISO-8859-1: Java's tools send either, depending on
+    their version.
 
     Raises:
-        MalformedBodyError: an escape is cut off.
+        MalformedBodyError: an escape is incomplete.
     """
     properties = {}
     for each in numbered_properties(data):
@@ -44,7 +44,7 @@ def decode_properties_text(data: bytes | str) -> dict[str, str]:
 
 
 class NumberedProperty(NamedTuple):
-    """A setting of a text, and the line where it begins; with a fault it stands as it is there."""
+    """A setting and the line where it begins; with a fault, key and value are still escaped."""
 
     line: int
     key: str
@@ -53,7 +53,7 @@ class NumberedProperty(NamedTuple):
 
 
 def numbered_properties(data: bytes | str) -> Iterator[NumberedProperty]:
-    """The settings of a text one by one, those with a cut-off escape among them."""
+    """Yield the settings of a text, including those with an incomplete escape."""
     for number, line in _logical_lines(_text(data)):
         key, value = _split(line)
         try:
@@ -66,14 +66,14 @@ def _text(data: bytes | str) -> str:
     if isinstance(data, str):
         return data.removeprefix("\ufeff")
     try:
-        # Editors of Windows put a mark in front of what is UTF-8.
+        # Windows editors put a byte order mark before UTF-8.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("iso-8859-1")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines without comments and empty ones, continued lines joined; numbered from 1."""
+    """Yield the lines without comments and empty ones, continued lines joined; numbered from 1."""
     joined = ""
     continues = False
     first = 0
@@ -94,7 +94,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value of a line, still escaped."""
+    """Return key and value of a line, still escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANKS:
         end += 2 if line[end] == "\\" else 1

@@ -1,8 +1,8 @@
 """Bodies of BULK_PULL_QUEUES (70009): msgpack, positional arrays.
 
-request  [[queue id, offset, end offset], …] of one topic
-answer   [[code, next offset, min offset, max offset, records], …] in the same order, of as many as
-         fit; code and offsets are those of PULL_MESSAGE, records stand back to back
+request  [[queue id, offset, end offset], …] of one topic answer   [[code, next offset, min offset,
+max offset, records], …] in the same order, as many as
+         fit; code and offsets are those of PULL_MESSAGE, records follow each other without gaps
 """
 
 from typing import TypeVar
@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 
 
 class QueueRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is wanted of one queue: messages [offset, end_offset)."""
+    """The requested part of one queue: messages [offset, end_offset)."""
 
     queue_id: int
     offset: int
@@ -23,7 +23,7 @@ class QueueRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class QueueRead(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What it was answered with."""
+    """The answer for one queue."""
 
     code: int
     next_offset: int
@@ -38,17 +38,17 @@ _reads = msgspec.msgpack.Decoder(list[QueueRead])
 
 
 def encode_queue_ranges(values: list[QueueRange] | list[QueueRead]) -> bytes:
-    """Either body."""
+    """Encode either body."""
     return _encode(values)
 
 
 def decode_queue_ranges(body: bytes) -> list[QueueRange]:
-    """What is asked for. Raises MalformedBodyError."""
+    """Decode a request. Raises MalformedBodyError."""
     return _decode(_ranges, body)
 
 
 def decode_queue_reads(body: bytes) -> list[QueueRead]:
-    """What was answered. Raises MalformedBodyError."""
+    """Decode an answer. Raises MalformedBodyError."""
     return _decode(_reads, body)
 
 

@@ -11,16 +11,16 @@ _Table = TypeVar("_Table", bound="QueueTable")
 
 
 class QueueTable(Body, rename="camel"):
-    """A body with a map from queues; their keys are objects, which plain JSON does not know."""
+    """A body with a map by queues, whose keys are objects, which standard JSON does not allow."""
 
     @classmethod
     def from_json(cls: type[_Table], value: Any) -> _Table:
-        """As for any body. Raises MalformedBodyError."""
+        """See Body. Raises MalformedBodyError."""
         return convert(_with_queue_keys(value), cls)
 
 
 def _with_queue_keys(value: Any) -> Any:
-    """*value* with queues in place of the strings that stand for them."""
+    """Return *value* with string keys converted to the queues they encode."""
     if not isinstance(value, dict):
         return value
     return {
@@ -45,13 +45,13 @@ class LockBatchResponseBody(Body):
 
 
 class TopicOffset(Body, rename="camel"):
-    """From where to where a queue reaches."""
+    """The offsets of a queue."""
 
     min_offset: int = 0
     max_offset: int = 0
     last_update_timestamp: int = 0
     records_bytes: int | None = None
-    """Ours: what its records take in the log, if it was asked for."""
+    """Rockhopper's: the size of the queue's records in the log, if requested."""
 
 
 class TopicStatsTable(QueueTable, rename="camel"):
@@ -62,7 +62,7 @@ class TopicStatsTable(QueueTable, rename="camel"):
 
 
 class OffsetWrapper(Body, rename="camel"):
-    """How far a group is in a queue."""
+    """The progress of a group in a queue."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -78,7 +78,7 @@ class ConsumeStats(QueueTable, rename="camel"):
 
 
 class ResetOffsetBody(QueueTable, rename="camel"):
-    """The answer to INVOKE_BROKER_TO_RESET_OFFSET (222), and what the broker pushes with 220."""
+    """The answer to INVOKE_BROKER_TO_RESET_OFFSET (222), and the body of a broker's 220."""
 
     offset_table: dict[MessageQueueKey, int] = field(default_factory=dict)
 

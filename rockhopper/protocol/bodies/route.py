@@ -1,4 +1,4 @@
-"""Where the queues of a topic are: what the name service answers."""
+"""The route of a topic: where its queues are, as a name server answers."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from rockhopper.protocol.bodies.body import Body
 from rockhopper.protocol.errors import ProtocolError
 
 QUEUE_COUNT_MAX = 65_536
-"""The queues that a topic may have on one broker."""
+"""The maximum of queues of a topic on one broker."""
 ROUTE_QUEUE_COUNT_MAX = 4 * QUEUE_COUNT_MAX
-"""The queues of one topic on all brokers: a client makes an object of each."""
+"""The maximum of queues of a topic on all brokers: a client creates an object for each."""
 
 
 class QueueData(Body, rename="camel"):
-    """How many queues of a topic one broker has, and what they may be used for."""
+    """The number of a topic's queues on one broker, and their permissions."""
 
     broker_name: str
     read_queue_nums: int = 16
@@ -25,7 +25,7 @@ class QueueData(Body, rename="camel"):
 
 
 class BrokerData(Body, rename="camel"):
-    """The processes of one broker name: id 0 is the master."""
+    """The processes with one broker name: id 0 is the master."""
 
     broker_name: str
     broker_addrs: dict[int, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class TopicRouteData(Body, rename="camel"):
     topic_queue_mapping_by_broker: dict[str, Any] | None = None
 
     def check_counts(self) -> None:
-        """Raise ProtocolError for counts of queues that no topic can have."""
+        """Raise ProtocolError for impossible numbers of queues."""
         total = 0
         for each in self.queue_datas:
             count = max(each.read_queue_nums, each.write_queue_nums)
@@ -58,9 +58,9 @@ class TopicRouteData(Body, rename="camel"):
             raise ProtocolError(f"{total} queues of one topic: that is no route")
 
     def ordered_counts(self) -> list[tuple[str, int]]:
-        """What orderTopicConf says, "broker-a:4;broker-b:4": broker names and counts of queues.
+        """Return broker names and queue counts of orderTopicConf, "broker-a:4;broker-b:4".
 
-        Raises ProtocolError for a count that no topic can have.
+        Raises ProtocolError for an impossible count.
         """
         found: dict[str, int] = {}
         for part in (self.order_topic_conf or "").split(";"):
@@ -75,10 +75,10 @@ class TopicRouteData(Body, rename="camel"):
         return list(found.items())
 
     def encode(self, *, raw_keys: bool = False, with_acting_master: bool = False) -> bytes:
-        """The JSON of a route; strict with quoted keys unless *raw_keys*.
+        """Return the JSON of a route; strict with quoted keys unless *raw_keys*.
 
-        Without *with_acting_master* there is no ``true``, ``false`` or ``null`` in it: one Python
-        client reads it as Python.
+        Without *with_acting_master* it contains no ``true``, ``false`` or ``null``, because one
+        Python client evaluates it as Python.
         """
         route = TopicRouteData(
             self.queue_datas,
@@ -105,13 +105,13 @@ class ClusterInfo(Body, rename="camel"):
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
     departed_brokers: list[str] | None = None
-    """Rockhopper's: brokers that were there since the name service started, and are not now."""
+    """Rockhopper's: brokers that disappeared since the name server started."""
     departed_ages_ms: dict[str, int] | None = None
-    """Rockhopper's: for how long nothing was heard of them."""
+    """Rockhopper's: for how long each of them has not been heard of."""
 
 
 class BrokerMemberGroup(Body, rename="camel"):
-    """The processes of one broker name, as GET_BROKER_MEMBER_GROUP (901) tells them."""
+    """The processes with one broker name, in GET_BROKER_MEMBER_GROUP (901)."""
 
     cluster: str = ""
     broker_name: str = ""

@@ -1,9 +1,9 @@
-"""Body of DESCRIBE_CONFIG (70019): the settings of a broker, and what may be done with them.
+"""Body of DESCRIBE_CONFIG (70019): the settings of a broker and their properties.
 
     [[key, value, default, unit, isLive, changedSinceStart], …]   msgpack
 
-Values are numbers and booleans where settings are; secrets are masked. ``changedSinceStart`` holds
-what was changed while the broker runs, and is gone with its next start.
+Values are numbers and booleans if the settings are; secrets are masked. ``changedSinceStart`` marks
+a change made while the broker runs, which is lost at its next start.
 """
 
 import msgspec
@@ -14,25 +14,25 @@ Value = bool | int | str
 
 
 class SettingFacts(msgspec.Struct, array_like=True):
-    """What is known of one setting."""
+    """One setting and its properties."""
 
     key: str
     value: Value
     default: Value
     unit: str
-    """Of a number: ms, s, hours, bytes, % …; empty if there is none."""
+    """The unit of a number: ms, s, hours, bytes, % …; empty if there is none."""
     is_live: bool
     """Whether it may change while the broker runs."""
     changed_since_start: bool
 
 
 def encode_facts(facts: list[SettingFacts]) -> bytes:
-    """The body."""
+    """Encode the body."""
     return _encode(facts)
 
 
 def decode_facts(body: bytes) -> list[SettingFacts]:
-    """The settings of a body. Raises MalformedBodyError."""
+    """Decode a body. Raises MalformedBodyError."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -3,12 +3,11 @@
 SINK_STAGE     [message or run, …]
                a message is [topic, queue id, flag, born time ms, properties, body]
                a run is [topic, queue id, born time ms, messages]: messages for one queue, in
-               bytes as the body of SEND_BATCH_MESSAGE has them
+               the format of the body of SEND_BATCH_MESSAGE
                queue id −1 lets the broker choose; properties as in SEND_MESSAGE (text)
-SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored
-SINK_ABORT     [part, …], none for all parts of the batch
-SINK_PREPARE   as SINK_PUBLISH
-SINK_DECIDE    {broker: [[part, message count], …], …}, or nothing to ask; the answer has the same
+SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored SINK_ABORT
+[part, …], none for all parts of the batch SINK_PREPARE   as SINK_PUBLISH SINK_DECIDE    {broker:
+[[part, message count], …], …}, or empty to query; the answer is alike
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ class SinkMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class SinkRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Messages of a staged part that go to one queue, one behind the other."""
+    """Consecutive messages of a staged part for one queue."""
 
     topic: str
     queue_id: int
@@ -42,14 +41,14 @@ class SinkRun(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A part that is to be published, and how many messages its writer put into it."""
+    """A part to publish, and the number of messages its writer put into it."""
 
     name: str
     message_count: int
 
 
 SinkShares = dict[str, list[SinkPart]]
-"""The parts of a batch by the brokers that have them."""
+"""The parts of a batch by the brokers that store them."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _raw_messages = msgspec.msgpack.Decoder(list[msgspec.Raw])
@@ -64,37 +63,37 @@ _shares = msgspec.msgpack.Decoder(SinkShares)
 def encode_sink_body(
     value: Sequence[SinkMessage | SinkRun] | Sequence[SinkPart] | Sequence[str] | SinkShares,
 ) -> bytes:
-    """The body of a sink request."""
+    """Encode the body of a sink request."""
     return _encode(value)
 
 
 def split_sink_items(body: bytes) -> list[msgspec.Raw]:
-    """What a SINK_STAGE has, each for ``decode_sink_item``. Raises MalformedBodyError.
+    """Return the undecoded items of a SINK_STAGE, for ``decode_sink_item``.
 
-    In two steps, for there may be very many.
+    There may be very many, so they are decoded one by one. Raises MalformedBodyError.
     """
     return _decode(_raw_messages, body)
 
 
 def decode_sink_item(part: msgspec.Raw) -> SinkMessage | SinkRun:
-    """A message or a run of a SINK_STAGE. Raises MalformedBodyError."""
+    """Decode a message or a run of a SINK_STAGE. Raises MalformedBodyError."""
     if memoryview(part)[0] == _ARRAY_OF_4:
         return _decode(_run, part)
     return _decode(_message, part)
 
 
 def decode_sink_parts(body: bytes) -> list[SinkPart]:
-    """The parts of a SINK_PUBLISH. Raises MalformedBodyError."""
+    """Decode the parts of a SINK_PUBLISH. Raises MalformedBodyError."""
     return _decode(_parts, body)
 
 
 def decode_sink_part_names(body: bytes) -> list[str]:
-    """The parts of a SINK_ABORT. Raises MalformedBodyError."""
+    """Decode the parts of a SINK_ABORT. Raises MalformedBodyError."""
     return _decode(_names, body) if body else []
 
 
 def decode_sink_shares(body: bytes) -> SinkShares:
-    """Either body of a SINK_DECIDE. Raises MalformedBodyError."""
+    """Decode either body of a SINK_DECIDE. Raises MalformedBodyError."""
     return _decode(_shares, body) if body else {}
 
 

@@ -1,7 +1,6 @@
 """Bodies of TOPIC_IDS (70007): msgpack.
 
-request  [topic, …]
-answer   [id, …] in the same order, nil for a topic that is not there
+request  [topic, …] answer   [id, …] in the same order, nil for a topic that does not exist
 """
 
 import msgspec
@@ -14,12 +13,12 @@ _ids = msgspec.msgpack.Decoder(list[str | None])
 
 
 def encode_topic_ids(values: list[str] | list[str | None]) -> bytes:
-    """Either body."""
+    """Encode either body."""
     return _encode(values)
 
 
 def decode_topics(body: bytes) -> list[str]:
-    """The topics that are asked for. Raises MalformedBodyError."""
+    """Decode the topics of a request. Raises MalformedBodyError."""
     try:
         return _topics.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -27,7 +26,7 @@ def decode_topics(body: bytes) -> list[str]:
 
 
 def decode_topic_ids(body: bytes) -> list[str | None]:
-    """Their ids. Raises MalformedBodyError."""
+    """Decode the ids of an answer. Raises MalformedBodyError."""
     try:
         return _ids.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Topics: their settings, lists of them, and how a broker registers them with a name service."""
+"""Topics: their settings, lists of them, and their registration with a name server."""
 
 import struct
 import zlib
@@ -16,7 +16,7 @@ _INT32 = struct.Struct(">i")
 
 
 class DataVersion(Body, rename="camel"):
-    """How often a table has changed; equal only if all three are."""
+    """The version of a table; equal only if all three are."""
 
     counter: int = 0
     state_version: int = 0
@@ -50,11 +50,11 @@ class TopicConfigTable(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "TopicConfigTable":
-        """As for any body; topics may leave their name to the key. Raises MalformedBodyError."""
+        """See Body; a topic without a name has that of its key. Raises MalformedBodyError."""
         if not isinstance(value, dict) or not isinstance(value.get("topicConfigTable"), dict):
             return convert(value, cls)
         table = convert({**value, "topicConfigTable": {}}, cls)
-        # One by one: a hundred thousand in one call would hold up all other threads.
+        # One by one: converting a hundred thousand in one call would block all other threads.
         for name, topic in value["topicConfigTable"].items():
             if isinstance(topic, dict):
                 topic.setdefault("topicName", name)
@@ -76,7 +76,7 @@ class RegisterBrokerBody(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "RegisterBrokerBody":
-        """As for any body. Raises MalformedBodyError."""
+        """See Body. Raises MalformedBodyError."""
         if isinstance(value, dict) and isinstance(value.get("topicConfigSerializeWrapper"), dict):
             table = TopicConfigTable.from_json(value["topicConfigSerializeWrapper"])
             rest = {k: v for k, v in value.items() if k != "topicConfigSerializeWrapper"}
@@ -89,7 +89,7 @@ class RegisterBrokerBody(Body, rename="camel"):
     def decode_registration(
         cls, data: bytes, *, compressed: bool = False, version: int = 479
     ) -> "RegisterBrokerBody":
-        """The registration of a broker of MQVersion *version*. Raises MalformedBodyError."""
+        """Decode the registration of a broker of MQVersion *version*. Raises MalformedBodyError."""
         if compressed:
             return _decode_compressed(data)
         if version < 37:
@@ -97,7 +97,7 @@ class RegisterBrokerBody(Body, rename="camel"):
         return cls.decode(data)
 
     def encode_compressed(self) -> bytes:
-        """The compressed form, with mappings."""
+        """Encode the compressed form, with mappings."""
         table = self.topic_config_serialize_wrapper
         parts = [_sized(table.data_version.encode())]
         parts.append(_INT32.pack(len(table.topic_config_table)))
@@ -110,7 +110,7 @@ class RegisterBrokerBody(Body, rename="camel"):
 
 
 def topic_text(topic: TopicConfig) -> str:
-    """A topic's settings in one line: TopicConfig.encode in RocketMQ."""
+    """Return a topic's settings in one line: TopicConfig.encode in RocketMQ."""
     return (
         f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
         f"{topic.topic_filter_type} {fastjson.dumps(topic.attributes)}"
@@ -118,7 +118,7 @@ def topic_text(topic: TopicConfig) -> str:
 
 
 def parse_topic_text(text: str) -> TopicConfig:
-    """The settings that a line holds; attributes may be absent. Raises MalformedBodyError."""
+    """Parse the settings in a line; attributes may be absent. Raises MalformedBodyError."""
     fields = text.split(" ", 5)
     try:
         name, reads, writes, perm, filter_type = fields[:5]
@@ -135,7 +135,7 @@ def _sized(data: bytes) -> bytes:
 
 
 class _Reader:
-    """Reads numbers and sized pieces one after the other."""
+    """Reads numbers and sized pieces in sequence."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -212,10 +212,10 @@ class GroupList(Body, rename="camel"):
 
 
 ROCKHOPPER_VERSION = "rockhopperVersion"
-"""The key of a broker's own version, beside the one of RocketMQ that it speaks."""
+"""The key of Rockhopper's own version, besides the RocketMQ version of its protocol."""
 
 ACCESS = "rockhopperAccess"
-"""The key of who may use a broker, in words; ours as well."""
+"""The key of a text that describes who may use a broker; Rockhopper's own too."""
 
 
 class KVTable(Body, rename="camel"):

@@ -1,1 +1,1 @@
-"""The header of a frame in each of its serialisations: JSON, RocketMQ's binary, msgpack."""
+"""The three serialisations of a frame's header: JSON, RocketMQ's binary, msgpack."""

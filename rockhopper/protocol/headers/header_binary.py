@@ -1,4 +1,4 @@
-"""The ROCKETMQ binary header, type 1: RocketMQ's own, seldom switched on.
+"""The ROCKETMQ binary header, type 1: RocketMQ's own, rarely enabled.
 
 Layout, big-endian:
 
@@ -13,11 +13,12 @@ Layout, big-endian:
       17+r     4  size of the ext fields, 0 when there are none
       21+r     …  ext fields: 2 bytes key size, key, 4 bytes value size, value
 
-A key may come twice, because some Java commands write their fields and then the map that holds
-them again: the last one counts. An empty key or value is none at all.
+A key may occur twice, because some Java commands write their fields and then a map with the same
+fields: the last one applies. An empty key or value counts as missing.
 
 The code has 16 bits, so request codes of the pop family (200050 …) arrive truncated and are mapped
-back; as nothing tells them from codes of that number, they are refused when writing.
+back. A truncated code cannot be distinguished from a code of that number, so the encoder rejects
+them.
 """
 
 import struct
@@ -41,7 +42,7 @@ _WIDE_CODES = {code & 0xFFFF: code.value for code in RequestCode if code > _CODE
 
 
 def decode_binary_header(header: bytes) -> HeaderFields:
-    """The fields of a binary header. Raises MalformedHeaderError."""
+    """Return the fields of a binary header. Raises MalformedHeaderError."""
     try:
         code, language, version, opaque, flag, remark_size = _HEAD.unpack_from(header)
         remark, position = _text(header, _HEAD_SIZE, remark_size, len(header))
@@ -81,7 +82,7 @@ def _decode_ext(header: bytes, position: int, size: int) -> dict[str, str] | Non
 
 
 def _text(header: bytes, position: int, size: int, end: int) -> tuple[str, int]:
-    """The string of *size* bytes at *position*, and where it ends."""
+    """Return the string of *size* bytes at *position*, and the position after it."""
     text_end = position + size
     if size < 0 or text_end > end:
         raise MalformedHeaderError(
@@ -99,7 +100,7 @@ def encode_binary_header(
     remark: str | None,
     ext: dict[str, str] | None,
 ) -> bytes:
-    """The bytes of a header.
+    """Encode a header.
 
     Raises:
         ValueError: a number or a string does not fit its field.

@@ -1,4 +1,4 @@
-"""What the three header serialisations have in common: the fields, their ranges, the limits."""
+"""Common to the three header serialisations: the fields, their ranges, the limits."""
 
 from typing import TypeAlias
 
@@ -18,12 +18,12 @@ OTHER_LANGUAGE = LanguageCode.OTHER.value
 
 
 def known_language(ordinal: int) -> int:
-    """*ordinal* if a language has it, else that of OTHER."""
+    """Return *ordinal* if it is a known language, else that of OTHER."""
     return ordinal if ordinal in LANGUAGE_NAMES else OTHER_LANGUAGE
 
 
 def check_ext_count(count: int) -> None:
-    """Refuse more ext fields than any client sends. Raises MalformedHeaderError."""
+    """Raise MalformedHeaderError for more ext fields than any client sends."""
     if count > EXT_FIELDS_MAX:
         raise MalformedHeaderError(
             f"the header has {count} ext fields, and {EXT_FIELDS_MAX} are allowed"

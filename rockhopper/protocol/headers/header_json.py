@@ -1,15 +1,15 @@
-"""The JSON header, type 0: what every RocketMQ client speaks.
+"""The JSON header, type 0: supported by every RocketMQ client.
 
     {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":5,
      "remark":"…","serializeTypeCurrentRPC":"JSON","version":479}
 
-Written without blanks, keys in alphabetical order, null fields left out, every ext value a string
-(the Go client reads nothing else), control characters escaped.
+It is written without blanks, with keys in alphabetical order, without null fields, with every ext
+value a string (the Go client reads nothing else), and with control characters escaped.
 
-Read with more tolerance: unknown keys are ignored; fields may be missing or null; ext values may be
-numbers and booleans, as ali-ons and the C++ client send them, and become the text that stood in
-the JSON, which is also what signatures are made of; nulls are absent. Objects and arrays as ext
-values, numbers beyond 32 bits, bad UTF-8, NaN and deep nesting are refused.
+It is read with more tolerance. Unknown keys are ignored, and fields may be missing or null. Ext
+values may be numbers and booleans, as ali-ons and the C++ client send them. They become their text
+in the JSON, from which signatures are computed too; nulls count as missing. Objects and arrays as
+ext values, numbers beyond 32 bits, invalid UTF-8, NaN and deep nesting are rejected.
 """
 
 import re
@@ -35,7 +35,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 
 
 class _PlainHeader(msgspec.Struct, gc=False):
-    """A header as Java and Go write it: the quick way."""
+    """A header as Java and Go write it: the fast path."""
 
     code: _Int32 = 0
     language: str | int | None = "JAVA"
@@ -47,7 +47,7 @@ class _PlainHeader(msgspec.Struct, gc=False):
 
 
 class _AnyHeader(msgspec.Struct, gc=False):
-    """A header as others write it."""
+    """A header as other clients write it."""
 
     code: _Int32 | None = 0
     language: str | int | None = "JAVA"
@@ -68,10 +68,10 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def check_depth(header: bytes) -> None:
-    """Refuse what is nested as no header is: how deep a decoder goes depends on the interpreter.
+    """Reject deep nesting: how deep a decoder can go depends on the interpreter.
 
     Raises:
-        MalformedHeaderError: it is.
+        MalformedHeaderError: the header is nested too deeply.
     """
     if header.count(b"{") + header.count(b"[") <= DEPTH_MAX:
         return
@@ -85,12 +85,12 @@ def check_depth(header: bytes) -> None:
 
 
 def decode_json_header(header: bytes) -> HeaderFields:
-    """The fields of a JSON header. Raises MalformedHeaderError."""
+    """Return the fields of a JSON header. Raises MalformedHeaderError."""
     fields: _PlainHeader | _AnyHeader
     check_depth(header)
     try:
         if not header.isascii():
-            header.decode()  # Strings that the decoder skips are not checked by it.
+            header.decode()  # the decoder does not check strings that it skips
         try:
             fields = _decode_plain(header)
             ext = fields.ext
@@ -118,7 +118,7 @@ def decode_json_header(header: bytes) -> HeaderFields:
 
 
 def _ext_text(raw_ext: dict[str, msgspec.Raw] | None) -> dict[str, str] | None:
-    """The ext fields as text, whatever JSON scalars they are."""
+    """Return the ext fields as text, for any JSON scalar."""
     if raw_ext is None:
         return None
     check_ext_count(len(raw_ext))
@@ -144,7 +144,7 @@ def encode_json_header(
     remark: str | None,
     ext: dict[str, str] | None,
 ) -> bytes:
-    """The JSON of a header.
+    """Encode a header as JSON.
 
     Raises:
         TypeError: an ext value is not a string.
@@ -152,7 +152,7 @@ def encode_json_header(
     if ext is None:
         ext_part = b""
     else:
-        "".join(ext.values())  # One number among them, and Go clients read no field at all.
+        "".join(ext.values())  # raises TypeError for a number: Go clients would then read no field
         ext_part = b'"extFields":%b,' % _encode_text(ext)
     remark_part = b"" if remark is None else b'"remark":%b,' % _encode_text(remark)
     return (
@@ -170,7 +170,7 @@ def encode_json_header(
 
 
 def begin_json_header(code: int, ext: dict[str, str]) -> bytes:
-    """The JSON of a header up to its ext fields; end_json_header has the rest.
+    """Return the JSON of a header up to its ext fields; end_json_header returns the rest.
 
     Raises:
         TypeError: an ext value is not a string.
@@ -180,7 +180,7 @@ def begin_json_header(code: int, ext: dict[str, str]) -> bytes:
 
 
 def end_json_header(language: int) -> bytes:
-    """What follows the ext fields of a request, with %d for the opaque."""
+    """Return the part of a request's header after the ext fields, with %d for the opaque."""
     name = LANGUAGE_NAMES.get(language, "OTHER").encode()
     return (
         b'"flag":0,"language":"%b","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
@@ -189,7 +189,7 @@ def end_json_header(language: int) -> bytes:
 
 
 def json_text(text: str) -> bytes:
-    """A string in JSON, quotes included; a lone surrogate becomes a question mark."""
+    """Return a JSON string with its quotes; a lone surrogate becomes a question mark."""
     try:
         return _encode_json(text)
     except UnicodeEncodeError:
@@ -200,7 +200,7 @@ def _encode_text(value: str | dict[str, str]) -> bytes:
     try:
         return _encode_json(value)
     except UnicodeEncodeError:
-        # Lone surrogates come from file names in error texts; they have no UTF-8.
+        # Lone surrogates come from file names in error texts and have no UTF-8 encoding.
         return _encode_json(_replace_surrogates(value))
 
 

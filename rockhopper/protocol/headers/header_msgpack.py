@@ -1,4 +1,4 @@
-"""The msgpack header, type 2: ours, between Rockhopper's client and a Rockhopper broker.
+"""The msgpack header, type 2: Rockhopper's own, between its client and its broker.
 
 A msgpack array of seven elements:
 
@@ -10,8 +10,8 @@ A msgpack array of seven elements:
     5  remark    string or nil
     6  ext       map of string to string, or nil
 
-Elements after the seventh are ignored, so that a later version can add some. A client uses it only
-after the broker echoed the ext field ``rh=1`` of its first request.
+Elements after the seventh are ignored, so that a later version can add some. A client uses this
+header only after the broker has echoed the ext field ``rh=1`` of its first request.
 """
 
 import msgpack  # type: ignore[import-untyped]
@@ -29,7 +29,7 @@ _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 def decode_msgpack_header(header: bytes) -> HeaderFields:
-    """The fields of a msgpack header. Raises MalformedHeaderError."""
+    """Return the fields of a msgpack header. Raises MalformedHeaderError."""
     try:
         fields = msgpack.unpackb(header, raw=False, use_list=True, strict_map_key=True)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
@@ -67,7 +67,7 @@ def encode_msgpack_header(
     remark: str | None,
     ext: dict[str, str] | None,
 ) -> bytes:
-    """The msgpack of a header.
+    """Encode a header as msgpack.
 
     Raises:
         ValueError: a number does not fit 32 bits.
@@ -77,6 +77,6 @@ def encode_msgpack_header(
         if not INT32_MIN <= number <= INT32_MAX:
             raise ValueError(f"{number} does not fit the 32 bits of a header field")
     if ext is not None:
-        "".join(ext.values())  # A number among them would be refused by the reader.
+        "".join(ext.values())  # raises TypeError for a number, which the reader would reject
     packed: bytes = _pack((code, int(language), version, opaque, flag, remark, ext))
     return packed

@@ -1,8 +1,8 @@
 """The header fields of requests and responses, one class for each, in the order of their codes.
 
-On the wire they are the ext fields of a command, text all of them; the names are RocketMQ's
-(``producerGroup`` for ``producer_group``). SEND_MESSAGE_V2 and its kin use one letter for a name.
-``decode_fields`` and ``encode_fields`` are the two ways. Unknown fields are ignored.
+On the wire they are the ext fields of a command, all of them text, under RocketMQ's names
+(``producerGroup`` for ``producer_group``). SEND_MESSAGE_V2 and similar requests use one-letter
+names. ``decode_fields`` and ``encode_fields`` convert them. Unknown fields are ignored.
 """
 
 from rockhopper.protocol.requests.administration import (

@@ -21,20 +21,20 @@ class CreateTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, 
 
 
 class TopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """215, 351, 300, 217: nothing but a topic."""
+    """215, 351, 300, 217: only a topic."""
 
     topic: str
 
 
 class TopicStatsRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """GET_TOPIC_STATS_INFO (202); sizes, which RocketMQ does not know, cost more."""
+    """GET_TOPIC_STATS_INFO (202); sizes, which RocketMQ does not support, cost more."""
 
     topic: str
     sizes: bool = False
 
 
 class GetAllTopicConfigRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """GET_ALL_TOPIC_CONFIG (21); old clients send none of it."""
+    """GET_ALL_TOPIC_CONFIG (21); old clients send none of these fields."""
 
     topic_seq: Int32 | None = None
     data_version: str | None = None
@@ -44,7 +44,7 @@ class GetAllTopicConfigRequest(RpcRequest, rename="camel", frozen=True, kw_only=
 class GetAllTopicConfigResponse(
     msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
 ):
-    """How many topics there are over all pages."""
+    """The number of topics on all pages."""
 
     total_topic_num: Int32
 
@@ -62,7 +62,7 @@ class GetAllSubscriptionGroupRequest(
 class GetAllSubscriptionGroupResponse(
     msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
 ):
-    """How many groups there are over all pages."""
+    """The number of groups on all pages."""
 
     total_group_num: Int32
 
@@ -74,7 +74,7 @@ class GetBrokerConfigResponse(msgspec.Struct, rename="camel", frozen=True, kw_on
 
 
 class FiguresRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """FIGURES (70018): whether the messages of each topic are counted, too."""
+    """FIGURES (70018): whether the messages of each topic are counted too."""
 
     details: bool = False
     ages: bool = False
@@ -93,7 +93,7 @@ class ProducerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True
 
 
 class GroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """352: nothing but a group."""
+    """352: only a group."""
 
     group: str
 
@@ -103,7 +103,7 @@ class QueryTopicsByConsumerRequest(RpcRequest, rename="camel", frozen=True, kw_o
 
     group: str
     with_retry_topics: bool = False
-    """Ours: also the retry topics where messages wait for the group, consumed or not."""
+    """Rockhopper's: include retry topics with messages for the group, consumed or not."""
 
 
 class DeleteSubscriptionGroupRequest(
@@ -145,7 +145,7 @@ class QueryConsumeQueueRequest(RpcRequest, rename="camel", frozen=True, kw_only=
 
 
 class ExportConfigRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """EXPORT_ROCKSDB_CONFIG_TO_JSON (355): kinds of tables with ``;`` between."""
+    """EXPORT_ROCKSDB_CONFIG_TO_JSON (355): kinds of tables, separated by ``;``."""
 
     config_type: str
 
@@ -157,7 +157,7 @@ class ReadAheadModeRequest(RpcRequest, frozen=True, kw_only=True, gc=False):
 
 
 class QueryCorrectionOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """QUERY_CORRECTION_OFFSET (308); groups with ``,`` between."""
+    """QUERY_CORRECTION_OFFSET (308); groups are separated by ``,``."""
 
     topic: str
     filter_groups: str | None = None

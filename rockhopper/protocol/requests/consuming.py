@@ -1,4 +1,4 @@
-"""Header fields of requests that consumers send: membership, pulls, offsets, look-ups."""
+"""Header fields of requests from consumers: membership, pulls, offsets, look-ups."""
 
 import msgspec
 from msgspec import field
@@ -11,12 +11,12 @@ class HeartbeatRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the broker says of heartbeats of the second kind."""
+    """The broker's answer to a heartbeat, for version 2 of heartbeats."""
 
     is_support_heart_beat_v2: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
     is_sub_change: bool | None = field(name="IS_SUB_CHANGE", default=None)
     store_time: int | None = field(name="storeTime", default=None)
-    """Ours: the time at the broker, for clients whose heartbeat has this field."""
+    """Rockhopper's: the time at the broker, for clients whose heartbeat has this field."""
 
 
 class UnregisterClientRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -44,7 +44,7 @@ class NotifyConsumerIdsChangedRequest(
 
 
 class PullMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361); some clients leave out what they do not use."""
+    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361); some clients omit fields they do not use."""
 
     consumer_group: str
     topic: str
@@ -63,7 +63,7 @@ class PullMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, 
 
 
 class PullMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """The first four must be there for codes 0, 19, 20 and 21."""
+    """The first four are required for codes 0, 19, 20 and 21."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -109,7 +109,7 @@ class GetMinOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True,
 
 
 class SearchOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """SEARCH_OFFSET_BY_TIMESTAMP (29); anything but ``UPPER`` counts as ``LOWER``."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29); any value but ``UPPER`` counts as ``LOWER``."""
 
     topic: str
     queue_id: Int32
@@ -135,7 +135,7 @@ class GetEarliestMsgStoretimeRequest(
 class GetEarliestMsgStoretimeResponse(
     msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
 ):
-    """A store time in ms, −1 when the queue is empty."""
+    """A store time in ms, −1 if the queue is empty."""
 
     timestamp: Int64
 
@@ -143,7 +143,7 @@ class GetEarliestMsgStoretimeResponse(
 class ConsumerSendMsgBackRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
     """CONSUMER_SEND_MSG_BACK (36); ``offset`` is a commit log offset.
 
-    RocketMQ has no ``storeTimestamp``: that of the message which is meant.
+    ``storeTimestamp``, which RocketMQ does not have, is the store time of the message.
     """
 
     offset: Int64
@@ -169,7 +169,7 @@ class QueryMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True,
 
 
 class QueryMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """How far the index is."""
+    """The progress of the index."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64

@@ -1,6 +1,6 @@
-"""Header fields of the request codes that are Rockhopper's own, from 70001 on.
+"""Header fields of Rockhopper's own request codes, from 70001 on.
 
-The bodies of 70002 to 70005 are in protocol/bodies/sinks.py; docs/request-codes.md tells the whole.
+The bodies of 70002 to 70005 are in protocol/bodies/sinks.py; docs/request-codes.md describes all.
 """
 
 import msgspec
@@ -15,21 +15,21 @@ class BulkPullRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=
     queue_id: Int32
     offset: Int64
     end_offset: Int64 = -1
-    """Exclusive; −1 reads on to the end of the queue."""
+    """Exclusive; −1 reads to the end of the queue."""
     max_bytes: Int32 = 4 << 20
     consumer_group: str | None = None
     expression: str | None = None
     expression_type: str | None = None
     topic_id: str | None = None
-    """Of TOPIC_IDS (70007): read from this topic only, not from a later one of its name."""
+    """From TOPIC_IDS (70007): read only this topic, not a later one with its name."""
 
 
 class BulkPullQueuesRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """BULK_PULL_QUEUES (70009), of queues that its body names."""
+    """BULK_PULL_QUEUES (70009), for the queues in its body."""
 
     topic: str
     max_bytes: Int32 = 4 << 20
-    """Of all records together; one read is answered in any case."""
+    """The limit for all records together; one record is always returned."""
     consumer_group: str | None = None
     topic_id: str | None = None
     """As in BULK_PULL."""
@@ -43,11 +43,11 @@ class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
     part: str
     sequence: Int32 = 0
     owner: str = ""
-    """Whose batches those of the sink are: others are refused. Blank for whoever asks."""
+    """The owner of the sink's batches: those of other owners are refused. Blank for any owner."""
 
 
 class SinkStageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """How many messages the part holds by now."""
+    """The number of messages in the part so far."""
 
     message_count: Int64
 
@@ -59,24 +59,24 @@ class SinkBatchRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
     batch_id: Int64
     owner: str = ""
     content: str = ""
-    """What is in the batch, in the words of its writer; kept for the last batch of a sink."""
+    """A description of the batch by its writer; stored for the last batch of a sink."""
 
 
 class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """How many messages the batch brought, and whether an earlier request had published it."""
+    """The number of messages in the batch, and whether an earlier request had published it."""
 
     message_count: Int64
     repeated: bool
     content: str | None = None
-    """What was said of the batch when it was published, if that is known."""
+    """The description stored when the batch was published, if known."""
 
 
 class SinkDecideResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """The batch that the decision in the body is of; −1 if there is none."""
+    """The batch that the decision in the body belongs to; −1 if there is none."""
 
     batch_id: Int64
     content: str | None = None
-    """What was said of that batch, if that is known."""
+    """The description stored with that batch, if known."""
 
 
 class SinkStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -86,14 +86,14 @@ class SinkStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, g
 
 
 class SinkStatusResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """The last batch that was published, −1 for none, and what is staged for later ones."""
+    """The last published batch, −1 for none, and the staged bytes of later ones."""
 
     last_batch_id: Int64
     staged_bytes: Int64
     owner: str | None = None
-    """Whose batches they are, if the broker knows."""
+    """The owner of the batches, if the broker knows it."""
     home: str | None = None
-    """Another broker that publishes them, if this one was told (SINK_HOME)."""
+    """Another broker that publishes the batches, if this one was told (SINK_HOME)."""
 
 
 class SinkHomeRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -101,4 +101,4 @@ class SinkHomeRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=
 
     sink_id: str
     broker: str
-    """That publishes the batches of the sink."""
+    """The broker that publishes the batches of the sink."""

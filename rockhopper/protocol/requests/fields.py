@@ -1,4 +1,4 @@
-"""Header fields as text and as typed values; what every request may carry."""
+"""Converts header fields between text and typed values; defines the fields of every request."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _INTEGER_SIZE_MAX = 40
 
 
 class RpcRequest(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """What any request may carry (RpcRequestHeader, TopicRequestHeader)."""
+    """The fields that any request may have (RpcRequestHeader, TopicRequestHeader)."""
 
     client_namespace: str | None = field(name="ns", default=None)
     is_namespaced: bool | None = field(name="nsd", default=None)
@@ -33,7 +33,7 @@ class NoFields(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
 
 
 def decode_fields(cls: type[_Fields], ext: Mapping[str, str] | None) -> _Fields:
-    """The ext fields of a command as *cls*, one of the classes above.
+    """Return the ext fields of a command as *cls*, one of the classes above.
 
     Integers are decimal text; ``true`` (in any case) and ``1`` are true, anything else is false.
 
@@ -47,7 +47,7 @@ def decode_fields(cls: type[_Fields], ext: Mapping[str, str] | None) -> _Fields:
 
 
 def _decode_slowly(cls: type[_Fields], ext: Mapping[str, str]) -> _Fields:
-    """The same for fields that msgspec takes offence at, and the error for those that are wrong."""
+    """Decode fields that msgspec rejects; raise the error for those that are wrong."""
     values: dict[str, object] = {}
     for info in msgspec.structs.fields(cls):  # type: ignore[arg-type]
         name = info.encode_name
@@ -68,7 +68,7 @@ def _decode_slowly(cls: type[_Fields], ext: Mapping[str, str]) -> _Fields:
 def _decode_int(name: str, text: str, annotation: Any) -> int:
     if not _is_integer(text):
         raise FieldError(name, f"is {text[:40]!r}, which is not a number")
-    # Python refuses to convert thousands of digits, and no field holds as many as this.
+    # Python refuses to convert thousands of digits, and no field has this many.
     if len(text) <= _INTEGER_SIZE_MAX:
         try:
             return int(msgspec.convert(int(text), annotation))
@@ -79,7 +79,7 @@ def _decode_int(name: str, text: str, annotation: Any) -> int:
 
 @lru_cache(maxsize=256)
 def _kind(annotation: Any) -> type:
-    """Which of str, int and bool an annotation is about."""
+    """Return which of str, int and bool an annotation contains."""
     for kind, example in ((bool, True), (str, "")):
         try:
             msgspec.convert(example, annotation)
@@ -95,7 +95,7 @@ def _names(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 
 
 def encode_fields(fields: msgspec.Struct) -> dict[str, str]:
-    """The ext fields that carry *fields*; those that are None are left out."""
+    """Return the ext fields for *fields*; None values are omitted."""
     ext = {}
     for attribute, name in _names(type(fields)):
         value = getattr(fields, attribute)

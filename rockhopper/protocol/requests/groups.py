@@ -1,4 +1,4 @@
-"""Header fields of what administrators ask about groups and their clients."""
+"""Header fields of administrators' requests about groups and their clients."""
 
 from rockhopper.protocol.requests.fields import Int32, RpcRequest
 
@@ -35,7 +35,7 @@ class ConsumeMessageDirectlyRequest(
 
 
 class CloneGroupOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """CLONE_GROUP_OFFSET (314); no topic means all of them."""
+    """CLONE_GROUP_OFFSET (314); no topic means all topics."""
 
     src_group: str
     dest_group: str
@@ -58,7 +58,7 @@ class GetConsumerStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=
 
 
 class GroupForbiddenRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without ``readable`` it only asks."""
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without ``readable`` it only queries."""
 
     group: str
     topic: str

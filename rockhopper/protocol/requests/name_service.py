@@ -1,4 +1,4 @@
-"""Header fields of requests that a name service answers."""
+"""Header fields of requests to a name server."""
 
 import msgspec
 from msgspec import field
@@ -47,7 +47,7 @@ class BrokerIdentityRequest(RpcRequest, rename="camel", frozen=True, kw_only=Tru
 
 
 class QueryDataVersionResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """Whether the broker has to register anew."""
+    """Whether the broker must register again."""
 
     changed: bool
 

@@ -6,7 +6,7 @@ from rockhopper.protocol.requests.fields import Int32, Int64, RpcRequest
 
 
 class PopMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """POP_MESSAGE (200050); queue −1 means all, initMode 0 the oldest message and 1 the newest."""
+    """POP_MESSAGE (200050); queue −1 means all; initMode 0 is the oldest message, 1 the newest."""
 
     consumer_group: str
     topic: str
@@ -33,7 +33,7 @@ class AckMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, g
 
 
 class ChangeInvisibleTimeRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """CHANGE_MESSAGE_INVISIBLETIME (200053); *suspend*: the next delivery counts no attempt."""
+    """CHANGE_MESSAGE_INVISIBLETIME (200053); with *suspend* the next delivery is not counted."""
 
     consumer_group: str
     topic: str
@@ -47,7 +47,7 @@ class ChangeInvisibleTimeRequest(RpcRequest, rename="camel", frozen=True, kw_onl
 class ChangeInvisibleTimeResponse(
     msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
 ):
-    """From what the client makes its new extra info."""
+    """The values from which the client makes its new extra info."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -67,7 +67,7 @@ class NotificationRequest(RpcRequest, rename="camel", frozen=True, kw_only=True,
 
 
 class NotificationResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """Whether a pop would find something."""
+    """Whether a pop would find a message."""
 
     has_msg: bool
     polling_full: bool = False
@@ -91,6 +91,6 @@ class PollingInfoRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, 
 
 
 class PollingInfoResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """How many pops wait."""
+    """The number of waiting pops."""
 
     polling_num: Int32

@@ -1,4 +1,4 @@
-"""Header fields of requests that producers send, and of what brokers send to producers."""
+"""Header fields of requests from producers, and from brokers to producers."""
 
 import msgspec
 from msgspec import field
@@ -44,7 +44,7 @@ class SendMessageRequestV2(RpcRequest, frozen=True, kw_only=True, gc=False):
 
 
 class SendMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """Where the message went; of a batch the ids are joined by commas, the offset is the first."""
+    """Where the message is stored; for a batch, ids joined by commas and the first offset."""
 
     msg_id: str
     queue_id: Int32
@@ -57,7 +57,7 @@ class SendMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=T
 
 
 class EndTransactionRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """END_TRANSACTION (37); ``commit_or_rollback`` is 8, 12 or 0 for not known yet."""
+    """END_TRANSACTION (37); ``commit_or_rollback`` is 8, 12, or 0 for unknown."""
 
     topic: str | None = None
     producer_group: str
@@ -83,7 +83,7 @@ class CheckTransactionStateRequest(RpcRequest, rename="camel", frozen=True, kw_o
 class ResumeCheckHalfMessageRequest(
     RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False
 ):
-    """RESUME_CHECK_HALF_MESSAGE (323): the offset message id of a message that is held."""
+    """RESUME_CHECK_HALF_MESSAGE (323): the offset message id of the half message."""
 
     topic: str | None = None
     msg_id: str | None = None
@@ -98,7 +98,7 @@ class RecallMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True
 
 
 class RecallMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """The unique key of the message that was recalled."""
+    """The unique key of the recalled message."""
 
     msg_id: str
 
