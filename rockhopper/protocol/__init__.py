@@ -1,4 +1,4 @@
-"""Bytes of the RocketMQ protocol and store to values and back; no I/O, no clock."""
+"""Encodes and decodes the RocketMQ protocol and store formats; no I/O, no clock."""
 
 if not __name__.startswith("rockhopper."):
     raise ImportError(f"this package is imported as rockhopper.{__name__}")

@@ -1,4 +1,4 @@
-"""Hosts as records keep them: 4 or 16 address bytes in network order, then 4 bytes of port."""
+"""Hosts in the form of records: 4 or 16 address bytes in network order, then 4 bytes of port."""
 
 import struct
 from functools import lru_cache
@@ -9,10 +9,10 @@ _PORT = struct.Struct(">i")
 
 @lru_cache(maxsize=1024)
 def ip_bytes(ip: str) -> bytes:
-    """The 4 or 16 bytes of an address; IPv6 forms of IPv4 addresses become 4 bytes.
+    """Return the 4 or 16 bytes of an address; IPv6 forms of IPv4 addresses become 4 bytes.
 
     Raises:
-        ValueError: *ip* is not an address in figures.
+        ValueError: *ip* is not a numeric address.
     """
     address = ip_address(ip.partition("%")[0])
     if isinstance(address, IPv6Address):
@@ -22,7 +22,7 @@ def ip_bytes(ip: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def ip_text(address: bytes) -> str:
-    """The address that 4 or 16 bytes are, in figures.
+    """Return the text of an address of 4 or 16 bytes.
 
     Raises:
         ValueError: *address* has another size.
@@ -31,19 +31,19 @@ def ip_text(address: bytes) -> str:
 
 
 def host_bytes(ip: str, port: int) -> bytes:
-    """A host as records keep it: 8 bytes, or 20 for IPv6."""
+    """Return a host in the form of records: 8 bytes, or 20 for IPv6."""
     return ip_bytes(ip) + _PORT.pack(port)
 
 
 def host_text(host: bytes) -> tuple[str, int]:
-    """Address and port of a host as records keep it."""
+    """Return address and port of a host in the form of records."""
     return ip_text(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
 
 
 def split_address(address: str) -> tuple[str, int | None]:
-    """Host and port of ``host:port``, ``[v6]:port``, ``[v6]`` or ``host``.
+    """Return host and port of ``host:port``, ``[v6]:port``, ``[v6]`` or ``host``.
 
-    The port is None where none stands, and 0 when it is no number.
+    The port is None if it is missing, and 0 if it is not a number.
     """
     host, separator, port = address.rpartition(":")
     if not separator or address.endswith("]") or (":" in host and not host.startswith("[")):
@@ -52,10 +52,10 @@ def split_address(address: str) -> tuple[str, int | None]:
 
 
 def join_address(host: str, port: int) -> str:
-    """``host:port``, an IPv6 host in brackets."""
+    """Return ``host:port``, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether *host*, an IP address, is this machine by its loopback interface."""
+    """Whether *host*, an IP address, is a loopback address of this machine."""
     return host.startswith("127.") or host == "::1"

@@ -1,12 +1,12 @@
-"""Numbers that travel in the header: request and response codes, languages, serialisations, flags.
+"""Numbers in the header: request and response codes, languages, serialisations, flags.
 
-The names are RocketMQ's. Request and response numbers overlap (205 is one of each) but never share
-a field. No request code is served by both a broker and a name service.
+The names are RocketMQ's. Request and response numbers overlap (205 is one of each) but are never in
+the same field. No request code is served by both a broker and a name server.
 """
 
 from enum import IntEnum
 
-# MQVersion ordinal of V5_3_3: what every response of ours reports.
+# MQVersion ordinal of V5_3_3, which all of Rockhopper's responses report.
 MQ_VERSION = 479
 
 FLAG_RESPONSE = 1
@@ -14,7 +14,7 @@ FLAG_ONEWAY = 2
 
 
 class SerializeType(IntEnum):
-    """How a frame's header is written; the high byte of the frame's second word."""
+    """The serialisation of a frame's header; the high byte of the frame's second word."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -22,7 +22,7 @@ class SerializeType(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Which client library speaks."""
+    """The language of the client library."""
 
     JAVA = 0
     CPP = 1
@@ -41,7 +41,7 @@ class LanguageCode(IntEnum):
 
 
 class RequestCode(IntEnum):
-    """What is asked."""
+    """The operation that a request asks for."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -249,7 +249,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What became of it. Producers try another broker on 1, 2, 14, 16, 17, 204, 205 and 1500."""
+    """The result of a request. Producers retry elsewhere on 1, 2, 14, 16, 17, 204, 205 and 1500."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -319,7 +319,7 @@ class ResponseCode(IntEnum):
     RPC_TIME_OUT = -1006
 
 
-# How a pull is answered that was understood.
+# The response codes of a valid pull.
 PULL_ANSWERS = frozenset(
     {
         int(ResponseCode.SUCCESS),
@@ -336,10 +336,10 @@ _RESPONSE_NAMES = {int(code): code.name.lower() for code in ResponseCode}
 
 
 def request_name(code: int) -> str:
-    """What RocketMQ's metrics call a request: ``send_message_v2``; NO_NAME for other codes."""
+    """Return the name of a request in RocketMQ's metrics: ``send_message_v2``; else NO_NAME."""
     return _REQUEST_NAMES.get(code, NO_NAME)
 
 
 def response_name(code: int) -> str:
-    """The same of an answer."""
+    """Return the name of a response in RocketMQ's metrics; NO_NAME for other codes."""
     return _RESPONSE_NAMES.get(code, NO_NAME)

@@ -1,7 +1,8 @@
-"""One request or response: the command that a frame carries.
+"""A command: one request or response, in a frame.
 
-Commands are written in one of three serialisations; the module of each one documents its bytes:
-header_json (RocketMQ's usual one), header_binary (RocketMQ's other one) and header_msgpack (ours).
+Commands are written in one of three serialisations, and the module of each documents its bytes:
+header_json (RocketMQ's usual one), header_binary (RocketMQ's other one) and header_msgpack
+(Rockhopper's).
 """
 
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ _ENCODERS = {
 class Command:
     """A request or a response, with RocketMQ's names for its parts (RemotingCommand).
 
-    ``code`` is a request code in a request and a response code in a response. ``opaque`` ties a
-    response to its request. ``ext`` holds the header fields of the code; their values are text.
+    ``code`` is a request code in a request and a response code in a response. ``opaque`` matches a
+    response to its request. ``ext`` contains the header fields of the code; their values are text.
     """
 
     code: int
@@ -51,23 +52,23 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Whether this is a response."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Whether no response must be written, not even an error."""
+        """Whether no response may be sent, not even an error."""
         return self.flag & FLAG_ONEWAY != 0
 
 
 def decode_header(serialize_type: int, header: bytes, body: bytes = b"") -> Command:
-    """The command of a frame.
+    """Decode the command of a frame.
 
-    Values of ext fields are text whatever they were: numbers and booleans become their JSON text,
-    nulls are left out.
+    Values of ext fields are always text: numbers and booleans become their JSON text, nulls are
+    omitted.
 
     Raises:
-        MalformedHeaderError: the header is not a command; the connection has to be closed.
+        MalformedHeaderError: the header is not a command; the connection must be closed.
     """
     decode = _DECODERS.get(serialize_type)
     if decode is None:
@@ -77,7 +78,7 @@ def decode_header(serialize_type: int, header: bytes, body: bytes = b"") -> Comm
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame of a command, in the command's own serialisation.
+    """Encode a command as a whole frame, in the command's own serialisation.
 
     Raises:
         ValueError: a field does not fit the serialisation, such as a request code above 32,767 in

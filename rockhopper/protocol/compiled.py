@@ -1,6 +1,6 @@
-"""Extension modules, where they could be built; everything works without them, and slower.
+"""Loads the compiled extension modules. They are optional: without them all works, but slower.
 
-``ROCKHOPPER_PURE_PYTHON=1`` in the environment turns all of them off.
+``ROCKHOPPER_PURE_PYTHON=1`` in the environment disables all of them.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 MISSING: list[str] = []
-"""The names of those that were asked for and are not there."""
+"""The names of the modules that were requested and not found."""
 FOUND: list[str] = []
-"""The names of those that are."""
+"""The names of the modules that were found."""
 SWITCH = "ROCKHOPPER_PURE_PYTHON"
 
 
 def extent() -> str:
-    """What is compiled, and what to do about the rest, for the first log line."""
+    """Return what is compiled and how to get the rest, for the first log line."""
     if not MISSING:
         return "all"
     extent = f"all but {', '.join(sorted(MISSING))}" if FOUND else "none"
@@ -37,7 +37,7 @@ def _reason() -> str:
 
 
 def compiled(name: str) -> Any:
-    """The extension module with that full name, or None."""
+    """Return the extension module with this full name, or None."""
     short = name.rpartition(".")[2].lstrip("_")
     if os.environ.get(SWITCH) != "1":
         try:

@@ -1,8 +1,10 @@
-"""Bodies that producers compressed. The broker stores them as they are; readers decompress.
+"""Compressed bodies.
 
-zlib streams (RFC 1950) are what every client knows, and what we write. LZ4 (frame format) and
-Zstandard, which Java clients can be told to use, need the packages of the extra ``compression``.
-Nothing is decompressed beyond a limit, so a small body cannot fill the memory.
+The producer compresses, the broker stores the body unchanged, readers decompress.
+
+Every client supports zlib streams (RFC 1950), and Rockhopper writes these. LZ4 (frame format) and
+Zstandard, which Java clients may be configured to use, need the packages of the extra
+``compression``. Decompression stops at a limit, so a small body cannot exhaust the memory.
 """
 
 import zlib
@@ -29,14 +31,14 @@ class _Decompressor(Protocol):
 
 
 def compress_zlib(data: bytes, level: int = ZLIB_LEVEL) -> bytes:
-    """*data* as a zlib stream, for a message with the flags COMPRESSED and zlib's type."""
+    """Return *data* as a zlib stream, for a message with the flags COMPRESSED and zlib's type."""
     return zlib.compress(data, level)
 
 
 def decompress(
     data: bytes, sys_flag: int, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
 ) -> bytes:
-    """The body that *data* was compressed from, by the compression that *sys_flag* names.
+    """Decompress *data* by the compression type in *sys_flag*.
 
     Raises:
         CompressionError: *data* is damaged or of an unknown type, becomes larger than
@@ -82,8 +84,8 @@ def _decompress_zstd(data: bytes, size_bytes_max: int) -> bytes:
     try:
         body = decompressor.stream_reader(data).read(size_bytes_max + 1)
         if len(body) <= size_bytes_max:
-            # A frame that is cut off reads as a short one; only this object tells, and it knows
-            # no limit, so it may look only at what is known to be small enough.
+            # The reader returns a truncated frame as a short one. Only this object detects it, but
+            # has no limit, so it is used only after the size was checked.
             whole = decompressor.decompressobj()
             whole.decompress(data)
             _check("Zstandard", len(body), size_bytes_max, whole)
@@ -113,7 +115,7 @@ def _missing(name: str) -> str:
 
 
 _DECODERS: dict[int, Callable[[bytes, int], bytes]] = {
-    0: _decompress_zlib,  # Clients older than the type bits.
+    0: _decompress_zlib,  # clients older than the type bits
     COMPRESSION_LZ4: _decompress_lz4,
     COMPRESSION_ZSTD: _decompress_zstd,
     COMPRESSION_ZLIB: _decompress_zlib,

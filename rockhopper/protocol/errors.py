@@ -1,38 +1,36 @@
-"""What can be wrong with bytes, fields and expressions that a peer sent.
+"""Errors in the bytes, fields and expressions that a peer sends.
 
-ProtocolError
-├── MalformedFrameError      lengths that no frame can have: close the connection
-├── MalformedHeaderError     a header that does not decode: close the connection
-├── FieldError               a header field that is missing or does not parse: answer
-├── MalformedBodyError       a request or answer body that does not decode: answer
-├── MalformedMessageError    bytes that are not a stored message
-├── MalformedBatchError      a batch body with lengths that do not add up
-├── SubscriptionError        a filter expression that selects nothing or does not parse
-│   └── SqlSyntaxError       an SQL92 expression that RocketMQ refuses
-└── CompressionError         a body that does not decompress, or not with what is installed
+ProtocolError ├── MalformedFrameError      impossible lengths: close the connection ├──
+MalformedHeaderError     a header that does not decode: close the connection ├── FieldError
+a header field that is missing or does not parse: answer ├── MalformedBodyError       a request or
+answer body that does not decode: answer ├── MalformedMessageError    bytes that are not a stored
+message ├── MalformedBatchError      a batch body with lengths that do not add up ├──
+SubscriptionError        a filter expression that selects nothing or does not parse │   └──
+SqlSyntaxError       an SQL92 expression that RocketMQ rejects └── CompressionError         a body
+that does not decompress, or not with the installed packages
 """
 
 
 def restore_error(kind: type[Exception], args: tuple[object, ...]) -> Exception:
-    """For pickle and copy: `__init__` is not called, for it may take other arguments."""
+    """Rebuild an error for pickle and copy without `__init__`, whose arguments may differ."""
     error = kind.__new__(kind, *args)
-    error.args = args  # OSError leaves them to its `__init__`
+    error.args = args  # OSError sets them only in `__init__`
     return error
 
 
 class ProtocolError(Exception):
-    """The other side sent something that the protocol does not allow."""
+    """The peer sent data that violates the protocol."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (restore_error, (type(self), self.args), self.__dict__)
 
 
 class MalformedFrameError(ProtocolError):
-    """The stream cannot be split into frames from here on."""
+    """The rest of the stream cannot be split into frames."""
 
 
 class MalformedHeaderError(ProtocolError):
-    """A frame's header is not a command in the serialisation that the frame names."""
+    """A frame's header is not a command in the serialisation that the frame declares."""
 
 
 class FieldError(ProtocolError):
@@ -47,11 +45,11 @@ class FieldError(ProtocolError):
 
 
 class MalformedBodyError(ProtocolError):
-    """A body is not the JSON, or not the shape, that its request code asks for."""
+    """A body is not JSON, or does not have the structure that its request code requires."""
 
 
 class MalformedMessageError(ProtocolError):
-    """Bytes that should be a stored message are not one."""
+    """The bytes are not a stored message."""
 
 
 class MalformedBatchError(ProtocolError):
@@ -59,11 +57,11 @@ class MalformedBatchError(ProtocolError):
 
 
 class SubscriptionError(ProtocolError):
-    """A subscription expression cannot be used as a filter."""
+    """A subscription expression is not a usable filter."""
 
 
 class SqlSyntaxError(SubscriptionError):
-    """An SQL92 expression does not compile; the text names the place and what was expected."""
+    """An SQL92 expression does not compile; the text names the position and what was expected."""
 
     def __init__(self, reason: str, position: int) -> None:
         """*position* counts characters from 0; the text counts from 1."""

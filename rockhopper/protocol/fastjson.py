@@ -1,20 +1,19 @@
-r"""JSON as fastjson 1.2 reads and writes it: RocketMQ's dialect in bodies and config files.
+r"""Reads and writes the JSON dialect of fastjson 1.2, used in RocketMQ's bodies and config files.
 
-It differs from JSON where a map has keys that are not strings: they are written as they are.
+It differs from JSON in maps whose keys are not strings; such keys are written without quotes:
 
     {"offsetTable":{0:5,1:7}}
     {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"maxOffset":9}}}
 
-``loads`` reads both forms, and quoted ones, and gives string keys: ``"0"``, and for an object its
-compact JSON (``MessageQueueKey.parse`` makes a value of it). Names without quotes are read as
-well. An object that was written before may come again as ``{"$ref":"$.path.to.it"}``; references
-by path are resolved.
+``loads`` reads these forms, and quoted ones. It returns string keys: ``"0"``, and for an object its
+compact JSON, which ``MessageQueueKey.parse`` converts. It also reads unquoted names. A repeated
+object may be written as ``{"$ref":"$.path.to.it"}``; ``loads`` resolves references by path.
 
-``dumps`` writes keys in alphabetical order and leaves out fields that are None. Compact by
-default: RocketMQ's Go client splits some of it by hand and trips over blanks. ``pretty`` is the
-form of the config files: a tab for each level, no blank after a colon. Long documents are written
-in a thread, and nothing that it asks of the interpreter at once is longer than a piece: a sort or
-a join of all would keep the event loop waiting.
+``dumps`` writes keys in alphabetical order and omits fields that are None. It is compact by
+default, because RocketMQ's Go client splits some of it by hand and fails on blanks. ``pretty`` is
+the form of the config files: a tab for each level, no blank after a colon. Long documents are
+written in a thread, piece by piece: one sort or join of everything would hold the interpreter and
+block the event loop.
 """
 
 import base64
@@ -57,10 +56,10 @@ class MessageQueueKey:
 
     @classmethod
     def parse(cls, value: object) -> "MessageQueueKey":
-        """The queue that a key of ``loads``, or an object of it, stands for.
+        """Return the queue for a key, or an object, returned by ``loads``.
 
         Raises:
-            MalformedBodyError: it stands for none.
+            MalformedBodyError: *value* is not a queue.
         """
         if isinstance(value, MessageQueueKey):
             return value
@@ -78,7 +77,7 @@ class MessageQueueKey:
         raise MalformedBodyError("a message queue needs topic, brokerName and queueId")
 
     def as_json(self) -> dict[str, str | int]:
-        """The object that is written for it."""
+        """Return the object to write."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     def __eq__(self, other: object) -> bool:
@@ -98,10 +97,10 @@ class MessageQueueKey:
 
 
 def loads(data: bytes | str) -> Any:
-    """The value that *data* is: dict, list, str, int, float, bool or None.
+    """Return the value of *data*: dict, list, str, int, float, bool or None.
 
     Raises:
-        MalformedBodyError: *data* is not JSON, even by fastjson's measure, or nested too deeply.
+        MalformedBodyError: *data* is not JSON, even in fastjson's dialect, or nested too deeply.
     """
     try:
         value = _decode_strict(data)
@@ -117,7 +116,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def _check_depth(value: Any, depth: int = 0) -> None:
-    """Refuse what functions that call themselves for each level could not walk through."""
+    """Raise MalformedBodyError for nesting too deep for recursive functions."""
     if depth > _DEPTH_MAX:
         raise MalformedBodyError(f"the body is nested more than {_DEPTH_MAX} levels deep")
     for item in value.values() if type(value) is dict else value:
@@ -135,11 +134,11 @@ def _loads_dialect(data: bytes | str, strict_error: Exception) -> Any:
 
 
 class _SyntaxError(Exception):
-    """The text is not even fastjson's dialect."""
+    """The text is not valid even in fastjson's dialect."""
 
 
 class _Level:
-    """An object or array that is open: where its text starts, and what may come next."""
+    """An open object or array: where its text starts, and what may come next."""
 
     __slots__ = ("in_key", "is_key", "is_object", "start")
 
@@ -151,7 +150,7 @@ class _Level:
 
 
 def _to_strict(text: str) -> str:
-    """The same as strict JSON: every key in quotes, objects as keys turned into their text."""
+    """Convert to strict JSON: quote every key, and turn objects used as keys into their text."""
     out: list[str] = []
     levels: list[_Level] = []
     position = 0
@@ -170,7 +169,7 @@ def _to_strict(text: str) -> str:
             if len(levels) >= _DEPTH_MAX:
                 raise _SyntaxError(f"more than {_DEPTH_MAX} levels")
             if in_key and any(outer.is_key for outer in levels):
-                # Each quoting doubles the quotes of the one inside.
+                # Each level of quoting doubles the quotes inside.
                 raise _SyntaxError(f"a key inside an object that is a key, at {position}")
             levels.append(_Level(is_object=token == "{", start=len(out), is_key=in_key))
             out.append(token)
@@ -197,9 +196,10 @@ def _to_strict(text: str) -> str:
 
 
 def _resolve(value: Any, root: Any, holders: set[int]) -> Any:
-    """*value* with references to parts of *root* replaced by them.
+    """Return *value* with its references replaced by the parts of *root* they point to.
 
-    *holders* are the ids of what holds references itself: replaced, they could make a circle.
+    *holders* are the ids of containers with references. References to those are kept: replacing
+    them could create a cycle.
     """
     if isinstance(value, dict):
         path = value.get("$ref")
@@ -214,7 +214,7 @@ def _resolve(value: Any, root: Any, holders: set[int]) -> Any:
 
 
 def _find_holders(value: Any, holders: set[int]) -> bool:
-    """Whether *value* is or holds a reference; *holders* gets the ids of all that do."""
+    """Whether *value* is or contains a reference; adds the ids of all that do to *holders*."""
     if isinstance(value, dict):
         found = "$ref" in value
         items: Iterable[Any] = value.values()
@@ -232,7 +232,7 @@ def _find_holders(value: Any, holders: set[int]) -> bool:
 
 
 def _find(root: Any, path: str) -> Any:
-    """What stands at a path such as ``$.table.name[0]``; None if nothing does."""
+    """Return the value at a path such as ``$.table.name[0]``, None if there is none."""
     if not path.startswith("$"):
         return None
     value = root
@@ -253,15 +253,15 @@ def _find(root: Any, path: str) -> Any:
 
 
 def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
-    """The text of *value*.
+    """Return the text of *value*.
 
-    Beside what JSON knows: enums become their names, bytes base64, sets sorted arrays,
+    Besides JSON's types: enums become their names, bytes base64, sets sorted arrays,
     ``msgspec.Struct`` objects of their fields. Without *raw_keys*, keys that are not strings are
-    put in quotes, which makes strict JSON.
+    quoted, which makes strict JSON.
 
     Raises:
         ValueError: a number is not finite.
-        TypeError: a value is of another kind.
+        TypeError: a value has another type.
     """
     writer = _Writer(raw_keys=raw_keys, pretty=pretty)
     writer.write(value, 0)
@@ -269,35 +269,38 @@ def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
 
 
 class Written(str):
-    """The text of a value, for ``dumps`` to take as it is: what seldom changes is encoded once."""
+    """The cached text of a value, which ``dumps`` inserts unchanged."""
 
     __slots__ = ()
 
 
 def written(value: object, depth: int) -> Written:
-    """*value* as it stands in a pretty document, *depth* levels deep. Raises as ``dumps``."""
+    """Return the text of *value* in a pretty document, *depth* levels deep.
+
+    Raises like ``dumps``.
+    """
     writer = _Writer(raw_keys=True, pretty=True)
     writer.write(value, depth)
     return Written(writer.text())
 
 
 def queue_text(queue: MessageQueueKey, value: object) -> str:
-    """An item of a map by queues; ``map_of`` makes the map."""
+    """Return the text of an item in a map by queues; ``map_of`` makes the map."""
     return f"{dumps(queue)}:{dumps(value)}"
 
 
 def map_of(items: Iterable[str]) -> Written:
-    """The map of *items* that are written already, and in order."""
+    """Return the text of a map from the texts of its sorted *items*."""
     return Written("{" + ",".join(items) + "}")
 
 
 def array_of(items: Iterable[str]) -> Written:
-    """The array of *items* that are written already."""
+    """Return the text of an array from the texts of its *items*."""
     return Written("[" + ",".join(items) + "]")
 
 
 class _Writer:
-    """Appends the text of values to a list, which is joined as it grows."""
+    """Appends the text of values to a list, whose pieces are joined as it grows."""
 
     def __init__(self, *, raw_keys: bool, pretty: bool) -> None:
         self._out: list[str] = []
@@ -306,7 +309,7 @@ class _Writer:
         self._pretty = pretty
 
     def text(self) -> str:
-        """All that was written."""
+        """Return the complete text."""
         return "".join((*self._joined, *self._out))
 
     def _join(self) -> None:
@@ -352,7 +355,7 @@ class _Writer:
         if not items:
             out.append("{}")
             return
-        # As fastjson does: a map whose keys are not strings starts on the line of its brace.
+        # As in fastjson: a map whose keys are not strings starts on the line of its brace.
         breaks = self._pretty and isinstance(items[0][0], str)
         out.append("{")
         for index, (key, item) in enumerate(items):

@@ -1,4 +1,4 @@
-"""Frames on the stream: where one command ends and the next begins.
+"""Frames: splits a stream into commands.
 
 Layout, big-endian:
 
@@ -9,10 +9,10 @@ Layout, big-endian:
          8     h  header
        8+h     …  body, may be empty
 
-The decoder takes any pieces of the stream and returns whole frames. It keeps pieces of an
-unfinished frame as they came and joins them once, so a frame that arrives byte by byte costs time
-and memory in proportion to its size. Lengths beyond the limits are noticed as soon as their bytes
-are there, before anything is kept.
+The decoder takes arbitrary pieces of the stream and returns whole frames. It stores the pieces of
+an unfinished frame and joins them once, so a frame that arrives byte by byte costs time and memory
+in proportion to its size. Lengths beyond the limits are detected as soon as their bytes arrive,
+before anything is stored.
 """
 
 import struct
@@ -28,11 +28,11 @@ Frame: TypeAlias = tuple[int, bytes, bytes]
 FRAME_SIZE_BYTES_MAX = 16_777_212
 HEADER_SIZE_BYTES_MAX = 262_144
 HEADER_SIZE_BYTES_WRITABLE = 0xFFFFFF
-"""What three bytes can say: answers to large batches name every message in their header."""
+"""The maximum of three bytes: answers to large batches contain all message ids in their header."""
 
 _HEAD = struct.Struct(">II")
 _LENGTH = struct.Struct(">I")
-# Above this many pieces they are joined: a piece of one byte costs forty bytes to keep.
+# Join more pieces than this: storing a piece of one byte costs forty bytes.
 _PIECES_MAX = 4096
 
 
@@ -54,22 +54,22 @@ class FrameDecoder:
         frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
         header_size_bytes_max: int = HEADER_SIZE_BYTES_MAX,
     ) -> None:
-        """The frame limit is on the length word, as in RocketMQ's NettyDecoder."""
+        """The frame limit applies to the length word, as in RocketMQ's NettyDecoder."""
         self._frame_size_bytes_max = frame_size_bytes_max
         self._header_size_bytes_max = header_size_bytes_max
         self._joined: list[bytes] = []
         self._pieces: list[bytes] = []
         self._needed_bytes = 0
         self.pending_bytes = 0
-        """Bytes kept of a frame that is not complete yet."""
+        """The number of bytes stored of an incomplete frame."""
         self.error: ProtocolError | None = None
-        """Why the stream cannot be split any further; set once, for good."""
+        """Why the rest of the stream cannot be split; set once."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next bytes of the stream; return the frames that they complete.
+        """Add the next bytes of the stream; return the frames that they complete.
 
-        After malformed input the frames in front of it are returned, ``error`` is set, and what
-        follows is ignored: the connection has to be closed.
+        For malformed input it returns the frames before it, sets ``error``, and ignores all further
+        input: the caller must close the connection.
         """
         if self.pending_bytes:
             self._keep(data)
@@ -84,7 +84,7 @@ class FrameDecoder:
         return frames
 
     def pending_header(self) -> bytes:
-        """The header of the frame that is not complete yet, as far as it is there."""
+        """Return the header of the incomplete frame, as far as it has arrived."""
         data = b""
         for piece in (*self._joined, *self._pieces):
             data += piece
@@ -93,11 +93,11 @@ class FrameDecoder:
         return data[8:]
 
     def forget_pending(self) -> None:
-        """Drop what is kept of a frame that is not complete yet; its connection is closed."""
+        """Drop the incomplete frame, because its connection is closed."""
         self._take()
 
     def _begin(self, data: bytes) -> None:
-        """Keep the start of a frame whose end has not come yet, unless it can have none."""
+        """Store the start of an incomplete frame, unless its lengths are invalid."""
         size = len(data)
         if size < 4:
             self._needed_bytes = 4
@@ -142,7 +142,7 @@ class FrameDecoder:
 def split_in_python(
     data: bytes, frame_size_bytes_max: int, header_size_bytes_max: int
 ) -> tuple[list[Frame], int]:
-    """What ``split_frames`` does where ``_framing.c`` could not be compiled."""
+    """Replaces ``split_frames`` if ``_framing.c`` could not be compiled."""
     unpack_head = _HEAD.unpack_from
     end = len(data)
     frames: list[Frame] = []
@@ -167,11 +167,14 @@ _framing = compiled("rockhopper.protocol._framing")
 split_frames: Callable[[bytes, int, int], tuple[list[Frame], int]] = (
     split_in_python if _framing is None else _framing.split_frames
 )
-"""The whole frames in front, and where what is none begins: the start of one, or something else."""
+"""Returns the whole frames at the beginning, and the offset of the rest.
+
+The rest is an incomplete frame or invalid data.
+"""
 
 
 def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
-    """Put a header and a body into a frame.
+    """Return a frame with this header and body.
 
     Raises:
         ValueError: a RocketMQ peer would close the connection on a frame of this size.
@@ -180,7 +183,7 @@ def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes
 
 
 def frame_head(serialize_type: int, header_size: int, body_size: int) -> bytes:
-    """What stands in front of a header and a body of these sizes; raises as encode_frame does."""
+    """Return the bytes before a header and a body of these sizes; raises like encode_frame."""
     length = 4 + header_size + body_size
     if length > FRAME_SIZE_BYTES_MAX:
         raise ValueError(

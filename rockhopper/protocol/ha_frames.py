@@ -1,22 +1,22 @@
-"""RocketMQ's classic replication on the wire, of a master's haListenPort; integers big-endian.
+"""The wire format of RocketMQ's classic replication, on a master's haListenPort; big-endian.
 
-Slave to master, at any time, with nothing around it:
+Slave to master, at any time, without a frame:
 
     offset  size  field
-         0     8  up to where the slave has the log; the first one says where to begin
+         0     8  the end of the slave's log; the first report says where to begin
 
 Master to slave:
 
     offset  size  field
          0     8  commit log offset of the first byte
-         8     4  size of the data; 0 for a heartbeat, whose offset is where data will go on
+         8     4  size of the data; 0 for a heartbeat, whose offset is where data will continue
         12     n  bytes of the log as they are in its file
 
-A frame does not cross from one file of the log to the next, and may cut records in two. RocketMQ
-sends at most haTransferBatchSize (32 KiB) at a time, and receives up to 4 MiB.
+A frame does not cross from one file of the log to the next, and may split records. RocketMQ sends
+at most haTransferBatchSize (32 KiB) at a time, and receives up to 4 MiB.
 
-A first report of 0 is understood as "begin with your newest file". A log that begins at 0 is
-copied whole with a first report of 1: its byte 0 is the high byte of a record's size, so it is 0.
+A first report of 0 means "begin with your newest file". To copy a whole log that begins at 0, a
+slave first reports 1: byte 0 of such a log is the high byte of a record's size, so it is 0.
 """
 
 import struct
@@ -38,23 +38,23 @@ class HaFrame(NamedTuple):
 
 
 def encode_report(offset: int) -> bytes:
-    """What a slave sends that has the log up to *offset*."""
+    """Return the report of a slave that has the log up to *offset*."""
     return _REPORT.pack(offset)
 
 
 def encode_ha_frame(frame: HaFrame) -> bytes:
-    """What a master sends."""
+    """Return the bytes of a master's frame."""
     return _HEAD.pack(frame.offset, len(frame.data)) + frame.data
 
 
 class HaReportDecoder:
-    """Cuts what a slave sends into reports."""
+    """Splits a slave's stream into reports."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The last report that *data* completes: only that counts. None while there is none."""
+        """Return the last report that *data* completes, the only one that counts; None if none."""
         data = self._rest + data
         whole = len(data) - len(data) % _REPORT.size
         self._rest = data[whole:]
@@ -65,16 +65,16 @@ class HaReportDecoder:
 
 
 class HaFrameDecoder:
-    """Cuts what a master sends into frames."""
+    """Splits a master's stream into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[HaFrame]:
-        """The frames that *data* completes.
+        """Return the frames that *data* completes.
 
         Raises:
-            MalformedFrameError: what came is no frame; nothing more can be understood.
+            MalformedFrameError: the data is not a frame; the stream cannot be read further.
         """
         buffer = self._buffer
         buffer += data

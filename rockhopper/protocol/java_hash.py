@@ -2,10 +2,10 @@
 
     h = 31·h + c  for every UTF-16 code unit c, in 32 bits
 
-Bytecode for every character would cost microseconds a key, and every message has at least one that
-was never seen before. But keys share parts: a client's unique keys all start alike and end in two
-counters. So the hash of a string's front part, and of pieces of four characters, is remembered in
-dictionaries of bounded size, and combined:
+Python bytecode for each character would cost microseconds per key, and every message has at least
+one new key. But keys share parts: a client's unique keys start alike and end in two counters. So
+the hashes of a string's front part, and of pieces of four characters, are cached in dictionaries of
+bounded size, and combined:
 
     hash(front + piece) = hash(front) · 31⁴ + hash(piece)   mod 2³²
 """
@@ -21,21 +21,21 @@ _PIECES_MAX = 1 << 17
 _FRONTS_MAX = 1 << 12
 _SEEDS_MAX = 1 << 14
 
-# Four characters -> hash; everything but the last eight characters of a key -> hash times 31⁸;
-# topic -> hash of topic + "#".
+# Four characters -> hash; all but the last eight characters of a key -> hash times 31⁸; topic ->
+# hash of topic + "#".
 _pieces: dict[str, int] = {}
 _fronts: dict[str, int] = {}
 _seeds: dict[str, int] = {}
 
 
 def java_string_hash(text: str) -> int:
-    """What ``text.hashCode()`` is in Java: a signed 32-bit number."""
+    """Return ``text.hashCode()`` of Java: a signed 32-bit number."""
     value = _hash(text)
     return value if value < 0x80000000 else value - 0x100000000
 
 
 def index_key_hash(topic: str, key: str) -> int:
-    """The hash under which an index file keeps *key* of *topic*: 0 to 2³¹−1."""
+    """Return the hash of *key* of *topic* in an index file: 0 to 2³¹−1."""
     try:
         seed = _seeds[topic]
     except KeyError:
@@ -44,7 +44,7 @@ def index_key_hash(topic: str, key: str) -> int:
 
 
 def index_key_seed(topic: str) -> int:
-    """What ``seeded_index_key_hash`` needs to know of a topic."""
+    """Return the seed of a topic for ``seeded_index_key_hash``."""
     if len(_seeds) >= _SEEDS_MAX:
         _seeds.clear()
     seed = _seeds[topic] = _hash(topic + "#")
@@ -52,7 +52,7 @@ def index_key_seed(topic: str) -> int:
 
 
 def seeded_index_key_hash(seed: int, key: str) -> int:
-    """``index_key_hash`` for the topic that *seed* was made of."""
+    """Return ``index_key_hash`` for the topic of *seed*."""
     size = len(key)
     if 8 <= size < 256 and key.isascii():
         try:
@@ -68,7 +68,7 @@ def seeded_index_key_hash(seed: int, key: str) -> int:
         value = (seed * pow(31, _unit_count(key), 2**32) + _hash(key)) & _MASK
     if value < 0x80000000:
         return value
-    # Java: Math.abs, where the one number without an absolute value counts as 0.
+    # Java: Math.abs, but the one number without an absolute value becomes 0.
     return 0x100000000 - value if value != 0x80000000 else 0
 
 
@@ -79,7 +79,7 @@ def _hash(text: str) -> int:
 
 
 def _hash_ascii(text: str) -> int:
-    """The hash of at least eight ASCII characters; remembers its parts."""
+    """Return the hash of at least eight ASCII characters; caches its parts."""
     front = text[:-8]
     value = _fronts.get(front)
     if value is None:
@@ -92,7 +92,7 @@ def _hash_ascii(text: str) -> int:
 
 
 def _hash_piece(piece: str) -> int:
-    """The hash of four ASCII characters; remembers it."""
+    """Return the hash of four ASCII characters; caches it."""
     value = _pieces.get(piece)
     if value is None:
         if len(_pieces) >= _PIECES_MAX:
@@ -102,10 +102,10 @@ def _hash_piece(piece: str) -> int:
 
 
 def _fold(data: bytes) -> int:
-    """The hash of ASCII characters, one by one."""
+    """Return the hash of ASCII characters, computed one by one."""
     value = 0
     for start in range(0, len(data), 64):
-        # Masking at every step would take longer than the numbers of three words that come of this.
+        # Masking at every step would cost more than these numbers of three words.
         for unit in data[start : start + 64]:
             value = value * 31 + unit
         value &= _MASK

@@ -1,4 +1,4 @@
-"""A message as a producer writes it, and a message as the broker stored it."""
+"""Message: a message to send. StoredMessage: a message that a broker has stored."""
 
 import math
 import warnings
@@ -145,7 +145,7 @@ class Message:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no properties but its id, and WAIT, which is true."""
+        """Whether its only properties are its id and WAIT=true."""
         return (
             self.wait_stored
             and self.sharding_key is None
@@ -199,11 +199,11 @@ class Message:
 
 
 def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
-    """The keys that a caller names: one or more in a string with blanks between, or a sequence.
+    """Return the keys in a string, separated by blanks, or in a sequence.
 
     Raises:
-        TypeError: one is no string.
-        ValueError: one is empty, or holds a blank.
+        TypeError: a key is not a string.
+        ValueError: a key is empty or contains a blank.
     """
     if isinstance(keys, str):
         return tuple(key for key in keys.split(" ") if key)
@@ -240,10 +240,10 @@ def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float 
 
 
 def check_delay_level(level: object, *, least: int) -> None:
-    """Look at a level that an application names; *least* has a meaning of its own to the caller.
+    """Check a delay level that an application passes; values from *least* are allowed.
 
     Raises:
-        TypeError: it is no whole number.
+        TypeError: it is not a whole number.
         ValueError: it is below *least*.
     """
     if isinstance(level, bool) or not isinstance(level, int):
@@ -273,14 +273,14 @@ def _check_property(name: str, value: str) -> None:
 
 @dataclass(slots=True)
 class StoredMessage:
-    """A message as it stands in the commit log (MessageExt)."""
+    """A message as stored in the commit log (MessageExt)."""
 
     topic: str
     queue_id: int
     queue_offset: int
     commit_log_offset: int
     body: bytes
-    """As stored: still compressed if the producer compressed it."""
+    """The stored body: still compressed if the producer compressed it."""
     flag: int = 0
     sys_flag: int = 0
     born_time_ms: int = 0
@@ -294,7 +294,7 @@ class StoredMessage:
     body_crc: int = 0
     properties: dict[str, str] = field(default_factory=dict)
     size_bytes: int = 0
-    """The size of the record; of a message inside a batch record its own part of it."""
+    """The size of the record; for a message inside a batch record, of its part."""
 
     @property
     def message_id(self) -> str:
@@ -303,7 +303,7 @@ class StoredMessage:
 
     @property
     def offset_message_id(self) -> str:
-        """Where the message is stored: host, port and commit log offset in hex."""
+        """The id of the storage position: host, port and commit log offset in hex."""
         return offset_message_id(ip_bytes(self.store_host), self.store_port, self.commit_log_offset)
 
     @property
@@ -313,11 +313,11 @@ class StoredMessage:
 
     @property
     def keys(self) -> list[str]:
-        """What the message can be found by, beside its id."""
+        """The keys by which the message can be queried, besides its id."""
         return [key for key in self.properties.get(PROPERTY_KEYS, "").split(" ") if key]
 
     def decompressed_body(self, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> bytes:
-        """The body as the producer's application gave it.
+        """Return the body as the producer's application sent it.
 
         Raises:
             CompressionError: see protocol.compression.

@@ -1,13 +1,14 @@
 """The two ids of a message, both in upper-case hex.
 
-Offset message id: where the message is stored. 32 characters, 56 with IPv6:
+The offset message id encodes where the message is stored. 32 characters, 56 with IPv6:
 
     offset  size  field
          0     4  address of the store's host (16 with IPv6)
          4     4  its port
          8     8  commit log offset
 
-Unique id: made by the producer (property UNIQ_KEY), for the broker just a key. 32 characters:
+The unique id is made by the producer (property UNIQ_KEY); the broker treats it as a key. 32
+characters:
 
          0     4  address of the producer's host (16 with IPv6)
          4     2  process id, its low 16 bits
@@ -27,20 +28,20 @@ from rockhopper.protocol.errors import FieldError
 
 _OFFSET_TAIL = struct.Struct(">iq")
 
-# Asking the system costs more than all the rest of an id.
+# Cached, because the system call costs more than all the rest of an id.
 _own_pid = os.getpid()
 
-# Start and end of the month that ids were made for last, ms since the epoch.
+# Start and end of the month of the last id, in ms since the epoch.
 _month_ms = (0, 0)
 
 
 def offset_message_id(ip: bytes, port: int, commit_log_offset: int) -> str:
-    """The id of the message at an offset of the store at *ip* (4 or 16 bytes) and *port*."""
+    """Return the id of the message at an offset of the store at *ip* (4 or 16 bytes) and *port*."""
     return (ip + _OFFSET_TAIL.pack(port, commit_log_offset)).hex().upper()
 
 
 def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
-    """Address, port and commit log offset of an offset message id.
+    """Return address, port and commit log offset of an offset message id.
 
     Raises:
         FieldError: *message_id* is not one.
@@ -56,7 +57,7 @@ def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
 
 
 def make_unique_id(ip: bytes, pid: int, salt: int, now_ms: int, counter: int) -> str:
-    """An id for a message to be sent; numbers are cut to the width of their fields."""
+    """Return a unique id; the numbers are truncated to the width of their fields."""
     start_ms, end_ms = _month_ms
     if not start_ms <= now_ms < end_ms:
         start_ms = _enter_month(now_ms)
@@ -86,19 +87,19 @@ if hasattr(os, "register_at_fork"):
 
 
 class UniqueIds:
-    """Makes unique ids of one process on one host, 65,536 of them in a millisecond at most."""
+    """Generates unique ids of one process on one host, up to 65,536 in a millisecond."""
 
     def __init__(self, ip: bytes, now_ms: Callable[[], int]) -> None:
         self._ip = ip
         self._now_ms = now_ms
         self.salt = int.from_bytes(os.urandom(4), "big")
-        """Tells it from others of this process; may be set."""
+        """Distinguishes it from other generators of this process; may be set."""
         self._count = count()
         self._start = ""
         self._start_is_of = (0, 0, 0)
 
     def next(self) -> str:
-        """An id that no other message has."""
+        """Return an id that no other message has."""
         start_is_of = (self._now_ms(), _own_pid, self.salt)
         if self._start_is_of != start_is_of:
             self._start_is_of = start_is_of

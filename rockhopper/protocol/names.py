@@ -1,6 +1,6 @@
-"""Names of topics and groups: which are well formed, which belong to the system.
+"""Names of topics and groups: which are valid, and which belong to the system.
 
-Names become directories of the store, so nothing but letters, digits, ``_ - % |`` may pass.
+Names become directories of the store, so only letters, digits and ``_ - % |`` are allowed.
 """
 
 import re
@@ -9,7 +9,7 @@ TOPIC_SIZE_MAX = 127
 DERIVED_TOPIC_SIZE_MAX = 255
 GROUP_SIZE_MAX = 120
 PRODUCER_GROUP_LENGTH_MAX = 4096
-"""RocketMQ takes any name of a producer group, which no file is called by; ours are bounded."""
+"""RocketMQ accepts any producer group, as no file has its name; Rockhopper limits the length."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -18,7 +18,7 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 REPLY_TOPIC_SUFFIX = "REPLY_TOPIC"
 
-# The template of topics that are created by a first send (autoCreateTopicEnable).
+# The template for topics that a first send creates (autoCreateTopicEnable).
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
@@ -30,14 +30,14 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-# Where RocketMQ notes pops and acknowledgements, one topic a cluster, and the group that reads it.
+# RocketMQ records pops and acknowledgements in one such topic per cluster, read by this group.
 REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
-# Ours: what a replica set keeps beside its messages.
+# Rockhopper's own: the state of a replica set besides its messages.
 STATE_TOPIC = "rmq_sys_rockhopper_state"
 
 PROBE_FIELD = "rockhopperProbe"
-"""Of a request that a replica makes to see whether another one serves: it is never passed on."""
+"""Marks a request by which a replica checks whether another one serves: never forwarded."""
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -81,7 +81,7 @@ SYSTEM_GROUPS = frozenset(
         "CID_RMQ_SYS_TRANS",
     }
 )
-# Names that clients use by themselves, beside the groups above.
+# Names that clients use by default, besides the groups above.
 PREDEFINED_GROUPS = SYSTEM_GROUPS | {
     "DEFAULT_PRODUCER",
     "DEFAULT_CONSUMER",
@@ -96,7 +96,7 @@ _ALLOWED = "letters, digits, '_', '-', '%' and '|'"
 
 
 def tag_error(tag: str) -> str | None:
-    """What is wrong with the tag of a message that is to be sent; None for nothing."""
+    """Return why a tag cannot be sent, as a sentence; None if it can."""
     if tag != tag.strip():
         return (
             f"the tag {tag!r} begins or ends with a blank, which is no part of the tags that "
@@ -111,7 +111,7 @@ def tag_error(tag: str) -> str | None:
 
 
 def surrogate_error(text: str) -> str | None:
-    """What is wrong with a text that UTF-8 cannot hold; None for nothing."""
+    """Return why a text cannot be encoded in UTF-8; None if it can."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -123,7 +123,7 @@ def surrogate_error(text: str) -> str | None:
 
 
 def topic_error(name: str) -> str | None:
-    """Why *name* cannot be a topic, as a sentence; None if it can."""
+    """Return why *name* cannot be a topic, as a sentence; None if it can."""
     derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
     if name.startswith(RETRY_PREFIX):
         group, joint, topic = name.partition("+")
@@ -132,7 +132,7 @@ def topic_error(name: str) -> str | None:
 
 
 def group_error(name: str) -> str | None:
-    """Why *name* cannot be a consumer group, as a sentence; None if it can."""
+    """Return why *name* cannot be a consumer group, as a sentence; None if it can."""
     return _name_error("group", name, GROUP_SIZE_MAX)
 
 
@@ -152,43 +152,43 @@ def _name_error(kind: str, name: str, size_max: int) -> str | None:
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether the broker keeps *name* for itself, whatever cluster and broker are called."""
+    """Whether *name* is a system topic, regardless of the names of cluster and broker."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_system_group(name: str) -> bool:
-    """Whether *name* is a group that tools and brokers use, not applications."""
+    """Whether *name* is a group of tools and brokers, not of applications."""
     return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def retry_topic(group: str) -> str:
-    """The topic that holds what *group* wants delivered again."""
+    """Return the topic for the messages that *group* wants redelivered."""
     return RETRY_PREFIX + group
 
 
 def group_of_retry_topic(topic: str) -> str:
-    """The group whose failed messages a retry topic holds.
+    """Return the group of a retry topic.
 
-    ``%RETRY%group+topic`` has those of one topic that were popped; ``+`` occurs in no name.
+    ``%RETRY%group+topic`` contains the popped messages of one topic; ``+`` is not allowed in names.
     """
     return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
 
 
 def dlq_topic(group: str) -> str:
-    """The topic that holds what *group* could not consume (dead letters)."""
+    """Return the topic of the dead letters of *group*."""
     return DLQ_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether *topic* holds messages for redelivery."""
+    """Whether *topic* contains messages for redelivery."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def is_dlq_topic(topic: str) -> bool:
-    """Whether *topic* holds dead letters."""
+    """Whether *topic* contains dead letters."""
     return topic.startswith(DLQ_PREFIX)
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic by which answers to request messages travel in *cluster*."""
+    """Return the topic for replies to request messages in *cluster*."""
     return f"{cluster}_{REPLY_TOPIC_SUFFIX}"

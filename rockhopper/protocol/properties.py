@@ -1,8 +1,8 @@
-r"""Message properties: their names, and the string that carries them.
+r"""Message properties: their names, and the string that encodes them.
 
-The string is ``name \x01 value \x02`` for each property, UTF-8, at most 32,767 bytes. Nothing
-escapes the two separators. Some clients leave the last \x02 out. Readers drop what is not a name
-and a value, so a property with an empty value vanishes on the way.
+The string is ``name \x01 value \x02`` for each property, UTF-8, at most 32,767 bytes. The two
+separators cannot be escaped. Some clients omit the last \x02. Readers drop a part without a name or
+a value, so a property with an empty value is lost.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 PROPERTIES_SIZE_BYTES_MAX = 32_767
 
-# MessageConst.STRING_HASH_SET: names that a Java producer does not let its users set.
+# MessageConst.STRING_HASH_SET: names that a Java producer reserves.
 SYSTEM_PROPERTIES = frozenset(
     value for name, value in sorted(globals().items()) if name.startswith("PROPERTY_")
 ) - {PROPERTY_SEPARATOR}
@@ -87,10 +87,10 @@ _INT64_MAX = 2**63 - 1
 
 
 def encode_properties(properties: dict[str, str]) -> str:
-    r"""The string that carries *properties*; ends with \x02 unless there are none.
+    r"""Return the encoded *properties*; the string ends with \x02 unless there are none.
 
     Raises:
-        ValueError: a name or a value holds one of the separators.
+        ValueError: a name or a value contains one of the separators.
     """
     text = join_properties(properties)
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
@@ -104,15 +104,15 @@ def encode_properties(properties: dict[str, str]) -> str:
 
 
 def join_properties(properties: dict[str, str]) -> str:
-    """The string that carries *properties* of a message that is stored already.
+    """Return the encoded *properties* of a stored message.
 
-    A value that a client let hold the character 1 goes on as it came, as in RocketMQ.
+    As in RocketMQ, a value with the character 1, sent by some client, is passed on unchanged.
     """
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 def decode_properties(text: str | bytes) -> dict[str, str]:
-    """The properties that a string carries; of two with one name the last one counts.
+    """Return the properties in a string; the last one if a name is repeated.
 
     Bytes that are not UTF-8 become U+FFFD, as in Java.
     """
@@ -127,17 +127,16 @@ def decode_properties(text: str | bytes) -> dict[str, str]:
 
 
 def whole_number(text: str | None) -> int:
-    """The number that a property holds, 2**63 - 1 for more than 18 digits; −1 for none."""
+    """Return the number in a property; 2**63 - 1 for more than 18 digits, −1 for none."""
     if text is None or not (text.isascii() and text.isdigit()):
         return -1
-    # Python refuses to read thousands of digits.
+    # Python refuses to convert thousands of digits.
     return int(text) if len(text) <= _DIGITS_MAX else _INT64_MAX
 
 
 def is_popped_copy(properties: Mapping[str, str]) -> bool:
-    """Whether a message of a retry topic without ``+`` is there because a pop failed.
+    """Whether a message in a retry topic without ``+`` was put there by a failed pop.
 
-    It is not the pulling group's by whose name the topic goes: copies for that one say which topic
-    they are of.
+    Such a copy is not for the pulling consumers of the group: copies for those contain their topic.
     """
     return PROPERTY_FIRST_POP_TIME in properties and PROPERTY_RETRY_TOPIC not in properties

@@ -1,9 +1,9 @@
-"""What a consumer wants of a topic: everything, some tags, or what an SQL expression selects.
+"""Subscriptions of a consumer to a topic: all messages, some tags, or an SQL expression.
 
 An expression of type TAG is ``*`` or tags joined by ``||``. The broker compares Java hashes of
-tags, which is all that a consume queue holds; the client compares the tags themselves.
+tags, because a consume queue contains nothing else; the client compares the tags themselves.
 
-An expression of type SQL92 is over the properties of a message; the broker alone evaluates it.
+An expression of type SQL92 filters by the properties of a message; only the broker evaluates it.
 """
 
 import re
@@ -17,17 +17,17 @@ from rockhopper.protocol.sql92 import SqlFilter, compile_filter
 SUBSCRIBE_ALL = "*"
 TYPE_TAG = "TAG"
 TYPE_SQL92 = "SQL92"
-# A comparison with blanks around it, or what is like a word of SQL between two others.
+# A comparison between blanks, or a word of SQL between two others.
 _CONDITION = re.compile(
     r"\s(=|<>|[<>]=?)\s|[<>]|\S\s+(AND|OR|IN|IS|LIKE|BETWEEN|NOT)\s+\S", re.IGNORECASE
 )
 
 
 def check_tags_meant(topic: str, expression: str | None) -> None:
-    """Refuse what brokers take for tags and nobody means as such: `new | paid`, `price > 5`.
+    """Reject expressions that brokers accept as tags but are mistakes: `new | paid`, `price > 5`.
 
     Raises:
-        SubscriptionError: a part of the expression is no tag; it names the correct form.
+        SubscriptionError: a part of the expression is not a tag; the error shows the correct form.
     """
     for part in (expression or "").split("||"):
         if "|" in part or ", " in part.strip():
@@ -44,11 +44,10 @@ def check_tags_meant(topic: str, expression: str | None) -> None:
 
 
 class Subscription:
-    """One topic of a consumer, and which of its messages; compares by value.
+    """A topic of a consumer and the filter for its messages; compares by value.
 
-    ``version`` grows with every change (milliseconds in Java, nanoseconds in Go, 0 from some).
-    For SQL92 every message matches as far as tags go, and the expression is compiled when it is
-    first used.
+    ``version`` grows with every change (milliseconds in Java, nanoseconds in Go, 0 from some
+    clients). For SQL92, every message matches by tag, and the expression is compiled on first use.
     """
 
     __slots__ = (
@@ -71,17 +70,17 @@ class Subscription:
         expression_type: str | None = TYPE_TAG,
         version: int = 0,
     ) -> None:
-        """No expression means everything, no type means TAG.
+        """Without an expression it is ``*``, without a type TAG.
 
         Raises:
-            SubscriptionError: the type is not known, or the expression selects nothing. Whether an
-                SQL92 expression compiles is found out later, see ``sql``.
+            SubscriptionError: the type is unknown, or the expression selects nothing. An SQL92
+                expression is compiled later, see ``sql``.
         """
         self.topic = topic
         self.expression_type = expression_type or TYPE_TAG
         self.version = version
         self.matches_all = False
-        """Whether no message is filtered out."""
+        """Whether all messages match."""
         self.is_sql = self.expression_type == TYPE_SQL92
         self._sql: SqlFilter | None = None
         tags: frozenset[str] = frozenset()
@@ -122,7 +121,7 @@ class Subscription:
 
     @property
     def matches_properties(self) -> Callable[[Mapping[str, str]], bool] | None:
-        """What says of the properties of a message whether it is wanted; None for tags.
+        """A function that tests the properties of a message; None for tags.
 
         Raises:
             SqlSyntaxError: the expression does not compile.
@@ -134,13 +133,13 @@ class Subscription:
 
     @property
     def takes_any_tag(self) -> bool:
-        """Whether tags play no part."""
+        """Whether messages match regardless of their tags."""
         return self._any_tag
 
     def covers(self, other: "Subscription") -> bool:
-        """Whether it surely wants all that *other* wants of the same topic.
+        """Whether every message that matches *other*, of the same topic, certainly matches this.
 
-        Of two SQL92 expressions that is known only if they are the same but for blanks.
+        Two SQL92 expressions are compared as text, ignoring blanks.
         """
         if self.matches_all:
             return True
@@ -150,11 +149,11 @@ class Subscription:
         return not other.matches_all and self.tags >= other.tags
 
     def matches_hash(self, tags_code: int) -> bool:
-        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+        """Whether a message with *tags_code* in its consume queue entry may match."""
         return self._any_tag or tags_code in self.tag_hashes
 
     def matches_tag(self, tag: str | None) -> bool:
-        """Whether a message with this tag, None for none, is wanted as far as tags go."""
+        """Whether the tag of a message matches; None is a message without a tag."""
         return self._any_tag or tag in self.tags
 
     def __eq__(self, other: object) -> bool:
@@ -176,9 +175,9 @@ class Subscription:
 
 
 class ExactSubscription(Subscription):
-    """One whose tags are compared themselves, and not by their hashes alone.
+    """A subscription whose tags are compared exactly, not only by their hashes.
 
-    For clients of RocketMQ 5, which do not compare them once more.
+    It is for clients of RocketMQ 5, which do not compare the tags again.
     """
 
     __slots__ = ("_hashes",)
@@ -186,18 +185,18 @@ class ExactSubscription(Subscription):
     def __init__(
         self, topic: str, expression: str | None, expression_type: str | None = TYPE_TAG
     ) -> None:
-        """As for Subscription."""
+        """See Subscription."""
         super().__init__(topic, expression, expression_type)
-        # None whose messages are wanted at once.
+        # Empty: the hash alone never proves a match.
         self._hashes, self.tag_hashes = self.tag_hashes, frozenset()
 
     @property
     def matches_properties(self) -> Callable[[Mapping[str, str]], bool] | None:
-        """As of a Subscription; for tags, too, unless all are wanted."""
+        """See Subscription; here also tests tags, unless all match."""
         if self.takes_any_tag:
             return super().matches_properties
         return lambda properties: properties.get(PROPERTY_TAGS) in self.tags
 
     def matches_hash(self, tags_code: int) -> bool:
-        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+        """Whether a message with *tags_code* in its consume queue entry may match."""
         return self.takes_any_tag or tags_code in self._hashes

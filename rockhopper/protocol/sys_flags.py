@@ -17,7 +17,7 @@ SYS_FLAG_COMPRESSION_SHIFT = 8
 COMPRESSION_LZ4 = 1
 COMPRESSION_ZSTD = 2
 COMPRESSION_ZLIB = 3
-# What a sender sets who compressed the body with zlib.
+# The flags of a body compressed with zlib.
 SYS_FLAG_COMPRESSED_ZLIB = SYS_FLAG_COMPRESSED | COMPRESSION_ZLIB << SYS_FLAG_COMPRESSION_SHIFT
 
 PULL_FLAG_COMMIT_OFFSET = 0x1
@@ -26,7 +26,7 @@ PULL_FLAG_SUBSCRIPTION = 0x4
 PULL_FLAG_CLASS_FILTER = 0x8
 PULL_FLAG_LITE_PULL = 0x10
 PULL_FLAG_BROWSE = 0x1_0000
-"""Ours: somebody looks, and what is read is not counted. RocketMQ's brokers do not know it."""
+"""Rockhopper's: the reader only browses, so the read is not counted. RocketMQ ignores it."""
 
 PERM_INHERIT = 0x1
 PERM_WRITE = 0x2
@@ -35,10 +35,10 @@ PERM_MASK = PERM_INHERIT | PERM_WRITE | PERM_READ
 
 
 def compression_type(sys_flag: int) -> int:
-    """How the body is compressed; 0 means zlib, from clients that do not set the type."""
+    """Return the compression type of a body; 0, from clients that do not set it, means zlib."""
     return (sys_flag & SYS_FLAG_COMPRESSION_MASK) >> SYS_FLAG_COMPRESSION_SHIFT
 
 
 def transaction_type(sys_flag: int) -> int:
-    """One of the SYS_FLAG_TRANSACTION numbers."""
+    """Return one of the SYS_FLAG_TRANSACTION numbers."""
     return sys_flag & SYS_FLAG_TRANSACTION_MASK

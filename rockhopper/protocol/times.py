@@ -1,12 +1,13 @@
-"""Points in time as people type them, for every command, page and option.
+"""Parses points in time that people type, for every command, page and option.
 
     2026-11-29            the day, from its midnight on
     20261129              the same day
-    2026-11-29T12:00      local time, unless it names a zone (+01:00, Z)
+    2026-11-29T12:00      local time, unless it has a zone (+01:00, Z)
     1796040000000         milliseconds since 1970, 13 digits: the years 2001 to 2286
 
-A number of another size is refused: 8 digits could be a day or 1970, 10 digits are seconds. Numbers
-below 8 digits are milliseconds too; nobody means a day by them.
+A number of another length is rejected: 8 digits could be a day or a time in 1970, 10 digits are
+seconds. Numbers with fewer than 8 digits are accepted as milliseconds, because they cannot be a
+day.
 """
 
 import re
@@ -18,10 +19,10 @@ _BASIC_DAY = re.compile(r"\d{8}")
 
 
 def parse_time_ms(text: str, zone: tzinfo | None = None) -> int:
-    """Milliseconds since 1970; *zone* is that of a time without one, by default this host's.
+    """Return milliseconds since 1970; *zone*, by default the host's, applies to times without one.
 
     Raises:
-        ValueError: it is no time; the sentence says what to write.
+        ValueError: *text* is not a time; the message shows the formats.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) != DIGITS_OF_DAY:
@@ -41,11 +42,11 @@ def parse_time_ms(text: str, zone: tzinfo | None = None) -> int:
 
 
 def check_ms(name: str, value: object) -> int:
-    """Return a point in time that code gives as milliseconds since 1970.
+    """Return a point in time that code passes as milliseconds since 1970.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is one of another unit.
+        TypeError: it is not a whole number.
+        ValueError: it has another unit.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
@@ -61,7 +62,7 @@ def aware_ms(name: str, moment: object) -> int:
     """Return a datetime with a time zone as milliseconds since 1970.
 
     Raises:
-        TypeError: it is no datetime.
+        TypeError: it is not a datetime.
         ValueError: it has no time zone.
     """
     if not isinstance(moment, datetime):
@@ -78,10 +79,10 @@ def aware_ms(name: str, moment: object) -> int:
 
 
 def parse_ms(text: str) -> int:
-    """A number of milliseconds since 1970.
+    """Parse a number of milliseconds since 1970.
 
     Raises:
-        ValueError: it is no number, or one of another unit; the sentence says which.
+        ValueError: it is not a number, or has another unit; the message says which.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()):

@@ -1,7 +1,7 @@
-"""How a request says in whose name it is sent: RocketMQ's signatures, of remoting and of gRPC.
+"""Signatures that authenticate the user of a request, as in RocketMQ: for remoting and for gRPC.
 
-Both are HMAC-SHA1 under the user's secret. Either can be said again by whoever overhears it, so
-they are worth something over TLS or on one host alone.
+Both are HMAC-SHA1 with the user's secret. An eavesdropper can replay either, so they protect only
+over TLS or within one host.
 """
 
 from rockhopper.protocol.signing.grpc import parse_grpc_authorization as parse_grpc_authorization

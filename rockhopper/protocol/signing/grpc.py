@@ -1,4 +1,4 @@
-"""Signatures of gRPC requests: HMAC-SHA1 over the text of x-mq-date-time, and nothing else.
+"""Signatures of gRPC requests: HMAC-SHA1 over the text of x-mq-date-time only.
 
 authorization: MQv2-HMAC-SHA1 Credential=key/region/service, SignedHeaders=x-mq-date-time,
 Signature=hex
@@ -12,7 +12,7 @@ _GRPC_PARTS = re.compile(r"\s*(\w+)=([^,\s]*)\s*(?:,|$)")
 
 
 def parse_grpc_authorization(text: str) -> tuple[str, bytes] | None:
-    """The user and the signature in gRPC's ``authorization``; None when it holds none."""
+    """Return the user and the signature in gRPC's ``authorization``; None if it has none."""
     algorithm, _, rest = text.strip().partition(" ")
     if algorithm != GRPC_ALGORITHM or len(rest) > _GRPC_LENGTH_MAX:
         return None

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECRET_LENGTH_MIN = 12
-"""Of a new user's; shorter ones of RocketMQ's own tools are taken with a warning."""
-# What the clients up to 4.9.3 add after they have signed, and the MQVersion ordinal of 4.9.3.
+"""The minimum for a new user; a shorter secret from RocketMQ's tools is accepted with a warning."""
+# The field that clients up to 4.9.3 add after signing, and the MQVersion ordinal of 4.9.3.
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _VERSION_ADDING_UNSIGNED_MAX = 399
 
@@ -32,7 +32,7 @@ class Credentials:
 
 
 def signed_content(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
-    """What the signature of a remoting request with these header fields is of."""
+    """Return the content to sign for a remoting request with these header fields."""
     adds_unsigned = version <= _VERSION_ADDING_UNSIGNED_MAX and _UNIQUE_KEY_QUERY in fields
     values = [
         fields[name]
@@ -43,14 +43,14 @@ def signed_content(fields: Mapping[str, str], body: bytes, version: int) -> byte
 
 
 def sign(secret: str, content: bytes) -> bytes:
-    """The signature of *content*, as bytes."""
+    """Return the signature of *content*."""
     return hmac.digest(secret.encode(), content, "sha1")
 
 
 def sign_fields(
     credentials: Credentials, fields: Mapping[str, str], body: bytes, version: int
 ) -> dict[str, str]:
-    """*fields* of a remoting request with those that say who sends it."""
+    """Return the *fields* of a remoting request with the user and the signature added."""
     signed = {name: value for name, value in fields.items() if name != SIGNATURE}
     signed[ACCESS_KEY] = credentials.access_key
     signed |= credentials.more_fields(signed, body)
@@ -60,7 +60,7 @@ def sign_fields(
 
 
 def parse_signature(text: str) -> bytes:
-    """The bytes of a remoting signature; none for what is no Base64, which no secret gives."""
+    """Return the bytes of a remoting signature; for invalid Base64 none, which match no secret."""
     try:
         return binascii.a2b_base64(text)
     except ValueError:

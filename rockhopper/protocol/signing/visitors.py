@@ -1,7 +1,8 @@
-"""For whom a console asks: the address of its visitor, in fields of a request.
+"""Visitors of a console: request fields with the address of the user that a console acts for.
 
-extFields RhVisitor and RhVisitorSeal. Anybody may name a visitor, which can only take rights from
-a request; the seal shows that the console of this very process, or of its parent, has named him.
+The fields are RhVisitor and RhVisitorSeal in extFields. Any client may name a visitor, which can
+only restrict the rights of a request. The seal proves that the console of this process, or of its
+parent, named the visitor.
 """
 
 import hashlib
@@ -18,20 +19,20 @@ VISITOR_SEAL = "RhVisitorSeal"
 
 @dataclass(frozen=True, slots=True)
 class VisitorCredentials(Credentials):
-    """Those of a user who visits a console."""
+    """The credentials of a user who visits a console."""
 
     host: str
-    """Where from."""
+    """The visitor's address."""
     seal_secret: bytes = field(repr=False)
 
     def more_fields(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """What goes along with a request of these fields, and is signed as well."""
+        """Return the additional fields of a request, which are signed as well."""
         named = {**fields, VISITOR: self.host}
         return {VISITOR: self.host, VISITOR_SEAL: _seal(self.seal_secret, named, body)}
 
 
 def is_sealed(secret: bytes, fields: Mapping[str, str], body: bytes) -> bool:
-    """Whether who holds *secret* has named the visitor of this very request."""
+    """Whether a holder of *secret* named the visitor of exactly this request."""
     seal = fields.get(VISITOR_SEAL, "").encode("utf-8", "replace")
     return hmac.compare_digest(seal, _seal(secret, fields, body).encode())
 
