@@ -1,7 +1,7 @@
-"""Who produces: the clients whose heartbeats name a producer group, by group and by client id.
+"""Producers: the clients whose heartbeats name a producer group, by group and by client id.
 
-Each step costs the same however many groups there are, and there are bounds: any user may fill this
-table.
+Each step has the same cost however many groups there are, and sizes are limited, because any user
+can fill this table.
 """
 
 from collections import OrderedDict
@@ -15,28 +15,27 @@ from rockhopper.broker.users.peer import Peer
 
 GROUPS_PER_CONNECTION_MAX = 2000
 GROUPS_MAX = 100_000
-"""Of all connections together: a group counts once for each that is in it."""
+"""The limit over all connections: a group counts once for each connection in it."""
 EXPIRED_AT_ONCE_MAX = 2000
 
 _Place = tuple[str, Peer]
-"""A group, and a connection that is in it."""
+"""A group, and a connection in it."""
 
 
 class ProducerTable(Part):
-    """The producers that are online, by group and by client id.
+    """The online producers, by group and by client id.
 
-    The broker calls a group back about transactions, and a client with replies to its requests. A
-    client stays known by its id as long as it is in any group; RocketMQ forgets it when one of its
-    groups goes.
+    The broker sends transaction checks to a group, and replies to a client. A client is found by
+    its id as long as it is in any group; RocketMQ forgets it when it leaves one of its groups.
     """
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._groups: dict[str, dict[Peer, Client]] = {}
         self._groups_of: dict[Peer, set[str]] = {}
-        # In how many groups a connection is under a client id.
+        # The number of groups in which a connection uses a client id.
         self._counts: dict[tuple[Peer, str], int] = {}
-        # Everybody, who has been silent longest first.
+        # All entries; the one that has been silent longest comes first.
         self._by_age: OrderedDict[_Place, Client] = OrderedDict()
         # Client id -> its connections, newest last.
         self._connections: dict[str, dict[Peer, Client]] = {}
@@ -44,29 +43,33 @@ class ProducerTable(Part):
         """Called with a group when another connection joins it."""
 
     def groups(self) -> dict[str, list[Client]]:
-        """Every producer group and who is in it."""
+        """Return every producer group with its clients."""
         return {name: list(clients.values()) for name, clients in self._groups.items()}
 
     def clients(self, group: str) -> list[Client]:
-        """The producers of *group*, oldest first; empty if nobody is online."""
+        """Return the producers of *group*, oldest first; empty if none is online."""
         return list(self._groups.get(group, {}).values())
 
     def find(self, client_id: str) -> Client | None:
-        """The producer with this client id in any group; of several connections the newest."""
+        """Return the producer with this client id in any group.
+
+        Of several connections the newest.
+        """
         clients = self._connections.get(client_id)
         return next(reversed(clients.values())) if clients else None
 
     def register(self, group: str, client: Client) -> None:
-        """Take a heartbeat.
+        """Record a heartbeat.
 
         Raises:
-            NoPermission: another connection of another user has the id.
+            NoPermission: a connection of another user has the id.
             TooManyWait: this connection, or all together, are in too many groups.
         """
         connection = client.connection
         if connection.closed:
             return
-        # All that have the id are one user's: of the first two, one is not this connection.
+        # All connections with this id belong to one user: one of the first two is not this
+        # connection.
         for holder in islice(self._connections.get(client.client_id, {}).values(), 2):
             if holder.user != client.user and holder.connection is not connection:
                 raise NoPermission(
@@ -112,7 +115,7 @@ class ProducerTable(Part):
             )
 
     def unregister(self, group: str, connection: Peer) -> None:
-        """Take a producer out of one group."""
+        """Remove a producer from one group."""
         self._groups_of.get(connection, set()).discard(group)
         clients = self._groups.get(group)
         client = clients.pop(connection, None) if clients is not None else None
@@ -124,7 +127,7 @@ class ProducerTable(Part):
         self._leave_id(client)
 
     def _leave_id(self, client: Client) -> None:
-        """Take a client out of one group; with the last one its id is forgotten."""
+        """Remove a client from one group; its id is forgotten with the last one."""
         of_id = client.connection, client.client_id
         left = self._counts.pop(of_id) - 1
         if left:
@@ -136,7 +139,7 @@ class ProducerTable(Part):
             self._connections.pop(client.client_id, None)
 
     def expire(self) -> None:
-        """Take out those that have sent no heartbeat for 120 s; of many, the rest next time."""
+        """Remove producers without a heartbeat for 120 s; if there are many, the rest next time."""
         silent_since_ms = self._now_ms() - HEARTBEAT_TIMEOUT_MS
         for _ in range(EXPIRED_AT_ONCE_MAX):
             (group, connection), client = next(iter(self._by_age.items()), (("", None), None))

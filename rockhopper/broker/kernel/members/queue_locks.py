@@ -1,13 +1,19 @@
-"""Which client may consume a queue in order: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
+"""Queue locks for consumption in order: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
-A lock belongs to a client within its consumer group and lasts 60 s unless renewed; clients renew
-every 20 s. It goes at once with the last connection of its client, so that the queues of a crashed
-consumer need not wait: the last over which it was locked, for a request may come late over one that
-its client has given up already. Locks live in memory (RebalanceLockManager).
+A lock belongs to a client within its consumer group, and lasts 60 s unless renewed; clients renew
+it every 20 s. It ends at once with the client's last connection, so the queues of a crashed
+consumer are free immediately. That is the last connection over which the client locked the queue,
+because a request may arrive late over a connection that the client has already abandoned. Locks are
+in memory only (RocketMQ: RebalanceLockManager).
 
-The master of a replica set tells the others who holds what. Whoever leads next keeps a queue for
-its holder until the 60 s are over. One that nobody spoke of goes to nobody for 30 s: a client may
-think that it holds it, and finds out within 20.
+The master of a replica set replicates the owners of locks. A new master keeps a queue for its owner
+until the 60 s are over. A queue without a known owner is granted to no client for 30 s: a client
+may believe that it holds the lock, and learns the truth within 20 s.
+
+    0 s     client A locks queue 1 at the old master, which then crashes
+    5 s     the new master grants queue 1 only to A; queue 2, of which it knows nothing, to none
+    35 s    queue 2 is granted to any client
+    60 s    if A has not renewed its lock, queue 1 is granted to any client
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +31,7 @@ QueueKey = tuple[str, str, int]
 
 
 HeldLocks = Mapping[tuple[str, QueueKey], tuple[str, int]]
-"""Group and queue -> the client that holds it, and when it is known to have renewed that."""
+"""Maps group and queue to the owner, and to the time of its last known renewal."""
 
 
 class _Lock:
@@ -34,22 +40,22 @@ class _Lock:
     def __init__(self, client_id: str, connections: tuple[Peer, ...], renewed_ms: int) -> None:
         self.client_id = client_id
         self.connections = connections
-        """Over which it was locked, while they are open."""
+        """The open connections over which it was locked."""
         self.renewed_ms = renewed_ms
 
 
 LOCKS_MAX = 200_000
-"""Of all groups together: with so many, queues that nobody holds are not granted."""
+"""The limit over all groups: beyond it, queues without an owner are not granted."""
 CONNECTIONS_PER_LOCK_MAX = 8
 
-# Another open connection of a member of a group, by its client id.
+# Finds another open connection of a group's member by its client id.
 FindConnection = Callable[[str, str], Peer | None]
 
 
 class QueueLocks(Part):
     """The locks of all groups.
 
-    *other_connection* finds where else the client of a closed connection is still there.
+    *other_connection* finds another open connection of a client whose connection was closed.
     """
 
     def __init__(
@@ -61,27 +67,31 @@ class QueueLocks(Part):
         self._now_ms = now_ms
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
-        # How many there are at most: of those that ended with a connection, since the last expiry.
+        # An upper limit of the count; it ignores locks that ended with a connection since the last
+        # expiry.
         self._count = 0
-        # What each connection is among the connections of, by group.
+        # The locks that each connection holds, by group.
         self._queues_of: dict[Peer, dict[str, set[QueueKey]]] = {}
-        # Of each connection: how many there were before it.
+        # The number of connections before each one.
         self._firsts: dict[Peer, int] = {}
         self._numbers = count()
-        # A blank holder: it was granted here since.
+        # A blank owner: this broker has granted the lock since.
         self._before: dict[tuple[str, QueueKey], tuple[str, int]] = {}
         self._leads_from_ms: int | None = None
         self.on_changed: Callable[[str, QueueKey, str], None] | None = None
-        """Called with group, queue and holder when that is granted, renewed or, blank, over."""
+        """Called with group, queue and owner when a lock is granted or renewed.
+
+        Blank owner: released.
+        """
         self.may_grant: Callable[[], bool] = lambda: True
-        """Whether no other broker can be granting these locks by now."""
+        """Returns whether no other broker can grant these locks now."""
 
     def lead(self, before: HeldLocks) -> None:
-        """Begin to grant locks in another master's place, which had granted those *before*."""
+        """Start to grant locks as the successor of a master, which had granted those *before*."""
         self._before, self._leads_from_ms = dict(before), self._now_ms()
 
     def _is_kept(self, group: str, client_id: str, queue: QueueKey, now_ms: int) -> bool:
-        """Whether a queue that is free here may be held by another client from before."""
+        """Return whether another client may still hold an apparently free queue from before."""
         if self._leads_from_ms is None or now_ms - self._leads_from_ms > LEASE_MS:
             self._before, self._leads_from_ms = {}, None
             return False
@@ -98,9 +108,9 @@ class QueueLocks(Part):
     def lock(
         self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
     ) -> list[QueueKey]:
-        """Lock or renew what is free, expired or the client's own; return what it now holds.
+        """Lock or renew queues that are free, expired or the client's own; return the granted ones.
 
-        That is nothing while another master may have been elected: it grants them.
+        Grants nothing while another master may have been elected, because that one grants them.
         """
         if connection.closed or not self.may_grant():
             return []
@@ -133,9 +143,9 @@ class QueueLocks(Part):
     def unlock(
         self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
     ) -> None:
-        """Give up those of *queues* that *client_id* holds.
+        """Release those of *queues* that *client_id* owns.
 
-        Not what it has locked since over a connection that it began to lock over later: this
+        A queue that the client has since locked over a newer connection stays locked: then this
         request is late.
         """
         locks = self._locks.get(group, {})
@@ -155,13 +165,13 @@ class QueueLocks(Part):
         return first is not None and first < max(map(self._firsts.__getitem__, lock.connections))
 
     def is_held_by(self, group: str, connection: Peer) -> bool:
-        """Whether the client on *connection* consumes in order in *group*."""
+        """Return whether the client on *connection* consumes in order in *group*."""
         queues = self._queues_of.get(connection, {}).get(group, ())
         locks, now_ms = self._locks.get(group, {}), self._now_ms()
         return any(now_ms - locks[queue].renewed_ms <= LEASE_MS for queue in queues)
 
     def expire(self) -> None:
-        """Drop the locks that were not renewed for 60 s."""
+        """Drop locks that were not renewed for 60 s."""
         now_ms = self._now_ms()
         for group in list(self._locks):
             locks = self._locks[group]
@@ -172,7 +182,7 @@ class QueueLocks(Part):
         self._count = sum(map(len, self._locks.values()))
 
     def _watch(self, group: str, queue: QueueKey, lock: _Lock) -> None:
-        """Find a lock by its connections from now on."""
+        """Index a lock by its connections."""
         for connection in lock.connections:
             of_connection = self._queues_of.get(connection)
             if of_connection is None:

@@ -1,19 +1,21 @@
-"""Which members of a group read a topic, where not all members want the same.
+"""Which members of a group read a topic if their subscriptions differ.
 
-RocketMQ shares out a topic's queues among all members of a group. Where these subscribe
-differently, as two versions of a service do in a rolling deployment, queues fall to members that do
-not read the topic, and a member whose filter lets less through commits past what only others want.
+RocketMQ divides a topic's queues among all members of a group. If the members subscribe
+differently, as two versions of a service do in a rolling deployment, some queues go to members that
+do not read the topic. And a member with a narrow filter commits past messages that only others
+want.
 
-Rockhopper's ``Consumer`` therefore leaves a topic to those members that want all that any member
-wants of it, its *readers*. Example: member A wants the tag new, member B wants new || paid. While
-both are there, B reads every queue and A reads none; when B has gone, A reads on. Nobody reads
-while no member wants all of it (new || paid beside paid || void): waiting skips nothing.
+Rockhopper's ``Consumer`` therefore leaves a topic to its *readers*: those members that want
+everything that any member wants of it. Example: member A wants the tag new, member B wants new ||
+paid. While both are online, B reads every queue and A reads none; when B has left, A continues. If
+no member wants everything (new || paid beside paid || void), none reads: waiting skips nothing.
 
-A retry topic has messages of every topic, so its readers want all of every topic. If nobody does,
-every member reads it: a retry is filtered by nobody.
+A retry topic contains messages of every topic, so its readers want everything of every topic. If
+there are none, every member reads it: retries are not filtered.
 
-A topic that a client of another make subscribes to is shared out by RocketMQ's rule, for all must
-compute the same. What may be skipped or left unread by it is *at risk*.
+A topic to which another kind of client subscribes is divided by RocketMQ's rule, because all
+members must compute the same result. Messages that this rule may skip or leave unread are *at
+risk*.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -24,20 +26,20 @@ from rockhopper.protocol.subscription import Subscription
 
 
 class Kind(NamedTuple):
-    """Members that share their group's queues and want the same."""
+    """Members that divide their group's queues and have the same subscriptions."""
 
     subscriptions: Mapping[str, Subscription]
-    """By topic; empty if they have not told yet."""
+    """The subscriptions by topic; empty if not known yet."""
     heeds_readers: bool
-    """Whether they leave a topic to the topic's readers."""
+    """Whether these members leave a topic to its readers."""
     client_ids: Set[str]
 
 
 class Readers(NamedTuple):
-    """Who reads what; a topic that is in neither is shared by all members."""
+    """The readers of topics; all members divide a topic that is in neither field."""
 
     by_topic: Mapping[str, Set[str]]
-    """The client ids of its readers, where these are not all members."""
+    """The client ids of a topic's readers, if these are not all members."""
     at_risk: Set[str]
 
 
@@ -49,10 +51,11 @@ def find_readers(
     client_ids: Collection[str],
     lost: Iterable[Mapping[str, Subscription]] = (),
 ) -> Readers:
-    """Return who reads what in a group.
+    """Return the readers of a group's topics.
 
-    *kinds* are of members that share its queues, *client_ids* those of all, of broadcasting members
-    too. *lost* is what members wanted whose connection ended a moment ago: they may come back.
+    *kinds* contains only members that divide its queues. *client_ids* contains all members, also
+    broadcasting ones. *lost* are the subscriptions of members that have just lost their connection
+    and may come back.
     """
     everybody, lost = frozenset(client_ids), list(lost)
     subscribers: dict[str, list[Kind]] = {}
@@ -81,9 +84,9 @@ def find_readers(
 def _leave_retries(
     by_topic: dict[str, frozenset[str]], all_subscribed: bool, lost: Collection[object]
 ) -> None:
-    """Leave retry topics to those that read all topics, as far as there are any.
+    """Leave retry topics to members that read all topics, if there are any.
 
-    While a lost member is waited for, nobody else reads what may be for it.
+    While a lost member is expected back, no other member reads messages that may be for it.
     """
     retries = [topic for topic in by_topic if is_retry_topic(topic)]
     others = [ids for topic, ids in by_topic.items() if not is_retry_topic(topic)]
