@@ -1,7 +1,7 @@
-"""What /metrics is made of: families of numbers, written in Prometheus' text format.
+"""The families of numbers in /metrics, and their output in Prometheus' text format.
 
-Importing prometheus_client (40 ms) and writing the text happen in a thread; a page that asks for
-numbers lets the event loop have its turn in between.
+A thread imports prometheus_client (40 ms) and writes the text. Collecting the numbers yields to the
+event loop in between.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Family:
         self.histograms: list[tuple[tuple[str, ...], list[tuple[str, float]], float]] = []
 
     def add(self, value: float, *labels: str) -> "Family":
-        """Note one number."""
+        """Add one number."""
         self.samples.append((labels, value))
         return self
 
@@ -39,7 +39,7 @@ class Family:
         bounds_s: Sequence[float] = BOUNDS_S,
         per_second: int = 1,
     ) -> "Family":
-        """Note a histogram: with the ends *bounds_s*, of BOUNDS_S; in 1/*per_second* s."""
+        """Add a histogram with the bounds *bounds_s*, of BOUNDS_S; its unit is 1/*per_second* s."""
         at_most = dict(zip(BOUNDS_S, accumulate(times.counts), strict=False))
         buckets = [(repr(bound * per_second), float(at_most[bound])) for bound in bounds_s]
         buckets.append(("+Inf", float(sum(times.counts))))
@@ -48,24 +48,24 @@ class Family:
 
 
 def gauge(name: str, help_text: str, *labels: str) -> Family:
-    """A family of numbers that go up and down."""
+    """Return a family of numbers that go up and down."""
     return Family("gauge", name, help_text, *labels)
 
 
 def counter(name: str, help_text: str, *labels: str) -> Family:
-    """A family of numbers that only grow."""
+    """Return a family of numbers that only grow."""
     return Family("counter", name, help_text, *labels)
 
 
 def histogram(name: str, help_text: str, *labels: str) -> Family:
-    """A family of distributions."""
+    """Return a family of distributions."""
     return Family("histogram", name, help_text, *labels)
 
 
 async def rendered(config: BrokerConfig, families: Iterable[Family | None]) -> tuple[bytes, str]:
-    """The page that Prometheus scrapes, and its type.
+    """Return the page for Prometheus, and its content type.
 
-    None among *families* is where the event loop should get its turn.
+    At each None among *families*, the event loop can do other work.
     """
     shown = []
     for family in families:
@@ -82,7 +82,10 @@ async def rendered(config: BrokerConfig, families: Iterable[Family | None]) -> t
 
 
 def node_id(config: BrokerConfig) -> str:
-    """RocketMQ's: the broker's name; replicas have one name, so that their ids follow."""
+    """Return RocketMQ's node id: the broker name.
+
+    A replica appends its id, because the name is shared.
+    """
     replica_id = config.replication.replica_id if config.replication.engine else 0
     return f"{config.broker_name}:{replica_id}" if replica_id else config.broker_name
 
@@ -92,12 +95,15 @@ def _render(families: Iterable[Family], common: dict[str, str]) -> tuple[bytes, 
     from prometheus_client.exposition import generate_latest
 
     text = "".join(chain.from_iterable(_lines(family, common) for family in families))
-    # The process's own numbers (memory, processor time, open files) come with the default registry.
+    # The default registry adds the process's own numbers (memory, processor time, open files).
     return text.encode() + generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
 def _lines(family: Family, common: dict[str, str]) -> Iterator[str]:
-    """A family as text: objects of the library for each sample would take ten times as long."""
+    """Format a family as text.
+
+    The library's objects for each sample would take ten times as long.
+    """
     name = family.name
     yield f"# HELP {name} {family.help_text}\n# TYPE {name} {family.kind}\n"
     plain = _pattern(common, family.labels)
@@ -112,7 +118,7 @@ def _lines(family: Family, common: dict[str, str]) -> Iterator[str]:
 
 
 def _pattern(common: dict[str, str], labels: tuple[str, ...]) -> str:
-    """Braces with all labels, the common ones first, and where the values of *labels* go."""
+    """Return braces with all labels, the common ones first, and placeholders for *labels*."""
     pairs = [
         f'{label}="{_escaped((value,))[0]}"'.replace("%", "%%") for label, value in common.items()
     ]

@@ -1,1 +1,1 @@
-"""What /metrics shows."""
+"""The content of /metrics."""

@@ -1,7 +1,7 @@
 """/metrics: the broker's numbers under RocketMQ's metric names, in Prometheus' text format.
 
-The numbers are read when somebody asks, on the event loop, which gets its turn between pieces.
-docs/metrics.md lists them, made of what stands here (metrics_page.py).
+The numbers are read at each request, on the event loop, with pauses for other work. docs/metrics.md
+lists them; metrics_page.py generates that page from this code.
 """
 
 import platform
@@ -35,7 +35,7 @@ def families(
     *,
     is_ready: bool,
 ) -> Iterator[Family | None]:
-    """Every metric of a broker; *connections* are counted by port."""
+    """Yield every metric of a broker; *connections* are counted by port."""
     yield build_info()
     store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
     permission = parts.config.live.broker_permission
@@ -77,7 +77,7 @@ def families(
 
 
 def readiness(*, is_ready: bool) -> Family:
-    """What /readyz says, of a broker under any role."""
+    """Return the state of /readyz, for a broker in any role."""
     return gauge("rockhopper_ready", "1 when /readyz reports ready").add(is_ready)
 
 
@@ -157,7 +157,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
 
 
 def build_info() -> Family:
-    """Always 1; its labels say what runs here."""
+    """Return a metric whose value is always 1; its labels describe this build."""
     labels = ("version", "python", "compiled")
     compiled_parts = "all" if not MISSING else "some"
     python = platform.python_version()

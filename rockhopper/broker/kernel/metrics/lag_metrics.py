@@ -1,12 +1,12 @@
-"""What /metrics shows of how far groups are behind: in messages, and in time.
+"""The lag of groups in /metrics: in messages and in time.
 
-Unlike RocketMQ's, all of it is computed from committed offsets, so that a group whose consumers
-have crashed still shows; the label ``online`` says whether anybody consumes. A queue in which a
-group has not committed counts whole, as in the answer to 208.
+Unlike RocketMQ's, all of it is computed from committed offsets, so a group whose consumers have
+crashed is still shown; the label ``online`` shows whether it has consumers. A queue without a
+committed offset counts from its beginning, as in the answer to 208.
 
-Bounded: a queue costs some dictionary look-ups, and one that lags a look at the message that the
-group consumes next, once for each message that it stands at; the event loop gets its turn in
-between. At most metricsQueuesMax queues have series of their own, those that lag first.
+The cost is bounded. A queue costs some dictionary lookups. A queue with lag also costs a read of
+the next message's store time, once for each position. The event loop continues in between. At most
+metricsQueuesMax queues have their own series, those with lag first.
 """
 
 from collections.abc import Iterator
@@ -19,23 +19,23 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import is_retry_topic
 
-# Each may be a page that comes from the disk.
+# Each lookup may read a page from disk.
 LOOKS_PER_TURN = 20
 
 _Place = tuple[str, int, int]
 
 
 class LagAges:
-    """When the messages were stored that groups stand at, remembered from scrape to scrape."""
+    """The store times of the messages at the groups' positions, cached between scrapes."""
 
     def __init__(self) -> None:
         self._known: dict[_Place, int] = {}
         self._seen: dict[_Place, int] = {}
         self.looks = 0
-        """How often the log was looked into."""
+        """The number of reads from the log."""
 
     def stored_ms(self, store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
-        """The store time of a message, −1 when it is gone."""
+        """Return the store time of a message, −1 if it was deleted."""
         place = (topic, queue_id, offset)
         stored_ms = self._seen.get(place) or self._known.get(place)
         if stored_ms is None:
@@ -45,12 +45,12 @@ class LagAges:
         return stored_ms
 
     def scraped(self) -> None:
-        """Forget what nobody stands at any more."""
+        """Drop the times of positions that no group has any more."""
         self._known, self._seen = self._seen, {}
 
 
 class _Queue(NamedTuple):
-    """How far a group is in one queue."""
+    """A group's position in one queue."""
 
     topic: str
     group: str
@@ -60,7 +60,7 @@ class _Queue(NamedTuple):
 
 
 class _Sums:
-    """How far a group is in one topic, over its queues."""
+    """A group's lag in one topic, over its queues."""
 
     def __init__(self) -> None:
         self.behind = self.in_flight = self.ready = 0
@@ -68,7 +68,7 @@ class _Sums:
 
 
 class _Lag:
-    """The queues of every group that follows a topic, one scrape long."""
+    """Collects the queues of every group and topic during one scrape."""
 
     def __init__(self, parts: ServingParts, ages: LagAges) -> None:
         self._store = parts.store
@@ -101,7 +101,7 @@ class _Lag:
 
 
 def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
-    """The lag of every group, online or not, by topic and by queue."""
+    """Yield the lag of every group, online or not, by topic and by queue."""
     lag = _Lag(parts, ages)
     sums_of: list[tuple[str, str, _Sums]] = []
     queues_seen, looks = 0, ages.looks

@@ -1,4 +1,4 @@
-"""What /metrics shows of times: of requests by code and answer, of sends, pulls and flushes."""
+"""Latencies in /metrics: of requests by code and answer, of sends, pulls and flushes."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from rockhopper.broker.kernel.families import Family, histogram
 from rockhopper.broker.server.loop.latencies import PULLS, SENDS, Latencies, RequestTimes
 
 RPC_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1.0, 2.0, 3.0)
-"""RocketMQ's own."""
+"""The bounds that RocketMQ uses."""
 
 
 def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family]:
-    """The histograms. There are as many series as kinds of requests and answers that came."""
+    """Yield the histograms; there is one series for each kind of request and answer seen so far."""
     rpc = histogram(
         "rocketmq_rpc_latency",
         "From reading a request to writing its answer",

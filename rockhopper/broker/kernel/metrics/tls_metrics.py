@@ -1,4 +1,4 @@
-"""What /metrics shows of TLS: who speaks it, what failed, and when the certificate ends."""
+"""TLS in /metrics: connections, failed handshakes, and the expiry of the certificate."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from rockhopper.broker.server.listening.listener import Gate
 
 
 def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]:
-    """The metrics of *gate*, if it has TLS; *connections* with it are counted by port."""
+    """Yield the metrics of *gate* if it has TLS; TLS *connections* are counted by port."""
     tls = gate.tls
     if tls is None:
         return
