@@ -1,8 +1,8 @@
-"""Makes docs/compatibility.md and the table of docs/request-codes.md: ``make compatibility``.
+"""Generates docs/compatibility.md and the table of docs/request-codes.md: ``make compatibility``.
 
-Which request codes are served, and to whom, comes from the processor tables, what is not from
-unserved.py, what those of ours do from protocol/codes.py. The part of the first page above its
-marker is written by hand and stays, and so does what is around the table in the second.
+The processor tables define which request codes are served and for whom, unserved.py those that are
+not, and protocol/codes.py what Rockhopper's own codes do. The part of the first page above its
+marker is written by hand and preserved; so is the text around the table in the second.
 """
 
 import ast
@@ -30,7 +30,7 @@ FIRST_OWN = 70_001
 
 
 class _Anything:
-    """Stands for all parts of a broker: the table's keys do not depend on them."""
+    """Stands in for any part of a broker, because the table's keys do not depend on the parts."""
 
     def __getattr__(self, name: str) -> Any:
         return _Anything()
@@ -43,7 +43,7 @@ class _Anything:
 
 
 class _AnyBroker(_Anything):
-    """A broker of such parts, with every feature."""
+    """A stand-in for a broker, with every feature."""
 
     def __init__(self) -> None:
         anything = cast(Any, _Anything())
@@ -51,12 +51,12 @@ class _AnyBroker(_Anything):
 
 
 def broker_table() -> Mapping[int, Row]:
-    """The request codes that a broker serves, of no broker."""
+    """Return the table of a broker without parts."""
     return build_table(cast(Any, _AnyBroker()))
 
 
 def name_service_table() -> Mapping[int, Row]:
-    """The same for a name service."""
+    """Return the table of a name server without parts."""
     anything = cast(Any, _Anything())
     processors = NameServiceProcessors(
         BrokerConfig(), anything, anything, local=None, now_ms=anything
@@ -65,7 +65,7 @@ def name_service_table() -> Mapping[int, Row]:
 
 
 def generated() -> str:
-    """What stands below the marker."""
+    """Return the text below the marker."""
     lines = [
         "## Request codes that are served",
         "",
@@ -109,7 +109,7 @@ def _rights(row: Row) -> str:
 
 
 def own_codes() -> dict[str, str]:
-    """What each request code of ours does, by its name, as it stands below it."""
+    """Return the docstring of each of Rockhopper's request codes by name."""
     (definition,) = ast.parse(inspect.getsource(RequestCode)).body
     texts = {}
     for code, below in pairwise(cast(ast.ClassDef, definition).body):
@@ -123,7 +123,7 @@ def own_codes() -> dict[str, str]:
 
 
 def own_table() -> str:
-    """The request codes of ours, for the page that describes them."""
+    """Return the table of Rockhopper's request codes."""
     table, texts = {**name_service_table(), **broker_table()}, own_codes()
     lines = ["| code | name | what it does | right |", "|---|---|---|---|"]
     for code in sorted(code for code in RequestCode if FIRST_OWN <= code < 80_000):
@@ -133,19 +133,19 @@ def own_table() -> str:
 
 
 def own_page(current: str) -> str:
-    """*current* with its table made anew."""
+    """Return the page *current* with a new table."""
     begin, end = OWN_MARKERS
     before, _, rest = current.partition(begin)
     return f"{before}{begin}\n{own_table()}\n{end}{rest.partition(end)[2]}"
 
 
 def page(current: str) -> str:
-    """*current* with what is generated made anew."""
+    """Return the page *current* with a new generated part."""
     return current.partition(MARKER)[0] + MARKER + "\n" + generated()
 
 
 def main() -> int:
-    """Write the page."""
+    """Write both pages."""
     for path, made in ((PAGE, page), (OWN_PAGE, own_page)):
         path.write_text(made(path.read_text(encoding="utf-8")), encoding="utf-8")
         print(f"{path} is up to date")

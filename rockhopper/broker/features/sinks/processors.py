@@ -1,7 +1,7 @@
 """The sink codes (70002 to 70005, 70008, 70014, 70015): stage a batch, publish it once, and so on.
 
-What they promise is in broker/features/sinks/publisher.py; docs/request-codes.md tells it to those
-who write clients.
+broker/features/sinks/publisher.py defines their guarantees; docs/request-codes.md describes them
+for authors of clients.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -61,10 +61,10 @@ from rockhopper.protocol.requests.extensions import (
 )
 
 SINK_ID_LENGTH_MAX = 255
-# So many messages are checked before the event loop gets its turn.
+# The number of messages to check before the event loop continues.
 SLICE_COUNT = 4096
 DEFAULT_QUEUE_NUMS = 4
-# Room for what the broker adds.
+# The rest is reserved for properties that the broker adds.
 PROPERTIES_SIZE_BYTES_MAX = 32_000
 RESERVED_BYTES = 32_767 - PROPERTIES_SIZE_BYTES_MAX
 
@@ -101,7 +101,7 @@ class SinkProcessors:
         }
 
     async def stage(self, request: Request) -> Response:
-        """70002: add messages to a part; they are checked now, so that publishing cannot fail."""
+        """70002: add messages to a part. They are validated now, so that publishing cannot fail."""
         fields = request.fields(SinkStageRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         if not is_part_name(fields.part):
@@ -166,7 +166,7 @@ class SinkProcessors:
         return topic
 
     def _count(self, run: SinkRun, topic: TopicConfig) -> int:
-        """How many messages a run has, which are as the checks of single ones want them."""
+        """Return the number of messages in a run, after validating them like single ones."""
         _check_queue(run.queue_id, topic)
         _check_born_time(run.born_time_ms)
         if len(run.messages) <= self._config.store.live.message_size_max_bytes:
@@ -212,7 +212,7 @@ class SinkProcessors:
             self._timers.due_ms(decode_properties(properties), self._now_ms())
 
     async def publish(self, request: Request) -> Response:
-        """70003: publish a batch; answers when all of it can be read and is on disk."""
+        """70003: publish a batch; answer once all of it is readable and on disk."""
         content = request.fields(SinkBatchRequest).content
         return await self._take_parts(request, partial(self._sinks.publish, content=content))
 
@@ -221,7 +221,10 @@ class SinkProcessors:
         request: Request,
         step: Callable[[str, int, list[SinkPart], str], Awaitable[tuple[int, bool]]],
     ) -> Response:
-        """Have *step* done with the parts of a batch: how many messages, and if that was before."""
+        """Run *step* on the parts of a batch.
+
+        Answer with its count, and whether it was a repetition.
+        """
         fields = request.fields(SinkBatchRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         try:
@@ -235,11 +238,11 @@ class SinkProcessors:
         return Response(ext=encode_fields(answer))
 
     async def prepare(self, request: Request) -> Response:
-        """70014: keep parts, on disk, until their batch is published."""
+        """70014: store parts on disk until their batch is published."""
         return await self._take_parts(request, self._sinks.prepare)
 
     async def decide(self, request: Request) -> Response:
-        """70015: decide which parts on which brokers make a batch, or ask."""
+        """70015: decide which parts on which brokers form a batch, or return the decision."""
         fields = request.fields(SinkBatchRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         shares = decode_sink_shares(request.body)
@@ -256,7 +259,7 @@ class SinkProcessors:
         )
 
     def status(self, request: Request) -> Response:
-        """70004: the last batch of a sink that is published."""
+        """70004: return the last published batch of a sink."""
         fields = request.fields(SinkStatusRequest)
         _check_sink(fields.sink_id, 0)
         sinks = self._sinks
@@ -272,14 +275,14 @@ class SinkProcessors:
         )
 
     def abort(self, request: Request) -> Response:
-        """70005: forget parts of a batch; nothing happens to one that is published."""
+        """70005: delete parts of a batch; does nothing to a published batch."""
         fields = request.fields(SinkBatchRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         self._sinks.abort(fields.sink_id, fields.batch_id, decode_sink_part_names(request.body))
         return Response()
 
     async def home(self, request: Request) -> Response:
-        """70008: remember which other broker publishes the batches of a sink."""
+        """70008: store which other broker publishes the batches of a sink."""
         fields = request.fields(SinkHomeRequest)
         _check_sink(fields.sink_id, 0)
         if not 0 < len(fields.broker) <= SINK_ID_LENGTH_MAX:

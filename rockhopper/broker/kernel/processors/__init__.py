@@ -1,1 +1,1 @@
-"""One module per family of requests; ``table`` maps request codes to them."""
+"""Processors: one module for each family of requests; ``table`` maps request codes to them."""

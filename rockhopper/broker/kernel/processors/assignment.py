@@ -1,7 +1,8 @@
-"""Who gets which queues, for clients that leave that to the broker: codes 400, 401 and 402.
+"""Queue assignment by the broker, for clients that delegate it: codes 400, 401 and 402.
 
-RocketMQ: QueryAssignmentProcessor. A group in POP mode shares all queues of a broker (queue id
-−1), or with popShareQueueNum those of as many following members.
+RocketMQ: QueryAssignmentProcessor. In POP mode, each member of a group reads all queues of a broker
+(queue id −1). With popShareQueueNum, it reads its own queues and those of as many following
+members.
 """
 
 from collections.abc import Awaitable, Callable
@@ -43,14 +44,14 @@ ALL_QUEUES = -1
 
 
 def allocate_on_average(index: int, clients: int, queues: Queues) -> Queues:
-    """AVG: neighbouring queues for each client, the first ones get one more."""
+    """AVG: return consecutive queues for each client; the first clients get one more."""
     base, more = divmod(len(queues), clients)
     start = index * base + min(index, more)
     return queues[start : start + base + (1 if index < more else 0)]
 
 
 def allocate_by_circle(index: int, clients: int, queues: Queues) -> Queues:
-    """AVG_BY_CIRCLE: every so many queues one."""
+    """AVG_BY_CIRCLE: return every n-th queue, with n the number of clients."""
     return queues[index::clients]
 
 
@@ -67,7 +68,7 @@ def allocate_for_pop(
     queues: Queues,
     share: int,
 ) -> Queues:
-    """What a popping client gets: everything, or its own part and those of the *share* next."""
+    """Return a popping client's queues: all, or its own and those of the *share* next clients."""
     if share <= 0 or share >= clients - 1:
         return [(name, ALL_QUEUES) for name in dict.fromkeys(name for name, _ in queues)]
     if clients > len(queues):
@@ -89,7 +90,7 @@ class AssignmentProcessors:
     _cluster_queues: ClusterQueues
 
     async def query(self, request: Request) -> Response:
-        """400: the queues of one client, and whether it pulls or pops them."""
+        """400: return the queues of one client, and whether it pulls or pops them."""
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         wanted = QueryAssignmentRequestBody.decode(request.body)
         mode = self._pop.request_modes.get(wanted.topic, wanted.consumer_group)
@@ -127,7 +128,7 @@ class AssignmentProcessors:
         return allocate(index, len(client_ids), queues)
 
     async def set_mode(self, request: Request) -> Response:
-        """401: have a group pull or pop a topic from now on."""
+        """401: set whether a group pulls or pops a topic."""
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         mode = SetMessageRequestModeRequestBody.decode(request.body)
         if is_retry_topic(mode.topic):
@@ -144,5 +145,5 @@ class AssignmentProcessors:
         return Response()
 
     def all_modes(self, _request: Request) -> Awaitable[Response]:
-        """402: the table as its file holds it."""
+        """402: return the table in its file's format."""
         return long_json_response(self._pop.request_modes.to_json)

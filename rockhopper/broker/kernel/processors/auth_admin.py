@@ -1,4 +1,4 @@
-"""Users and rules for administrators: codes 3001 to 3010, of mqadmin's createUser and its kin.
+"""Users and rules for administrators: codes 3001 to 3010, used by mqadmin's createUser and others.
 
     3001, 3002, 3003    create, update, delete a user    username; body UserInfo
     3004, 3005          one user, or all                 username; filter
@@ -6,10 +6,10 @@
                                                          to the actions of a rule
     3008                delete rules                     subject, policyType, resource
     3009, 3010          the rules of one, or of all      subject; subjectFilter, resourceFilter
-    70016, ours         what is decided, and by which    username, action, resource, host
+    70016, ours         the decision and its reason      username, action, resource, host
 
-A Super user is made, changed and deleted by Super users alone, and secrets are shown to them alone,
-on this host or over TLS. The last Super user stays while users are served alone.
+Only Super users may create, change and delete a Super user. Only they may see secrets, on this host
+or over TLS. The last Super user cannot be removed while authentication is on.
 """
 
 import dataclasses
@@ -55,14 +55,14 @@ ADDS = "adds"
 
 @dataclass(eq=False, repr=False)
 class AuthAdminProcessors:
-    """Serves what administrators say and ask of users and rules."""
+    """Serves the administration of users and rules."""
 
     _config: AuthConfig
     _users: UserTable
     _acls: AclTable
 
     async def create_user(self, request: Request) -> Response:
-        """3001: a user who is not there yet."""
+        """3001: create a user."""
         info, name = _user_info(request)
         if name in self._users.users:
             raise NoPermission(f"the user {name} is there already: update it")
@@ -73,7 +73,7 @@ class AuthAdminProcessors:
         return await self._put(request, user)
 
     async def update_user(self, request: Request) -> Response:
-        """3002: another password, type or status; what is left out stays."""
+        """3002: change a user's password, type or status; omitted fields stay."""
         info, name = _user_info(request)
         user = self._user(name)
         self._check_super(request, user)
@@ -88,7 +88,7 @@ class AuthAdminProcessors:
         return await self._put(request, changed)
 
     async def delete_user(self, request: Request) -> Response:
-        """3003: a user and his rules."""
+        """3003: delete a user with their rules."""
         name = _username(request)
         user = self._users.users.get(name)
         if user is not None:
@@ -102,18 +102,18 @@ class AuthAdminProcessors:
         return Response()
 
     def get_user(self, request: Request) -> Response:
-        """3004: one user; nothing when there is none, as in RocketMQ."""
+        """3004: return one user; empty if there is none, as in RocketMQ."""
         user = self._users.users.get(_username(request))
         return Response() if user is None else _answer(self._shown(request, user))
 
     def list_users(self, request: Request) -> Response:
-        """3005: the users whose names hold the filter."""
+        """3005: return the users whose names contain the filter."""
         wanted = request.ext.get("filter", "")
         users = [user for name, user in self._users.users.items() if wanted in name]
         return _answer([self._shown(request, user) for user in users])
 
     async def create_acl(self, request: Request) -> Response:
-        """3006: rules beside those that are there; of one resource the new one counts."""
+        """3006: add rules; a new rule replaces an existing one for the same resource."""
         return await self._put_rules(request)
 
     async def update_acl(self, request: Request) -> Response:
@@ -121,7 +121,7 @@ class AuthAdminProcessors:
         return await self._put_rules(request)
 
     async def delete_acl(self, request: Request) -> Response:
-        """3008: the rules of a user, of one policy, or about one resource."""
+        """3008: delete a user's rules, or those of one policy, or for one resource."""
         name = _subject(request)
         self._check_super(request, self._user(name))
         kind, resource = request.ext.get("policyType", ""), request.ext.get("resource", "")
@@ -137,13 +137,13 @@ class AuthAdminProcessors:
         return Response()
 
     def get_acl(self, request: Request) -> Response:
-        """3009: the rules of one user; nothing when there are none."""
+        """3009: return the rules of one user; empty if there are none."""
         name = _subject(request)
         rules = self._acls.rules.get(name)
         return Response() if rules is None else _answer(_acl(name, rules))
 
     def list_acls(self, request: Request) -> Response:
-        """3010: the rules of subjects that hold one filter, about what holds the other."""
+        """3010: return the rules whose subject and resource contain the two filters."""
         wanted, resource = (
             request.ext.get("subjectFilter", ""),
             request.ext.get("resourceFilter", ""),
@@ -156,7 +156,7 @@ class AuthAdminProcessors:
         return _answer(found)
 
     def explain(self, request: Request) -> Response:
-        """70016, ours: what would be decided for a user, an action, a resource and an address."""
+        """70016, ours: return the decision for a user, an action, a resource and an address."""
         ext = request.ext
         name = _username(request)
         actions = parse_actions([ext.get("action", "")])
@@ -224,12 +224,12 @@ class AuthAdminProcessors:
         return user
 
     def _check_super(self, request: Request, target: User) -> None:
-        """Refuse to change a Super user for anybody else. Raises NoPermission."""
+        """Refuse changes to a Super user by any other user. Raises NoPermission."""
         if target.is_super and not self._is_super(request):
             raise NoPermission(f"{target.name} is a Super user, and changed by Super users alone")
 
     def _is_super(self, request: Request) -> bool:
-        """Whether a Super user asks, or, where there are no users, an administrator."""
+        """Return whether a Super user, or without users an administrator, sent the request."""
         if not request.principal.user:
             return not self._config.authentication_enabled
         asker = self._users.users.get(request.principal.user)
@@ -262,14 +262,14 @@ def _username(request: Request) -> str:
 
 
 def _user_info(request: Request) -> tuple[Mapping[str, Any], str]:
-    """What is said of a user, and his name."""
+    """Return the request's user data and name."""
     info, name = _object(request), _username(request)
     _check_repeated(info, "username", name)
     return info, name
 
 
 def _check_repeated(info: Mapping[str, Any], field: str, name: str) -> None:
-    """RocketMQ's tools name the user in the body as well. Raises InvalidParameter."""
+    """Check the name that RocketMQ's tools repeat in the body. Raises InvalidParameter."""
     repeated = info.get(field)
     if repeated not in (None, "", name):
         raise InvalidParameter(
@@ -278,7 +278,7 @@ def _check_repeated(info: Mapping[str, Any], field: str, name: str) -> None:
 
 
 def _subject(request: Request) -> str:
-    """The user whom rules are for."""
+    """Return the user to whom the rules apply."""
     text = request.ext.get("subject", "")
     if not text.startswith(SUBJECT):
         raise InvalidParameter(f"the subject is {text[:80]!r}; {SUBJECT}name is allowed")

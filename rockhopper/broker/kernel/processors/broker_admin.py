@@ -37,7 +37,7 @@ from rockhopper.protocol.requests.fields import RpcRequest
 log = structlog.get_logger("broker.admin")
 
 CONFIG_SIZE_BYTES_MAX = 65_536
-# What RocketMQ refuses, after its settings had ended in a shell command (CVE-2023-33246).
+# RocketMQ refuses these since its settings ended in a shell command (CVE-2023-33246).
 _BLACK_LIST = frozenset(("brokerConfigPath", "configBlackList", "rocketmqHome"))
 _PATH_WORDS = ("path", "home")
 _SECRET_WORDS = ("secret", "password", "credential", "token", "accesskey")
@@ -46,7 +46,7 @@ _DEFAULTS = properties_of(BrokerConfig())
 
 
 class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """VIEW_BROKER_STATS_DATA (315)."""
+    """The header of VIEW_BROKER_STATS_DATA (315)."""
 
     stats_name: str
     stats_key: str
@@ -54,7 +54,7 @@ class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_onl
 
 @dataclass(eq=False, repr=False)
 class BrokerAdminProcessors:
-    """Serves what operators ask and change about the broker as a whole."""
+    """Serves queries and changes of the broker as a whole."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -65,16 +65,16 @@ class BrokerAdminProcessors:
     _change_config: Callable[[BrokerConfig], None]
     _config_version: DataVersion = field(init=False)
     _at_start: dict[str, str] = field(default_factory=dict)
-    """What settings were that have been changed since."""
+    """The start values of settings that were changed since."""
 
     def __post_init__(self) -> None:
         self._config_version = DataVersion(0, self._now_ms())
 
     async def update_config(self, request: Request) -> Response:
-        """25: change run-time settings, until the next start: broker.conf stays as it is.
+        """25: change live settings until the next start; broker.conf is not changed.
 
-        Only settings that are declared to be so may change. Nothing that names a path may, and a
-        request that holds anything forbidden changes nothing.
+        Only settings that are declared as live may change, and none that names a path. If a request
+        contains anything forbidden, it changes nothing.
         """
         if len(request.body) > CONFIG_SIZE_BYTES_MAX:
             raise Refusal(
@@ -119,7 +119,7 @@ class BrokerAdminProcessors:
             raise refusal(error) from None
 
     def get_config(self, _request: Request) -> Response:
-        """26: every setting as ``key=value``; secrets are masked."""
+        """26: return every setting as ``key=value``; secrets are masked."""
         lines = [
             f"{key}={_MASK if value and _is_secret(key) else value}\n"
             for key, value in properties_of(self._config).items()
@@ -131,7 +131,7 @@ class BrokerAdminProcessors:
         )
 
     def describe_config(self, _request: Request) -> Response:
-        """70019: every setting, with its default, unit, and whether it changes live."""
+        """70019: return every setting with its default, its unit, and whether it changes live."""
         typed = {
             known.key: (field, getattr(part, field.name))
             for part in parts_of(self._config)
@@ -154,7 +154,7 @@ class BrokerAdminProcessors:
         return Response(body=encode_facts([facts(*item) for item in now.items()]))
 
     async def get_runtime_info(self, _request: Request) -> Response:
-        """28: how the broker does."""
+        """28: return the runtime status."""
         layout = self._store.layout
         log_disk = await asyncio.to_thread(disk_usage, layout.commit_log)
         queue_disk = await asyncio.to_thread(disk_usage, layout.consume_queues)
@@ -174,7 +174,10 @@ class BrokerAdminProcessors:
         return json_response(KVTable({**info, ACCESS: access_text(self._config)}))
 
     async def view_stats(self, request: Request) -> Response:
-        """315: messages or bytes of a topic, a topic and group, or all, in minute, hour and day."""
+        """315: return messages or bytes by minute, hour and day.
+
+        Of a topic, a topic and group, or all.
+        """
         fields = request.fields(ViewBrokerStatsDataRequest)
         stats = self._stats
         windows = stats.windows(fields.stats_name, fields.stats_key)
@@ -189,7 +192,7 @@ class BrokerAdminProcessors:
         return json_response(body)
 
     def all_delay_offsets(self, _request: Request) -> Response:
-        """45: how far the delay levels are delivered, as their file holds it."""
+        """45: return the delivery offsets of the delay levels in their file's format."""
         self._delayed.settle()
         return json_response(self._delayed.table.to_json())
 

@@ -1,8 +1,8 @@
-"""BULK_PULL and BULK_PULL_QUEUES: reading by the megabyte, for jobs that decode many at once.
+"""BULK_PULL and BULK_PULL_QUEUES: reads of megabytes, for jobs that decode many messages at once.
 
-The checks are those of a pull that carries its own filter, but nothing is parked: an answer comes
-at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB, and reads the queues
-too that were left behind with messages when their topic got fewer queues.
+The checks are those of a pull with its own filter, but nothing waits: the answer is immediate.
+Unlike an ordinary pull, it is not limited to 32 messages or 256 KiB. It also reads queues that
+still contain messages after the number of the topic's queues was reduced.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkP
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384
 FLAG_SUBSCRIPTION = 4
-# So many queues are read before the event loop gets its turn.
+# The number of queues to read before the event loop continues.
 SLICE_COUNT = 32
 
 
@@ -43,7 +43,7 @@ class BulkPullProcessor:
     _topics: TopicTable
 
     def process(self, request: Request) -> Response:
-        """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
+        """Return up to ``maxBytes`` of records from ``offset`` to before ``endOffset``."""
         fields = request.fields(BulkPullRequest)
         _check_size(fields.max_bytes)
         self._check_id(fields.topic, fields.topic_id)
@@ -61,7 +61,7 @@ class BulkPullProcessor:
         return pull_response(outcome, result)
 
     async def process_queues(self, request: Request) -> Response:
-        """The same for many queues of a topic, each in its range, without a filter."""
+        """Return the same for many queues of a topic, each with its own range, without a filter."""
         fields = request.fields(BulkPullQueuesRequest)
         _check_size(fields.max_bytes)
         wanted = decode_queue_ranges(request.body)
@@ -98,7 +98,7 @@ class BulkPullProcessor:
         return self._store.queue_range(pull.topic, pull.queue_id)[1] > 0
 
     def _left_queues(self, name: str) -> list[int]:
-        """The queues behind the topic's last that hold messages."""
+        """Return the queues beyond the topic's last one that contain messages."""
         topic = self._topics.get(name)
         count = 0 if topic is None else topic.read_queue_nums
         beyond = [number for number in self._store.queue_ids(name) if number >= count]

@@ -1,7 +1,7 @@
-"""What an administrator asks a consumer through the broker: 307, 309, 223.
+"""Requests that the broker forwards from an administrator to a consumer: 307, 309, 223.
 
-The broker forwards the request on the consumer's own connection and hands its answer back. Some
-clients answer no request at all, so every one of them has a time limit.
+The broker forwards a request on the consumer's own connection and returns its answer. Some clients
+never answer requests, so each forwarded request has a time limit.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ VERSION_WITH_RUNNING_INFO = 62
 
 @dataclass(eq=False, repr=False)
 class ClientCallProcessors:
-    """Serves requests by asking consumers."""
+    """Serves requests by forwarding them to consumers."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -47,13 +47,13 @@ class ClientCallProcessors:
     _consumers: ConsumerGroups
 
     async def running_info(self, request: Request) -> Response:
-        """307: what a consumer says of itself."""
+        """307: return a consumer's status."""
         fields = request.fields(GetConsumerRunningInfoRequest)
         member = self._member(fields.consumer_group, fields.client_id)
         return await self._relay(request, member, dict(request.ext), b"")
 
     async def consume_directly(self, request: Request) -> Response:
-        """309: let one consumer consume one message now."""
+        """309: make one consumer consume one message now."""
         fields = request.fields(ConsumeMessageDirectlyRequest)
         member = self._member(fields.consumer_group, fields.client_id or "")
         ext = dict(request.ext)
@@ -104,7 +104,10 @@ class ClientCallProcessors:
         return Response(answer.code, answer.remark, answer.ext, answer.body)
 
     async def consumer_status(self, request: Request) -> Response:
-        """223: how far the clients of a group are in a topic, as they see it themselves (221)."""
+        """223.
+
+        Return the offsets of a group's clients in a topic, from the clients themselves (221).
+        """
         fields = request.fields(GetConsumerStatusRequest)
         online = self._consumers.get(fields.group)
         members = list(online.members.values()) if online is not None else []
@@ -134,7 +137,10 @@ class ClientCallProcessors:
 async def _ask(
     peer: Peer, code: int, ext: dict[str, str], body: bytes, timeout_s: float
 ) -> Command:
-    """A consumer's answer. Raises TimeoutError, ConnectionResetError."""
+    """Send a request to a consumer and return its answer.
+
+    Raises TimeoutError, ConnectionResetError.
+    """
     connection = connection_of(peer)
     if connection is not None:
         return await connection.call(code, ext, body, timeout_s)
@@ -146,7 +152,7 @@ async def _ask(
         elif code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             answer = await questioned.consume_directly(body)
         else:
-            # It has no queues of its own that it could tell of.
+            # A gRPC client manages no queues that it could report.
             return Command(
                 code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 remark=f"a client of RocketMQ 5 is not asked with code {code}",

@@ -1,4 +1,7 @@
-"""Clients and their groups: heartbeat (34), goodbye (35), members (38), client check (46)."""
+"""Clients and their groups.
+
+Heartbeat (34), unregistration (35), members (38), client check (46).
+"""
 
 import asyncio
 import contextlib
@@ -52,17 +55,17 @@ GROUP_LENGTH_SHOWN = 200
 UNUSABLE_LOGGED = "unusable producer group logged"
 # Clients wait 3 s for the answer to a heartbeat.
 ANNOUNCE_TIMEOUT_S = 1.5
-# Characters of SQL92 that one heartbeat may have compiled at once; others wait for their pulls.
+# The number of SQL92 characters that one heartbeat may compile; pulls compile the rest.
 COMPILED_LENGTH_MAX = 8192
 REFUSED_GROUPS = "refused groups"
-"""The attribute of a connection that holds the groups refused in its last heartbeat."""
+"""The attribute of a connection with the groups that its last heartbeat was refused."""
 
 log = structlog.get_logger("broker.clients")
 
 
 @dataclass(eq=False, repr=False)
 class ClientProcessors:
-    """Serves what clients say of themselves and ask of each other."""
+    """Serves the registration of clients, and queries about group members."""
 
     _config: BrokerConfig
     _topics: TopicTable
@@ -75,11 +78,11 @@ class ClientProcessors:
     _now_ms: Callable[[], int]
 
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
-        """34: a client is there, with these consumer and producer groups.
+        """34: register a client's consumer and producer groups.
 
-        A group that does not exist and may not be created is left out in silence, as in RocketMQ:
-        the client learns of it when it pulls. One without permission is left out likewise, and
-        logged; the heartbeat is refused if none of its consumer groups has permission.
+        A group that does not exist and may not be created is ignored silently, as in RocketMQ: the
+        client learns of it when it pulls. A group without permission is ignored and logged. The
+        heartbeat is refused if none of its consumer groups has permission.
         """
         topics = self._topics
         before = topics.version.counter
@@ -91,9 +94,9 @@ class ClientProcessors:
         return self._announced(taken, before)
 
     async def _announced(self, taken: Response | Awaitable[Response], before: int) -> Response:
-        """Answer once name services elsewhere know the retry topics that a heartbeat has made.
+        """Answer once remote name servers know the retry topics that a heartbeat created.
 
-        The client asks them for routes next, and then not again for 30 s.
+        The client requests their routes next, and then not again for 30 s.
         """
         response = taken if isinstance(taken, Response) else await taken
         if self._topics.version.counter != before:
@@ -149,13 +152,16 @@ class ClientProcessors:
     def _register_consumer(
         self, request: Request, beat: HeartbeatData, consumer: ConsumerData
     ) -> bool:
-        """Take one group of a heartbeat; False if the client should repeat it in full."""
+        """Register one group of a heartbeat.
+
+        Return False if the client should repeat it in full.
+        """
         if self._config.live.reject_pull_consumer and consumer.consume_type == PULLING:
             return True
         group = self._groups.find_or_create(consumer.group_name)
         if group is None:
             return True
-        # At once: a consumer that starts looks for the route of its retry topic.
+        # At once, because a starting consumer requests the route of its retry topic.
         self._topics.ensure_retry_topic(
             group.name, group.retry_queue_nums, unit_mode=consumer.unit_mode
         )
@@ -179,7 +185,7 @@ class ClientProcessors:
         return True
 
     def _warn(self, group: str, subscriptions: Iterable[Subscription]) -> None:
-        """Log what is wrong with SQL92 expressions, as far as they are quickly compiled.
+        """Log invalid SQL92 expressions, as far as they compile quickly.
 
         As in RocketMQ, the heartbeat succeeds and the pulls fail.
         """
@@ -190,7 +196,7 @@ class ClientProcessors:
                 self._puller.filters.warn(group, subscription)
 
     def unregister(self, request: Request) -> Response:
-        """35: a client leaves a consumer group, a producer group, or both."""
+        """35: remove a client from a consumer group, a producer group, or both."""
         fields = request.fields(UnregisterClientRequest)
         if fields.producer_group:
             self._producers.unregister(fields.producer_group, request.connection)
@@ -199,7 +205,7 @@ class ClientProcessors:
         return Response()
 
     def consumer_list(self, request: Request) -> Response:
-        """38: the client ids of a group, among which its members share out the queues."""
+        """38: return the client ids among which a group divides its queues."""
         name = request.fields(GetConsumerListByGroupRequest).consumer_group
         group = self._consumers.get(name)
         if group is None:
@@ -216,7 +222,7 @@ class ClientProcessors:
         return json_response(body)
 
     def check_config(self, request: Request) -> Response | Awaitable[Response]:
-        """46: whether an expression can be subscribed to; asked before a consumer starts."""
+        """46: check whether an expression is valid, before a consumer starts."""
         return with_body(request, CheckClientRequestBody, self._check_expression)
 
     def _check_expression(
@@ -249,7 +255,7 @@ class ClientProcessors:
 
 
 def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], dict[str, str]]:
-    """The consumers of a heartbeat that have permission, and why which other groups have not."""
+    """Return the consumer groups with permission, and the reasons why others have none."""
     allowed, refusals = [], {}
     for consumer in beat.consumer_data_set:
         try:
@@ -275,7 +281,7 @@ def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], d
 
 
 def _log_unusable(request: Request, client_id: str, group: str) -> None:
-    """Log, once a connection, that a producer's group is passed over."""
+    """Log, once for each connection, that an invalid producer group is ignored."""
     if UNUSABLE_LOGGED in request.attributes:
         return
     request.attributes[UNUSABLE_LOGGED] = True
@@ -293,7 +299,7 @@ def _client(request: Request, client_id: str) -> Client:
 
 
 def _subscriptions(data_set: Iterable[SubscriptionData]) -> dict[str, Subscription]:
-    """The filters by topic; one that cannot be parsed selects nothing, and its pulls say so."""
+    """Return the filters by topic; an invalid one selects nothing, and its pulls fail."""
     found = {}
     for data in data_set:
         try:

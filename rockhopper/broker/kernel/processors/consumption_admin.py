@@ -1,7 +1,7 @@
-"""How groups consume, as tools ask it: 303, 317, 353; who produces (328); what needs no doing.
+"""Queries about consumption (303, 317, 353) and producers (328), and cleanups that do nothing.
 
-CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with success: retention
-removes expired queue files by itself, and a queue without a topic becomes one again at the start.
+CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) return success without work: retention
+already removes expired queue files, and a start creates the missing topics of queues.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from rockhopper.protocol.requests.groups import (
 
 @dataclass(eq=False, repr=False)
 class ConsumptionAdminProcessors:
-    """Serves what operators ask about consumption."""
+    """Serves queries about consumption."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -45,7 +45,7 @@ class ConsumptionAdminProcessors:
     _steady_ms: Callable[[], int]
 
     async def time_span(self, request: Request) -> Response:
-        """303: of each queue, from when to when its messages are and how late the group is."""
+        """303: return the times of each queue's first and last messages, and the group's delay."""
         fields = request.fields(QueryConsumeTimeSpanRequest)
         store = self._store
         topic = self._topics.get(fields.topic)
@@ -76,7 +76,7 @@ class ConsumptionAdminProcessors:
         return await long_json_response(lambda: {"consumeTimeSpanSet": array_of(spans)})
 
     def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message before *offset* was stored; 0 if it is not there."""
+        """Return the store time of the message before *offset*; 0 if there is none."""
         store = self._store
         low, high = store.queue_range(topic, queue_id)
         if not low < offset <= high:
@@ -84,9 +84,9 @@ class ConsumptionAdminProcessors:
         return max(store.store_time(topic, queue_id, offset - 1), 0)
 
     async def broker_consume_stats(self, request: Request) -> Response:
-        """317: how far every group is in every topic; with isOrder only in ordered topics.
+        """317: return the progress of every group in every topic.
 
-        Apache's tool leaves out queues without a lastTimestamp.
+        With isOrder only in ordered topics. Apache's tool ignores queues without a lastTimestamp.
         """
         fields = request.fields(GetBrokerConsumeStatsRequest)
         by_group: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ class ConsumptionAdminProcessors:
                 total += max(high - offset, 0)
                 in_flight += pulled - offset
             stats = {"consumeTps": consume_tps, "offsetTable": map_of(queues)}
-            # Text: to give back a hundred thousand objects would take long as well.
+            # Text, because freeing a hundred thousand objects would take long as well.
             by_group.setdefault(group, []).append(dumps(stats))
         connection = request.connection
         return await long_json_response(
@@ -129,7 +129,7 @@ class ConsumptionAdminProcessors:
         )
 
     async def group_forbidden(self, request: Request) -> Response:
-        """353: forbid or allow a group to read a topic, or ask. Other topics stay as they are."""
+        """353: allow or forbid a group to read a topic, or return the state."""
         fields = request.fields(GroupForbiddenRequest)
         groups = self._groups
         if fields.readable is not None:
@@ -141,7 +141,7 @@ class ConsumptionAdminProcessors:
         return json_response({"group": fields.group, "readable": readable, "topic": fields.topic})
 
     async def producers(self, _request: Request) -> Response:
-        """328: every producer that is online, by group."""
+        """328: return every online producer, by group."""
         table = ProducerTableInfo(
             {
                 group: [
@@ -160,7 +160,7 @@ class ConsumptionAdminProcessors:
         return await long_json_response(lambda: table)
 
     def nothing_to_do(self, _request: Request) -> Response:
-        """306, 316: what they ask for happens by itself."""
+        """306, 316: return success, because this happens automatically."""
         return Response()
 
 

@@ -1,7 +1,7 @@
-"""FIGURES (70018): what goes through every topic and group, in one answer.
+"""FIGURES (70018): the rates and lags of every topic and group in one answer.
 
-RocketMQ's tools ask for each topic by itself, which for ten thousand of them takes seconds; a live
-view asks every two.
+RocketMQ's tools send a request for each topic, which takes seconds for ten thousand of them; a live
+view polls every two seconds.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from rockhopper.protocol.bodies.figures import (
 from rockhopper.protocol.requests import FiguresRequest
 from rockhopper.protocol.store.light_queues import is_light
 
-# What is looked at between two looks at other requests; to read a message counts as many.
+# The work units between pauses for other requests; reading a message counts as several.
 _LOOKS_PER_TURN = 256
 _READ_LOOKS = 8
 _AGES_MAX = 128
-"""Queues of a group of which the oldest message is looked at."""
+"""The number of a group's queues whose oldest message is read."""
 _BROADCASTING = "BROADCASTING"
 
 
@@ -49,7 +49,7 @@ class FiguresProcessor:
     _retry_owners: RetryOwners
 
     async def process(self, request: Request) -> Response:
-        """Answer with all topics and groups, but for light queues."""
+        """Return all topics and groups except light queues."""
         fields = request.fields(FiguresRequest)
         looks = _Looks()
         topics = {
@@ -76,7 +76,7 @@ class FiguresProcessor:
     async def _put_groups_in(
         self, topics: dict[str, TopicFigures], looks: "_Looks", *, with_ages: bool
     ) -> dict[str, GroupFigures]:
-        """Return the groups, with how far they are behind in each topic."""
+        """Return the groups, with their lag in each topic."""
         groups = {name: GroupFigures(name, topics=[]) for name in self._groups.groups}
         for online in self._consumers:
             figures = groups.setdefault(online.name, GroupFigures(online.name, topics=[]))
@@ -125,7 +125,7 @@ class FiguresProcessor:
     async def _behind(
         self, topic: TopicConfig, queues: Mapping[int, int], looks: "_Looks"
     ) -> list[tuple[int, int, int]]:
-        """Queues with messages that are not consumed: id, the first of them, the end."""
+        """Return the queues with unconsumed messages: id, first such offset, end."""
         behind = []
         for queue_id in range(topic.read_queue_nums):
             await looks.take(1)
@@ -136,7 +136,7 @@ class FiguresProcessor:
         return behind
 
     async def _look_into(self, figures: TopicFigures, looks: "_Looks") -> None:
-        """Put in how many messages there are, and when the newest came."""
+        """Set the number of messages, and the time of the newest."""
         topic = self._topics.get(figures.name)
         if topic is None:
             return
@@ -153,7 +153,7 @@ class FiguresProcessor:
 
 
 class _Looks:
-    """Counts what was looked at, and lets others have their turn."""
+    """Counts work units, and pauses for other requests."""
 
     def __init__(self) -> None:
         self._count = 0

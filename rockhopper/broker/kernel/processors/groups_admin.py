@@ -1,4 +1,4 @@
-"""Groups: settings (200, 201, 207, 225, 352), who is online (203, 204, 345), lag (208, 343)."""
+"""Groups: settings (200, 201, 207, 225, 352), online members (203, 204, 345), lag (208, 343)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,12 +73,12 @@ log = structlog.get_logger("broker.admin")
 
 LIST_LENGTH_MAX = 4096
 RETRY_QUEUES_MAX = 1024
-# Queues described between two looks at other requests.
+# The number of queues to describe between pauses for other requests.
 QUEUES_PER_TURN = 32
 
 
 class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
-    """QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+    """The header of QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
     group: str
     topic: str
@@ -86,7 +86,7 @@ class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=
 
 @dataclass(eq=False, repr=False)
 class GroupAdminProcessors:
-    """Serves what operators ask and change about groups."""
+    """Serves queries and changes of groups."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -105,7 +105,7 @@ class GroupAdminProcessors:
         return Response()
 
     async def update_groups(self, request: Request) -> Response:
-        """225: the same for a list, all or nothing."""
+        """225: create or replace several groups, all or none."""
         values = (await read_object(request.body)).get("groupConfigList")
         if not isinstance(values, list) or len(values) > LIST_LENGTH_MAX:
             raise Refusal(f"the body has no groupConfigList of at most {LIST_LENGTH_MAX} groups")
@@ -113,7 +113,7 @@ class GroupAdminProcessors:
         return Response()
 
     def _group_of(self, value: Any) -> SubscriptionGroup:
-        """The group that a body describes, its attributes changed. Raises Refusal."""
+        """Return the group that a body describes, with changed attributes. Raises Refusal."""
         group = _group_of(value)
         known = self._groups.get(group.name)
         try:
@@ -132,10 +132,10 @@ class GroupAdminProcessors:
             await self._groups.saved()
 
     async def delete_group(self, request: Request) -> Response:
-        """207: forget a group's settings and, if asked, its offsets; fine if there are none.
+        """207: delete a group's settings and, if requested, its offsets.
 
-        Its retry and dead letter topics stay. Where groups are created on first use, a consumer
-        that is still online brings the group back with its next heartbeat.
+        Succeeds if there are none. Its retry and dead-letter topics stay. If groups are created on
+        first use, a consumer that is still online creates the group again with its next heartbeat.
         """
         fields = request.fields(DeleteSubscriptionGroupRequest)
         existed = self._groups.delete(fields.group_name)
@@ -150,7 +150,10 @@ class GroupAdminProcessors:
         return Response()
 
     def get_group(self, request: Request) -> Response:
-        """352: the settings of one group; of one that a consumer may create, what they would be."""
+        """352: return the settings of one group.
+
+        The defaults for one that a consumer may create.
+        """
         name = request.fields(GroupRequest).group
         group = self._groups.get(name)
         if group is None:
@@ -161,7 +164,7 @@ class GroupAdminProcessors:
         return json_response(group.to_json())
 
     async def get_all_groups(self, request: Request) -> Response:
-        """201: the settings of all groups, in pages if the asker wants pages."""
+        """201: return the settings of all groups, in pages if the client requests pages."""
         fields = request.fields(GetAllSubscriptionGroupRequest)
         document = await in_thread("answers", self._groups.to_json)
         table: dict[str, Any] = document["subscriptionGroupTable"]
@@ -176,7 +179,7 @@ class GroupAdminProcessors:
         return await long_json_response(lambda: chosen, ext)
 
     def consumer_connections(self, request: Request) -> Response:
-        """203: the members of a group that are online, and what they subscribe to."""
+        """203: return the online members of a group, and their subscriptions."""
         name = request.fields(ConsumerGroupRequest).consumer_group
         group = self._consumers.get(name)
         if group is None:
@@ -186,7 +189,7 @@ class GroupAdminProcessors:
         return json_response(_consumer_connection(group))
 
     def producer_connections(self, request: Request) -> Response:
-        """204: the producers of a group that are online."""
+        """204: return the online producers of a group."""
         name = request.fields(ProducerGroupRequest).producer_group
         clients = self._producers.clients(name)
         if not clients:
@@ -194,7 +197,7 @@ class GroupAdminProcessors:
         return json_response(ProducerConnection([_connection(client) for client in clients]))
 
     def subscription_of(self, request: Request) -> Response:
-        """345: what a group that is online subscribes to in a topic."""
+        """345: return the subscription of an online group to a topic."""
         fields = request.fields(QuerySubscriptionRequest)
         group = self._consumers.get(fields.group)
         found = group.subscription(fields.topic) if group is not None else None
@@ -207,7 +210,7 @@ class GroupAdminProcessors:
         )
 
     def topics_of(self, request: Request) -> Response:
-        """343: the topics in which a group has offsets; also those of its retries, if asked."""
+        """343: return the topics in which a group has offsets, optionally with its retry topics."""
         connection = request.connection
         fields = request.fields(QueryTopicsByConsumerRequest)
         topics = self._offsets.topics_of(fields.group)
@@ -221,7 +224,7 @@ class GroupAdminProcessors:
         )
 
     def _retry_topics_of(self, group: str) -> Iterator[str]:
-        """Those with messages for *group*, by whatever way of consuming they came there."""
+        """Yield the retry topics with messages for *group*, from any way of consuming."""
         for name in self._topics.configs:
             if (
                 name.startswith(f"{RETRY_PREFIX}{group}")
@@ -231,11 +234,11 @@ class GroupAdminProcessors:
                 yield name
 
     async def consume_stats(self, request: Request) -> Response:
-        """208: of each queue of a group's topics, its end and the group's offset.
+        """208: return the end and the group's offset for each queue of the group's topics.
 
-        A queue in which the group never committed counts from 0, as in RocketMQ; that of a static
-        topic, which may be a piece behind the group's, from -1. What lies between
-        the offset and the pullOffset was handed out since the start: it is in flight.
+        A queue without a committed offset counts from 0, as in RocketMQ; a queue of a static topic
+        counts from -1, because it may be a part that the group has not reached. Messages between
+        the offset and the pullOffset were delivered since the start and are in flight.
         """
         fields = request.fields(GetConsumeStatsRequest)
         group = fields.consumer_group
@@ -262,7 +265,7 @@ class GroupAdminProcessors:
         return [name for name in topics if name in subscribed]
 
     async def _report(self, topic: str, group: str, looked_at: Iterator[int]) -> list[str]:
-        """The queues of *topic* as text, which a garbage collection does not walk through."""
+        """Return the queues of *topic* as text, which garbage collection need not traverse."""
         settings = self._topics.get(topic)
         texts: list[str] = []
         if settings is None:
@@ -284,7 +287,7 @@ class GroupAdminProcessors:
 
 
 def _group_of(value: Any) -> SubscriptionGroup:
-    """The group that a body describes. Raises Refusal."""
+    """Return the group that a body describes. Raises Refusal."""
     name = value.get("groupName") if isinstance(value, dict) else None
     if not isinstance(name, str):
         raise Refusal("the group has no groupName")

@@ -1,4 +1,4 @@
-"""LOG_HISTORY (70020): up to where a reader's positions belong to the log as it is now."""
+"""LOG_HISTORY (70020): up to where a reader's positions belong to the present log."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from rockhopper.protocol.bodies.log_history import (
     encode_history,
 )
 
-# Each takes some twenty looks into its queue.
+# Each queue takes some twenty lookups.
 _QUEUES_PER_TURN = 64
 
 
@@ -29,9 +29,10 @@ class LogHistoryProcessor:
     _positions: ReaderPositions
 
     async def process(self, request: Request) -> Response:
-        """Answer the newest epochs, once they are on disk, and the ends of the queues.
+        """Return the newest epochs, once they are on disk, and the ends of the queues.
 
-        The reader is taken at its word afterwards: it has compared its positions.
+        Afterwards the reader's commits are accepted unchecked, because it has compared its
+        positions.
         """
         question = decode_history_question(request.body)
         if len(question.known_ids) > IDS_MAX or len(question.queues) > QUEUES_MAX:

@@ -1,7 +1,7 @@
 """Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32 and 43.
 
-Offsets of a queue are looked up, never created: RocketMQ makes a queue for any name that is asked
-about. Topics that do not exist are answered with 17, queues that do not exist with 29.
+A query never creates a queue; RocketMQ creates one for any requested name. A missing topic is
+answered with 17, a missing queue with 29.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from rockhopper.protocol.requests import (
 
 @dataclass(eq=False, repr=False)
 class OffsetProcessors:
-    """Serves what consumers and tools ask about offsets."""
+    """Serves queries and commits of offsets."""
 
     _live: LiveSettings
     _store: MessageStore
@@ -42,12 +42,12 @@ class OffsetProcessors:
     _positions: ReaderPositions
 
     def query_consumer_offset(self, request: Request) -> Response:
-        """14: where a group goes on in a queue.
+        """14: return a group's offset in a queue.
 
-        A group without an offset starts at the first message while the queue still has it, whatever
-        its client asked for: messages that were sent before the first heartbeat are not to be
-        missed.  initialOffset=strict leaves it to the client instead, as for older queues, but for
-        what the group itself sent back to be tried again.
+        A group without an offset starts at the first message as long as the queue still has it,
+        whatever its client requested, so that messages sent before the first heartbeat are not
+        missed. For older queues, and with initialOffset=strict for all, the client decides, except
+        for messages that the group itself sent back for redelivery.
         """
         fields = request.fields(QueryConsumerOffsetRequest)
         topic, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
@@ -73,9 +73,9 @@ class OffsetProcessors:
         )
 
     def update_consumer_offset(self, request: Request) -> Response:
-        """15: a group says where it goes on.
+        """15: commit a group's offset.
 
-        What consumers say while they run only goes forward; see ``_may_go_back``.
+        Commits of running consumers only move forward; see ``_may_go_back``.
         """
         try:
             fields = request.fields(UpdateConsumerOffsetRequest)
@@ -92,7 +92,8 @@ class OffsetProcessors:
         topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
         online = self._consumers.get(group)
         if online is None or request.connection not in online.members:
-            # A Java 4 client goes on committing while it waits for pulls that went down with us.
+            # A Java 4 client continues to commit while it waits for pulls that the restart
+            # interrupted.
             self._consumers.seen_early(group, request.connection)
         if self._is_of_the_past(request, fields):
             return Response(
@@ -117,10 +118,10 @@ class OffsetProcessors:
         return Response()
 
     def _is_of_the_past(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
-        """Whether a consumer commits what it can only have read in an older history of the log.
+        """Return whether a consumer commits a position that belongs to an older history of the log.
 
-        Consumers commit in passing what they remember; a client that waits for the answer means
-        what it says.
+        Consumers commit remembered positions one-way; a client that waits for the answer is
+        explicit.
         """
         return request.oneway and not self._positions.may_commit(
             request.connection,
@@ -131,11 +132,11 @@ class OffsetProcessors:
         )
 
     def _may_go_back(self, request: Request, fields: UpdateConsumerOffsetRequest) -> bool:
-        """Whether a smaller offset is meant, or a late commit of a queue's former owner.
+        """Return whether a smaller offset is intended, and not a late commit of a former owner.
 
-        Tools, which are no members, and consumers that choose their positions themselves mean it
-        when they wait for the answer. Where the queue has been cut shorter than what was
-        committed, everybody is right.
+        It is intended if the sender waits for the answer and is a tool (not a member) or a consumer
+        that chooses its positions itself. If the queue now ends before the committed offset, every
+        commit is accepted.
         """
         online = self._consumers.get(fields.consumer_group)
         if online is None or request.connection not in online.members:
@@ -149,7 +150,10 @@ class OffsetProcessors:
         return committed is not None and committed > end
 
     def search_by_time(self, request: Request) -> Response:
-        """29: the first message at or after a time, or with boundaryType UPPER the last before."""
+        """29.
+
+        Return the first message at or after a time, or the last before with boundaryType UPPER.
+        """
         fields = request.fields(SearchOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         store = self._store
@@ -165,7 +169,7 @@ class OffsetProcessors:
         return _offset(found)
 
     def max_offset(self, request: Request) -> Response:
-        """30: one past the newest message."""
+        """30: return the offset after the newest message."""
         fields = request.fields(GetMaxOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         high = self._store.queue_range(fields.topic, fields.queue_id)[1]
@@ -173,7 +177,7 @@ class OffsetProcessors:
         return _offset(high)
 
     def min_offset(self, request: Request) -> Response:
-        """31: the oldest message that is still there; -1 in a new queue of type BatchCQ."""
+        """31: return the offset of the oldest message; -1 in a new queue of type BatchCQ."""
         fields = request.fields(GetMinOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         low, high = self._store.queue_range(fields.topic, fields.queue_id)
@@ -182,19 +186,19 @@ class OffsetProcessors:
         return _offset(low)
 
     def earliest_store_time(self, request: Request) -> Response:
-        """32: when the oldest message was stored, -1 if there is none."""
+        """32: return the store time of the oldest message, -1 if there is none."""
         fields = request.fields(GetEarliestMsgStoretimeRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         time_ms = self._store.earliest_store_time(fields.topic, fields.queue_id)
         return Response(ext={"timestamp": str(time_ms)})
 
     async def all_consumer_offsets(self, _request: Request) -> Response:
-        """43: the offset table as its file holds it."""
+        """43: return the offset table in its file's format."""
         return await long_json_response(self._offsets.to_json)
 
 
 def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: int) -> None:
-    """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""
+    """Refuse a missing queue; a queue that its topic no longer includes may still have messages."""
     settings = topics.get(topic)
     if settings is None:
         raise TopicNotFound(f"topic[{topic}] not exist, apply first please!")

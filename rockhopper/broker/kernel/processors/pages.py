@@ -1,4 +1,4 @@
-"""The pages in which tools read the tables of topics and groups (codes 21 and 201)."""
+"""Pagination of the topic and group tables for tools (codes 21 and 201)."""
 
 from rockhopper.protocol import fastjson
 
@@ -8,9 +8,9 @@ PAGE_LENGTH_MAX = 2000
 def page(
     names: list[str], start: int | None, length: int | None, *, is_same_version: bool
 ) -> list[str]:
-    """The part of *names* that was asked for; all of them for old clients, who give no start.
+    """Return the requested page of *names*; all of them for old clients, which send no start.
 
-    When the table has changed since the first page, the pages begin anew.
+    If the table has changed since the first page, the pages start again.
     """
     if start is None:
         return names
@@ -21,7 +21,7 @@ def page(
 
 
 def is_version(text: str | None, version: dict[str, int]) -> bool:
-    """Whether the DataVersion that a tool got with its first page is still the present one.
+    """Return whether the table still has the DataVersion that a tool received with its first page.
 
     Raises:
         MalformedBodyError: *text* is not JSON.

@@ -1,7 +1,7 @@
 """The pop family: 200050 to 200055 and 200151. The checks, their order and codes are RocketMQ's.
 
-Codes beyond 16 bits arrive truncated in RocketMQ's binary header (200050 as 3442): the table serves
-both.
+RocketMQ's binary header truncates codes beyond 16 bits (200050 arrives as 3442), so the table
+contains both.
 """
 
 import base64
@@ -61,7 +61,7 @@ INIT_MAX = 1
 INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
 EXPRESSION_LENGTH_MAX = 65_536
 SUBSCRIPTIONS_CACHED_MAX = 4096
-# Of a long batch of acknowledgements: what is done between two looks at other requests.
+# The cost of acknowledgements in a long batch between pauses for other requests.
 ACK_COST = 32
 ACK_COST_PER_TURN = 8192
 
@@ -76,11 +76,11 @@ class PopProcessors:
     _consumers: ConsumerGroups
     _now_ms: Callable[[], int]
     _late_clients: set[str] = field(default_factory=set)
-    """Those that were logged, by their ids; by hosts before their first heartbeat."""
+    """The clients that were logged, by id; by host before their first heartbeat."""
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
     def pop(self, request: Request) -> Response | Awaitable[Response | None] | None:
-        """200050: hand out messages, or wait for some."""
+        """200050: return messages, or wait for some."""
         fields = request.fields(PopMessageRequest)
         if fields.exp_type == TYPE_SQL92 and not self._pop.turns.budget.has_room():
             return self._pop_in_turn(request)
@@ -140,7 +140,7 @@ class PopProcessors:
         is_over = work.step()
         if is_over and work.result.count:
             return _found(work.result)
-        # What waits looks on as one that is asked, so that no message comes in between.
+        # A waiting pop searches the queues once it is notified, so no message is missed in between.
         if waits and self._park(request, wanted, wait_ms / 1000):
             if not is_over or work.result.is_unfinished:
                 self._pop.polling.ring((wanted.group, wanted.topic))
@@ -177,7 +177,7 @@ class PopProcessors:
         return self._pop.wait(request.connection, wanted, wait_s, tell, fail, check)
 
     def _check_again(self, request: Request, wanted: Wanted, what: str) -> None:
-        """Raises a Refusal if a request that has waited may not be served any more."""
+        """Raise a Refusal if a request that has waited may no longer be served."""
         request.check_access()
         self._checks.broker_is_readable(what)
         self._checks.may_read(request.connection.peer, wanted.topic, wanted.group, wanted.queue_id)
@@ -194,7 +194,7 @@ class PopProcessors:
             if len(expression) > EXPRESSION_LENGTH_MAX:
                 raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
             parsed = Subscription(*key)
-            # An expression that does not compile is refused here.
+            # Refuse here an expression that does not compile.
             with self._pop.turns.budget.pays():
                 _ = parsed.sql
         except (ProtocolError, ValueError) as error:
@@ -208,7 +208,7 @@ class PopProcessors:
         return subscription
 
     def peek(self, request: Request) -> Response | Awaitable[Response]:
-        """200052: what a pop would hand out, without handing it out."""
+        """200052: return what a pop would return, without popping it."""
         fields = request.fields(PeekMessageRequest)
         self._checks.broker_is_readable("peek")
         self._checks.may_read(
@@ -226,9 +226,9 @@ class PopProcessors:
         return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
 
     def ack(self, request: Request) -> Response:
-        """200051: a message is consumed.
+        """200051: acknowledge a message.
 
-        Success also when it comes too late: then the message is delivered again.
+        Returns success even if it is too late; then the message is delivered again.
         """
         fields = request.fields(AckMessageRequest)
         info = parse_extra_info(fields.extra_info)
@@ -242,7 +242,7 @@ class PopProcessors:
         return Response()
 
     def batch_ack(self, request: Request) -> Response | Awaitable[Response]:
-        """200151: many messages are consumed; those that are not there are passed over."""
+        """200151: acknowledge many messages; ignore missing ones."""
         return with_body(request, BatchAckMessageRequestBody, self._batch_ack)
 
     def _batch_ack(
@@ -276,7 +276,7 @@ class PopProcessors:
             self._pop.ack(ack.group, topic, ack.queue_id, offsets, info)
 
     def _named_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
-        """The offsets that a batch names and that may be in flight: however many bits there are."""
+        """Return the offsets of a batch that may be in flight, however many bits it has."""
         lane = self._pop.lanes.get(ack.group, topic, ack.queue_id)
         if lane is None:
             return []
@@ -300,9 +300,9 @@ class PopProcessors:
         ]
 
     def change_invisible(self, request: Request) -> Response:
-        """200053: a message is to come back at another time; 0 ms means at once.
+        """200053: change when a message becomes visible again; 0 ms means at once.
 
-        208 when it is not in flight by that pop any more: it comes back anyway.
+        Returns 208 if that pop no longer has it in flight: it becomes visible again anyway.
         """
         fields = request.fields(ChangeInvisibleTimeRequest)
         info = parse_extra_info(fields.extra_info)
@@ -335,7 +335,7 @@ class PopProcessors:
         return Response(ext=encode_fields(answer))
 
     def notification(self, request: Request) -> Response | Awaitable[Response] | None:
-        """200054: say when there is something to pop."""
+        """200054: answer once there is a message to pop."""
         fields = request.fields(NotificationRequest)
         self._checks.broker_is_readable("notification")
         self._checks.may_read(
@@ -394,7 +394,7 @@ class PopProcessors:
         return pop.polling.park(waiter, wait_s)
 
     def polling_info(self, request: Request) -> Response:
-        """200055: how many wait."""
+        """200055: return the number of waiting requests."""
         fields = request.fields(PollingInfoRequest)
         self._checks.broker_is_readable("polling info")
         self._checks.may_read(
@@ -409,7 +409,7 @@ def _found(answer: PopAnswer) -> Response:
 
 
 def _popped(answer: PopAnswer, code: int) -> Response:
-    """What was found, or *code*."""
+    """Return the response with messages, or with *code* if there are none."""
     if answer.count:
         return _found(answer)
     return Response(code, "NO_MESSAGE_IN_QUEUE", answer.ext())
@@ -421,7 +421,7 @@ _Result = TypeVar("_Result")
 def _answer(
     work: Work[_Result], respond: Callable[[_Result], Response]
 ) -> Response | Awaitable[Response]:
-    """The response to what *work*, which has begun, finds: at once if it is done already."""
+    """Return the response to the result of *work*, which has started; at once if it is done."""
 
     async def later() -> Response:
         return respond(await in_slices(work))

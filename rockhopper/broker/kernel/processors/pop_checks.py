@@ -1,4 +1,4 @@
-"""What the pop family checks before it does anything; the checks and their codes are RocketMQ's.
+"""The checks of the pop family before any work; checks and codes are RocketMQ's.
 
 Each raises a Refusal, or a RequestError with a code that only consumers know.
 """
@@ -27,7 +27,7 @@ from rockhopper.protocol.names import group_error
 
 @dataclass(eq=False, repr=False)
 class PopChecks:
-    """What must hold of broker, topic, queue and group."""
+    """The conditions on broker, topic, queue and group."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -35,13 +35,13 @@ class PopChecks:
     _groups: SubscriptionGroupTable
 
     def broker_is_readable(self, what: str) -> None:
-        """Whether this broker hands out anything."""
+        """Check that this broker delivers messages."""
         config = self._config
         if not config.live.is_readable:
             raise NoPermission(f"the broker[{config.broker_name}] {what} message is forbidden")
 
     def may_read(self, peer: str, topic_name: str, group_name: str, queue_id: int) -> None:
-        """Whether the group may pop the queue for *peer*; −1 is all of them."""
+        """Check that the group may pop the queue for *peer*; −1 means all queues."""
         topic = self._topic(topic_name)
         if not topic.is_readable:
             raise NoPermission(f"the topic[{topic_name}] peeking message is forbidden")
@@ -69,7 +69,7 @@ class PopChecks:
         return group
 
     def queue_range(self, peer: str, topic_name: str, queue_id: int) -> tuple[int, int]:
-        """The offsets of a queue that must exist."""
+        """Return the offsets of a queue, which must exist."""
         topic = self._topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_nums:
             raise _illegal_queue(IllegalMessage, peer, topic, queue_id)
@@ -87,7 +87,7 @@ def _illegal_queue(kind: type[Refusal], peer: str, topic: TopicConfig, queue_id:
 def no_message(
     group: str, topic: str, queue_id: int, offset: int, low: int, high: int
 ) -> RequestError:
-    """The refusal of an offset that no message of its queue has."""
+    """Return the refusal of an offset that has no message in its queue."""
     return RequestError(
         ResponseCode.NO_MESSAGE,
         f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, store:{low}~{high}",

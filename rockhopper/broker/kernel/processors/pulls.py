@@ -1,7 +1,7 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) in any serialisation, and the answer to a pull.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) in any serialization, and the answer to a pull.
 
-Pulls with JSON headers normally take the short way through hot_pass.py; whatever that does not
-recognise, and whatever is refused, comes here.
+Pulls with JSON headers normally take the fast path in hot_pass.py. Requests that it does not
+recognize, and those that it refuses, arrive here.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class PullProcessor:
     _puller: Puller
 
     def process(self, request: Request) -> Response | None:
-        """Serve one pull; None while it waits for messages."""
+        """Serve one pull; return None while it waits for messages."""
         fields = request.fields(PullMessageRequest)
 
         def answer(outcome: Outcome, result: GetResult) -> None:
@@ -60,7 +60,7 @@ class PullProcessor:
 
 
 def pull_response(outcome: Outcome, result: GetResult) -> Response:
-    """The answer to a pull, in any serialisation."""
+    """Return the answer to a pull, for any serialization."""
     return Response(
         PULL_CODES[outcome],
         result.status.value,

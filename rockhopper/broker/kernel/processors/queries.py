@@ -1,4 +1,4 @@
-"""Looking messages up: by key or tag (12) and by their place in the log (33)."""
+"""Lookup of messages: by key or tag (12) and by commit log offset (33)."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ INDEX_TYPE_TAG = "T"
 
 @dataclass(eq=False, repr=False)
 class QueryProcessors:
-    """Serves look-ups of single messages."""
+    """Serves lookups of single messages."""
 
     _live: LiveStoreSettings
     _store: MessageStore
     _topics: TopicTable
 
     def by_key(self, request: Request) -> Response | Awaitable[Response]:
-        """12: the newest messages of a topic that carry a key, a unique key or a tag.
+        """12: return the newest messages of a topic with a key, a unique key or a tag.
 
-        They come in the order of the log, as from RocketMQ. The store compares the key on each
-        message, so two keys of one hash are never confused; it also ends the answer before a frame
-        would be too large.
+        They are in the order of the log, as from RocketMQ. The store compares the key of each
+        message, so keys with the same hash are never confused. It also ends the answer before a
+        frame would be too large.
         """
         fields = request.fields(QueryMessageRequest)
         count_max = min(fields.max_num, self._live.query_max_count)
@@ -74,11 +74,11 @@ class QueryProcessors:
         return Response(ext=ext, body=b"".join(records))
 
     def by_offset(self, request: Request) -> Response:
-        """33: the message at a commit log offset, as offset message ids name it."""
+        """33: return the message at a commit log offset, which an offset message id contains."""
         fields = request.fields(ViewMessageRequest)
         of_topics = None
         if request.principal.user:
-            # The topic that the request names is the one that its sender may read.
+            # The user was authorized for the topic that the request names.
             of_topics = (request.ext.get("topic", ""),)
         found = record_at(self._store, fields.offset, of_topics)
         if found is None:

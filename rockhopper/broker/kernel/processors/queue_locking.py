@@ -15,7 +15,7 @@ from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBo
 
 QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096
-"""Locks are taken for any name, as in RocketMQ: they are in memory, and go with their client."""
+"""As in RocketMQ, any group name is accepted: locks are in memory, and end with their client."""
 
 
 @dataclass(eq=False, repr=False)
@@ -25,11 +25,11 @@ class QueueLockProcessors:
     _locks: QueueLocks
 
     def lock(self, request: Request) -> Response | Awaitable[Response]:
-        """41: lock or renew queues for a client; the answer names those that it holds now."""
+        """41: lock or renew queues for a client; the answer lists those that it now holds."""
         return with_body(request, LockBatchRequestBody, self._lock)
 
     def unlock(self, request: Request) -> Response | Awaitable[Response]:
-        """42: give queues up. Those of other clients stay locked."""
+        """42: release queues. Those of other clients stay locked."""
         return with_body(request, LockBatchRequestBody, self._unlock)
 
     def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:

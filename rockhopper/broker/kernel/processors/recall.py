@@ -1,4 +1,4 @@
-"""RECALL_MESSAGE (370): a producer wants a timer message back before it is delivered."""
+"""RECALL_MESSAGE (370): a producer recalls a timed message before its delivery."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RecallProcessor:
     _now_ms: Callable[[], int]
 
     def process(self, request: Request) -> Response | None:
-        """370: withdraw the message that the handle means."""
+        """370: recall the message of a handle."""
         fields = request.fields(RecallMessageRequest)
         if self._live.accept_send_from_ms > self._now_ms():
             raise RequestError(

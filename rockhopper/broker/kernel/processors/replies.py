@@ -1,11 +1,11 @@
-"""SEND_REPLY_MESSAGE (324, 325): the answer to a message that was sent as a request.
+"""SEND_REPLY_MESSAGE (324, 325): the reply to a message that was sent as a request.
 
-A requester puts its client id and a correlation id into its message and waits. Who consumes the
-message sends the answer here, and the broker pushes it (326) to the connection by which that client
-sent its last heartbeat as a producer; the request itself counts where none has come yet, as when a
-Go producer asks in its first second (plain messages on the hot pass are not looked at: clients that
-write those beat before they ask). With storeReplyMessageEnable the answer is kept in
-``<cluster>_REPLY_TOPIC`` as well. The replier learns whether the push arrived.
+A requester adds its client id and a correlation id to its message and waits. The consumer of the
+message sends the reply here. The broker pushes it (326) over the connection of the client's last
+producer heartbeat. If there was no heartbeat yet, the request itself counts as one, for example for
+a Go producer in its first second. Plain messages on the fast path are not examined: clients that
+write those send a heartbeat before their first request. With storeReplyMessageEnable the reply is
+also stored in ``<cluster>_REPLY_TOPIC``. The replier learns whether the push arrived.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ log = structlog.get_logger("broker.replies")
 PUSH_TIMEOUT_S = 10.0
 NAME_LENGTH_SHOWN = 200
 _REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
-# Why a reply could not be stored, and is pushed all the same: it is the requester who waits.
+# If a reply cannot be stored for these reasons, it is still pushed, because the requester waits.
 _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 
 
@@ -65,7 +65,7 @@ class ReplyProcessor:
         self.sends = SendProcessor(self._config, self._store, self._sender, self.asked)
 
     def asked(self, request: Request, send: Send) -> None:
-        """Take a request for the heartbeat of its sender, unless that client is known."""
+        """Register the sender of a request as with a heartbeat, unless that client is known."""
         if request.code in _REPLY_CODES:
             return
         client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
@@ -83,7 +83,7 @@ class ReplyProcessor:
                 producers.register(send.group, client)
 
     async def process(self, request: Request) -> Response:
-        """324, 325: store the reply and hand it to the requester."""
+        """324, 325: store the reply and push it to the requester."""
         send = send_of(request)
         if send.is_batch:
             raise IllegalMessage("a batch cannot be a reply")
@@ -113,12 +113,12 @@ class ReplyProcessor:
         return response
 
     def _unstored(self, send: Send) -> Response:
-        """The answer for a reply that is nowhere but with the requester."""
+        """Return the answer for a reply that was pushed but not stored."""
         ext = self.sends.answer_ext()
         return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
 
     async def _push(self, request: Request, send: Send) -> str | None:
-        """Hand the reply to the requester; why not, as a sentence, if that failed."""
+        """Push the reply to the requester; return the reason as a sentence if that failed."""
         properties = without_own_properties(decode_properties(send.properties))
         client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
         if not client_id:

@@ -1,9 +1,8 @@
-"""An administrator moves a group: INVOKE_BROKER_TO_RESET_OFFSET (222), CLONE_GROUP_OFFSET (314).
+"""Resets of a group's offsets: INVOKE_BROKER_TO_RESET_OFFSET (222), CLONE_GROUP_OFFSET (314).
 
-With useServerSideResetOffset, the default, each queue hands its new offset out with the next pull
-(21), or with the one that waits there, and commits do not count until then; the group may be
-offline. Without it the new offsets are
-pushed (220) to the clients that are online, which commit them.
+With useServerSideResetOffset, the default, each queue returns its new offset with the next pull
+(21), or with the pull that waits there. Until then, commits are ignored. The group may be offline.
+Without this setting the new offsets are pushed (220) to the online clients, which commit them.
 """
 
 import asyncio
@@ -35,9 +34,9 @@ from rockhopper.protocol.requests.groups import CloneGroupOffsetRequest
 
 log = structlog.get_logger("broker.admin")
 
-# Queues looked at, or copied, between two looks at other requests.
+# The number of queues to read or copy between pauses for other requests.
 QUEUES_PER_TURN = 32
-# The offset that stands for none.
+# The offset value that means no offset.
 TIME_DECIDES = -1
 # V3_0_7_SNAPSHOT: older clients do not know request 220.
 VERSION_WITH_PUSHED_RESET = 28
@@ -45,7 +44,7 @@ VERSION_WITH_PUSHED_RESET = 28
 
 @dataclass(eq=False, repr=False)
 class ResetProcessors:
-    """Serves what moves groups."""
+    """Serves the requests that move groups."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -57,9 +56,10 @@ class ResetProcessors:
     _pop: PopService
 
     async def correction_offsets(self, request: Request) -> Response:
-        """308: of each queue the smallest offset of any group, leaving out filterGroups.
+        """308: return the smallest offset of any group in each queue, except filterGroups.
 
-        RocketMQ deletes the offsets of filterGroups as it answers; here a question changes nothing.
+        RocketMQ deletes the offsets of filterGroups with this request; here a query changes
+        nothing.
         """
         fields = request.fields(QueryCorrectionOffsetRequest)
         left_out = set((fields.filter_groups or "").split(","))
@@ -76,7 +76,7 @@ class ResetProcessors:
         return await long_json_response(lambda: {"correctionOffsets": found})
 
     async def reset_offsets(self, request: Request) -> Response:
-        """222: set a group's offsets, to a time or to a number. A negative time means the end."""
+        """222: set a group's offsets to a time or to a number. A negative time means the end."""
         fields = request.fields(ResetOffsetRequest)
         topic = self._topics.get(fields.topic)
         if topic is None:
@@ -111,7 +111,7 @@ class ResetProcessors:
         return await long_json_response(lambda: body)
 
     async def _targets(self, topic: TopicConfig, fields: ResetOffsetRequest) -> dict[int, int]:
-        """Queue id -> where to go."""
+        """Return the target offset of each queue id."""
         if fields.queue_id >= 0:
             check_queue(self._topics, self._store, topic.name, fields.queue_id)
             wanted = None if fields.offset in (None, TIME_DECIDES) else fields.offset
@@ -140,7 +140,7 @@ class ResetProcessors:
     def _only_moving(
         self, topic: str, fields: ResetOffsetRequest, targets: dict[int, int]
     ) -> dict[int, int]:
-        """*targets*, none of them forward unless that is forced: as RocketMQ pushes them."""
+        """Return *targets* without forward moves, unless forced, as RocketMQ pushes them."""
         moved = {}
         for queue_id, target in targets.items():
             committed = self._offsets.get(topic, fields.group, queue_id)
@@ -182,10 +182,11 @@ class ResetProcessors:
                 connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
 
     async def clone_offsets(self, request: Request) -> Response:
-        """314: give a group the offsets of another, in one topic or in all that the other has.
+        """314.
 
-        RocketMQ copies nothing when no topic is named. Topics that a source which is online no
-        longer subscribes to are left out, unless it is said to be offline.
+        Copy a group's offsets to another group, in one topic or in all topics of the source.
+        RocketMQ copies nothing without a topic. If the source group is online, topics to which it
+        no longer subscribes are left out, unless the request declares it offline.
         """
         fields = request.fields(CloneGroupOffsetRequest)
         if self._groups.find_or_create(fields.dest_group) is None:
@@ -213,7 +214,7 @@ class ResetProcessors:
 
 
 def _body_for_cpp(topic: str, broker_name: str, targets: dict[int, int]) -> bytes:
-    """The same as a list, which is what C++ clients read."""
+    """Return the offsets as a list, the format of C++ clients."""
     rows = [
         {"brokerName": broker_name, "offset": offset, "queueId": queue_id, "topic": topic}
         for queue_id, offset in targets.items()

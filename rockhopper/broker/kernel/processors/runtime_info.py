@@ -1,8 +1,8 @@
-"""GET_BROKER_RUNTIME_INFO (28): the state of a broker as RocketMQ's tools read it.
+"""GET_BROKER_RUNTIME_INFO (28): the runtime status of a broker in the format of RocketMQ's tools.
 
-Every value is a text. Rates are three numbers, over 10, 60 and 600 s. Keys about thread pools and
-buffers that one event loop does not have say that they are empty: ``mqadmin clusterList`` and the
-exporter fail without them.
+Every value is text. Rates are three numbers, over 10, 60 and 600 s. One event loop has no thread
+pools and buffers, so their keys report empty ones: ``mqadmin clusterList`` and the exporter fail
+without these keys.
 """
 
 import shutil
@@ -41,7 +41,7 @@ _ZERO_KEYS = (
     "timerOffsetBehind",
     "timerReadBehind",
 )
-# RocketMQ's default capacities: tools show them beside the sizes.
+# RocketMQ's default capacities; tools show them beside the sizes.
 _CAPACITIES = {
     "EndTransactionThreadPoolQueueCapacity": 100_000,
     "ackThreadPoolQueueCapacity": 100_000,
@@ -53,7 +53,10 @@ _CAPACITIES = {
 
 
 def disk_usage(path: Path) -> tuple[int, int, int]:
-    """Bytes in all, used and free where *path* is or will be made. Blocks: call it in a thread."""
+    """Return the total, used and free bytes of the disk of *path*, which may not exist yet.
+
+    Blocks, so call it in a thread.
+    """
     while not path.exists() and path != path.parent:
         path = path.parent
     return shutil.disk_usage(path)
@@ -69,7 +72,10 @@ def runtime_info(
     queue_disk: tuple[int, int, int],
     totals: tuple[Traffic, Traffic],
 ) -> dict[str, str]:
-    """All keys; what ``disk_usage`` said of where log and queues are; what came and went."""
+    """Return all keys.
+
+    ``disk_usage`` provides the disks of log and queues, *totals* the traffic.
+    """
     info = dict.fromkeys(_ZERO_KEYS, "0")
     info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
     info |= _identity(live, store, stats, now_ms)
@@ -111,7 +117,7 @@ def _rates(stats: BrokerStats, now: Totals) -> dict[str, str]:
     names = {
         "putTps": "put_messages",
         "getTransferredTps": "get_messages",
-        # RocketMQ 4 spelt it so; its mqadmin clusterList fails without.
+        # RocketMQ 4 spelt the key like this; its mqadmin clusterList fails without it.
         "getTransferedTps": "get_messages",
         "getFoundTps": "get_found",
         "getMissTps": "get_missed",
@@ -158,7 +164,7 @@ def _log_state(store: MessageStore, disk: tuple[int, int, int]) -> dict[str, str
 
 
 def _disk_ratio(disk: tuple[int, int, int]) -> str:
-    # Of what this user may fill, as RocketMQ counts: some of the free blocks are root's.
+    # Relative to the space for this user, as in RocketMQ: some free blocks are reserved for root.
     _, used_bytes, free_bytes = disk
     return f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
 

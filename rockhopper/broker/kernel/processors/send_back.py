@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message."""
+"""CONSUMER_SEND_MSG_BACK (36): a consumer failed to process a message."""
 
 from dataclasses import dataclass
 
@@ -10,26 +10,27 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 
-# V3_4_9: older clients send a maximum that is not meant.
+# V3_4_9: older clients send a maximum that must be ignored.
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 
 
 @dataclass(eq=False, repr=False)
 class SendBackProcessor:
-    """Serves failed messages."""
+    """Serves requests to redeliver a message."""
 
     _store: MessageStore
     _send_back: SendBack
 
     def process(self, request: Request) -> Response | None:
-        """36: store the message again, for later or for the dead letters."""
+        """36: store the message again, for later delivery or as a dead letter."""
         fields = request.fields(ConsumerSendMsgBackRequest)
         times_max = fields.max_reconsume_times
         if request.version < VERSION_WITH_MAX_RECONSUME_TIMES:
             times_max = None
         of_topics = None
         if request.principal.user:
-            # It has come from the topic that the sender may read, or was tried before.
+            # It comes from the topic for which the sender was authorized, or was redelivered
+            # before.
             of_topics = (request.ext.get("originTopic", ""), retry_topic(fields.group))
         end = self._send_back.store_again(
             fields.group,

@@ -1,4 +1,4 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialisation."""
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320) in any serialization."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV
 
 
 class SendProcessor:
-    """Serves sends, and what replies have in common with them."""
+    """Serves sends, with the parts that replies share."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SendProcessor:
         sender: Sender,
         on_asked: Callable[[Request, Send], None],
     ) -> None:
-        """*on_asked* is called with each message stored that names a client to reply to."""
+        """*on_asked* is called with each stored message that names a client to reply to."""
         self._live_store = config.store.live
         self._store = store
         self._sender = sender
@@ -44,15 +44,15 @@ class SendProcessor:
         }
 
     def process(self, request: Request) -> Response | None:
-        """Serve one send; None when the answer waits for the disk."""
+        """Serve one send; return None while the answer waits for the disk."""
         response, end = self.put(request)
         return answer_when_safe(self._store, request, response, end)
 
     def put(self, request: Request) -> tuple[Response, int]:
         """Store one message.
 
-        Returns the answer, and how far the log must be on the disk before it may leave; 0 means at
-        once. Raises RequestError.
+        Return the answer and the log offset that must be safe before the answer may leave; 0 means
+        at once. Raises RequestError.
         """
         try:
             send = send_of(request)
@@ -72,7 +72,7 @@ class SendProcessor:
         return self._answer(placed), end
 
     def answer_ext(self) -> dict[str, str]:
-        """What every answer carries; Java dereferences the map without looking."""
+        """Return the fields of every answer; Java dereferences the map without a check."""
         return dict(self._ext)
 
     def _answer(self, placed: Placed) -> Response:
@@ -100,7 +100,10 @@ class SendProcessor:
 
 
 def send_of(request: Request) -> Send:
-    """What a send or a reply says, whichever names its fields have. Raises FieldError."""
+    """Return the message of a send or a reply, in either naming of its fields.
+
+    Raises FieldError.
+    """
     wire: type[SendMessageRequest] | type[SendMessageRequestV2] = SendMessageRequestV2
     if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
         wire = SendMessageRequest

@@ -1,9 +1,14 @@
 """Static topics: their mapping (513), and the requests that name a logical queue.
 
-A request to a static topic names a logical queue and logical offsets, unless its field ``lo`` is
-false. It is served by the broker that leads the queue: rewritten for the physical queue of the
-right piece it goes to the ordinary processor, or to the broker that has the piece, and the answer
-is rewritten back. Every other broker answers NOT_LEADER_FOR_QUEUE (501).
+A request for a static topic contains a logical queue and logical offsets, unless its field ``lo``
+is false. The broker that leads the queue serves it. It rewrites the request for the physical queue
+of the right piece, passes it to the ordinary processor or to the broker that has the piece, and
+rewrites the answer. Every other broker answers NOT_LEADER_FOR_QUEUE (501).
+
+    logical queue 0    piece 1 on broker a: logical 0 to 99; piece 2 on broker b: from logical 100
+    on
+    a pull at 40       broker b forwards it to a, as offset 40 of a's physical queue
+    a pull at 120      broker b reads its own physical queue at offset 20
 """
 
 import dataclasses
@@ -42,7 +47,7 @@ _FOUND, _RETRY = ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY
 
 @dataclass(eq=False, repr=False)
 class StaticTopicProcessors:
-    """Serves static topics of one broker."""
+    """Serves the static topics of one broker."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -56,7 +61,7 @@ class StaticTopicProcessors:
     _admin: TopicAdminProcessors
 
     async def update(self, request: Request) -> Response:
-        """513: create a static topic, or give it another mapping; with force whatever it was."""
+        """513: create a static topic or change its mapping; with force whatever the old one is."""
         fields = request.fields(CreateTopicRequest)
         try:
             static = StaticTopic.from_json(await read_object(request.body))
@@ -81,7 +86,7 @@ class StaticTopicProcessors:
         return answer
 
     def logical(self, processor: Processor, serve: Serve) -> Processor:
-        """*processor*, but *serve* for requests that name a logical queue."""
+        """Wrap *processor*: *serve* handles requests that name a logical queue."""
         mappings = self._static_topics.mappings
 
         def process(request: Request) -> Served:
@@ -97,12 +102,12 @@ class StaticTopicProcessors:
         return process
 
     def send(self, request: Request, static: StaticTopic, processor: Processor) -> Served:
-        """10, 310, 320."""
+        """10, 310, 320: send to the newest piece."""
         field = "e" if request.code in _SHORT_NAMES else "queueId"
         queue_id = _number(request, field)
         if queue_id < 0 and static.led:
             queue_id = random.choice(static.led)
-        # What comes while a queue moves has its place later, as in RocketMQ.
+        # A message that arrives while a queue moves gets its logical offset later, as in RocketMQ.
         piece = self._leader(static, queue_id, is_decided=False)
 
         def translate(response: Response) -> Response:
@@ -117,11 +122,11 @@ class StaticTopicProcessors:
     async def pull(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response | None:
-        """11, 361. A pull waits in the piece that grows only."""
+        """11, 361: pull from the right piece. Only a pull in the growing piece waits."""
         queue_id, offset = _number(request, "queueId"), _number(request, "queueOffset")
         pieces = static.pieces(queue_id) or [self._leader(static, queue_id)]
         self._leader(static, queue_id, is_decided=False)
-        # While a queue moves, the piece of the old broker is the newest for a moment.
+        # While a queue moves, the old broker's piece is the newest for a moment.
         piece, newest = static.piece_at(queue_id, offset) or pieces[-1], pieces[-1]
         flags = _number(request, "sysFlag")
         if flags & PULL_FLAG_COMMIT_OFFSET:
@@ -133,7 +138,7 @@ class StaticTopicProcessors:
         changes = {"queueId": str(piece.queue_id), "queueOffset": str(piece.physical(offset))}
         if following is not None:
             flags &= ~PULL_FLAG_SUSPEND
-            # Apache's tool tells the new leader nothing of where the old piece ends.
+            # Apache's tool does not tell the new leader where the old piece ends.
             left = piece.end_offset - piece.physical(offset) if piece.is_ended else None
             if left is not None and left <= 0:
                 return _moved_on(following, low, high)
@@ -171,7 +176,7 @@ class StaticTopicProcessors:
     async def query_offset(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response:
-        """14: in the newest piece in which the group has an offset, else as in the oldest."""
+        """14: use the newest piece with an offset of the group, otherwise the oldest piece."""
         queue_id = _number(request, "queueId")
         leader = self._leader(static, queue_id, is_decided=False)
         pieces = static.pieces(queue_id) or [leader]
@@ -189,7 +194,7 @@ class StaticTopicProcessors:
     async def commit_offset(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response:
-        """15."""
+        """15: commit in the piece of the offset."""
         queue_id, offset = _number(request, "queueId"), _number(request, "commitOffset")
         leader = self._leader(static, queue_id, is_decided=False)
         piece = static.piece_at(queue_id, offset) or leader
@@ -197,7 +202,7 @@ class StaticTopicProcessors:
         return await self._ask(request, processor, piece, changes)
 
     async def search(self, request: Request, static: StaticTopic, processor: Processor) -> Response:
-        """29, 31: the first piece that has an answer within itself."""
+        """29, 31: use the first piece with an answer within itself."""
         leader = self._leader(static, _number(request, "queueId"))
         for piece in static.pieces(_number(request, "queueId")):
             answer = await self._ask(request, processor, piece, {})
@@ -221,14 +226,14 @@ class StaticTopicProcessors:
     async def max_offset(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response:
-        """30."""
+        """30: use the newest piece."""
         leader = self._leader(static, _number(request, "queueId"))
         return _offset_of(await self._ask(request, processor, leader, {}), leader)
 
     async def earliest_time(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response:
-        """32: of the first piece that has a message left."""
+        """32: use the first piece with a message."""
         leader = self._leader(static, _number(request, "queueId"))
         for piece in static.pieces(_number(request, "queueId")):
             answer = await self._ask(request, processor, piece, {})
@@ -237,7 +242,10 @@ class StaticTopicProcessors:
         return await self._ask(request, processor, leader, {})
 
     def _leader(self, static: StaticTopic, queue_id: int, *, is_decided: bool = True) -> Piece:
-        """The piece that takes messages; *is_decided*: it must have its place already."""
+        """Return the piece for new messages.
+
+        With *is_decided*, it must have its logical offset already.
+        """
         piece = static.leader(queue_id)
         if piece is None or (is_decided and piece.logic_offset < 0):
             raise RequestError(
@@ -250,7 +258,7 @@ class StaticTopicProcessors:
     async def _ask(
         self, request: Request, processor: Processor, piece: Piece, changes: dict[str, str]
     ) -> Response:
-        """What is answered of one piece, here or where it is."""
+        """Return the answer of one piece, from this broker or another."""
         changes = {"queueId": str(piece.queue_id), **changes}
         if piece.broker != self._config.broker_name:
             return await self._asked(request, piece, changes)
@@ -315,7 +323,7 @@ def _offset_of(answer: Response, piece: Piece) -> Response:
 
 
 def _moved_on(following: Piece, low: int | None, high: int) -> Response:
-    """There is nothing more in a piece: go on in the next one."""
+    """Return the answer at the end of a piece: continue in the next one."""
     ext = {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": str(following.logic_offset),
@@ -346,7 +354,7 @@ def _pulled(
 
 
 def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
-    """Refuse a mapping that is older than the known one, or forgets queues. Raises Refusal."""
+    """Raise Refusal for a mapping that is older than the known one or lacks queues."""
     problem = None
     if wanted.epoch < known.epoch:
         problem = f"its epoch {wanted.epoch} is older than {known.epoch}"

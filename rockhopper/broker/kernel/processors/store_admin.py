@@ -1,7 +1,7 @@
-"""The store as operators look at it and tune it: 60, 61, 321, 329, 354, 355, 907, 2001 to 2004.
+"""Queries and tuning of the store for operators: 60, 61, 321, 329, 354, 355, 907, 2001 to 2004.
 
-What RocketMQ's own engines would answer for themselves (RocksDB, cold data flow control, slaves)
-is answered as a RocketMQ broker does that does not use them.
+For engines that only RocketMQ has (RocksDB, cold data flow control, slaves), the answer is that of
+a RocketMQ broker that does not use them.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 log = structlog.get_logger("broker.admin")
 
 ROWS_MAX = 20_000
-# Messages looked into between two looks at other requests.
+# The number of messages to read between pauses for other requests.
 MESSAGES_PER_TURN = 256
 BYTES_PER_TURN = 4 << 20
 COLD_GROUPS_MAX = 10_000
@@ -51,7 +51,7 @@ READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
 
 @dataclass(eq=False, repr=False)
 class StoreAdminProcessors:
-    """Serves what operators ask about the store and what it does by itself."""
+    """Serves queries about the store and its background work."""
 
     _store: MessageStore
     _topics: TopicTable
@@ -63,14 +63,14 @@ class StoreAdminProcessors:
     _cold_thresholds: dict[str, int] = field(default_factory=dict)
 
     def timer_check_point(self, _request: Request) -> Response:
-        """60: how far timers are, the first 56 bytes of RocketMQ's config/timercheck."""
+        """60: return the progress of timers, the first 56 bytes of RocketMQ's config/timercheck."""
         timers, now_ms = self._timers, self._now_ms()
         offset = timers.queue.offset
         check = TimerCheck(timers.delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset)
         return Response(body=encode_fields(check))
 
     async def timer_metrics(self, _request: Request) -> Response:
-        """61: how many messages wait for their time, by topic. Looks into each of them."""
+        """61: return the number of waiting timed messages by topic. Reads each of them."""
         counts: dict[str, int] = {}
         looked = looked_bytes = 0
         for entry in self._timers.index.pending():
@@ -95,7 +95,7 @@ class StoreAdminProcessors:
         )
 
     async def query_consume_queue(self, request: Request) -> Response:
-        """321: entries of a consume queue as they are, and what a group would make of them."""
+        """321: return raw entries of a consume queue, and a group's filter."""
         fields = request.fields(QueryConsumeQueueRequest)
         name = f"{fields.queue_id}@{fields.topic}"
         if not self._store.has_queue(fields.topic, fields.queue_id):
@@ -132,7 +132,7 @@ class StoreAdminProcessors:
         return Response()
 
     def ha_status(self, _request: Request) -> Response:
-        """907: a master without slaves."""
+        """907: return the status of a master without slaves."""
         return json_response(
             {
                 "haClientRuntimeInfo": {
@@ -150,11 +150,11 @@ class StoreAdminProcessors:
         )
 
     def rocksdb_progress(self, _request: Request) -> Response:
-        """354: RocketMQ's answer where consume queues are files."""
+        """354: return RocketMQ's answer for consume queues in files."""
         return json_response({"checkStatus": CHECK_IN_PROGRESS})
 
     async def export_config(self, request: Request) -> Response:
-        """355: tables are JSON files here, so that to save them is to export them."""
+        """355: save the tables, which are JSON files already."""
         for kind in request.fields(ExportConfigRequest).config_type.rstrip(";").split(";"):
             if kind.strip().lower() not in EXPORTABLE:
                 raise Refusal(
@@ -166,10 +166,10 @@ class StoreAdminProcessors:
         return Response(ResponseCode.SUCCESS, "export done.")
 
     def update_cold_control(self, request: Request) -> Response:
-        """2001: how many bytes of cold data a group may read.
+        """2001: store how many bytes of cold data a group may read.
 
-        Kept and told, as RocketMQ does while coldDataFlowControlEnable is off: groups do not slow
-        each other down here.
+        The value is only stored and returned, as in RocketMQ while coldDataFlowControlEnable is
+        off: groups do not slow each other down here.
         """
         if len(request.body) > COLD_BODY_SIZE_BYTES_MAX:
             raise Refusal("the body is longer than 1 MiB")
@@ -181,12 +181,12 @@ class StoreAdminProcessors:
         return Response()
 
     def remove_cold_control(self, request: Request) -> Response:
-        """2002: forget the threshold of a group."""
+        """2002: delete the threshold of a group."""
         self._cold_thresholds.pop(request.body.decode(errors="replace"), None)
         return Response()
 
     def cold_control(self, _request: Request) -> Response:
-        """2003: the thresholds."""
+        """2003: return the thresholds."""
         return json_response(
             {
                 "runtimeTable": {},
@@ -198,7 +198,7 @@ class StoreAdminProcessors:
         )
 
     def set_read_mode(self, request: Request) -> Response:
-        """2004: whether the kernel reads ahead in the commit log: 0 it does, 1 it does not."""
+        """2004: set whether the kernel reads ahead in the commit log: 0 it does, 1 it does not."""
         mode = request.fields(ReadAheadModeRequest).mode
         if not (mode or "").lstrip("-").isdecimal():
             raise Refusal("set commitlog readahead mode failed")

@@ -1,4 +1,4 @@
-"""TOPIC_IDS (70007): what tells topics from others of the same name, before or after them."""
+"""TOPIC_IDS (70007): ids that distinguish a topic from earlier or later ones of the same name."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class TopicIdProcessor:
     _topic_ids: TopicIds
 
     async def process(self, request: Request) -> Response:
-        """Answer the id of each topic of the body, once it is on disk."""
+        """Return the id of each topic in the body, once it is on disk."""
         names = decode_topics(request.body)
         if len(names) > TOPICS_MAX:
             raise InvalidParameter(

@@ -1,7 +1,7 @@
 """Topics: create, change (17, 18), delete (215), purge (70006), describe (21, 351, 202, 300, 305).
 
-A change is answered when it is saved and the name services have been told, so that whoever gets the
-answer can use the topic.
+A change is answered once it is saved and the name servers are notified, so that the client can use
+the topic at once.
 """
 
 import asyncio
@@ -62,16 +62,16 @@ log = structlog.get_logger("broker.admin")
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 LIST_LENGTH_MAX = 4096
-# More that waits in a retry topic is taken for another group's, too.
+# If more messages wait in a retry topic, some count as another group's.
 EXAMINED_MAX = 1024
-# Queues described between two looks at other requests.
+# The number of queues to describe between pauses for other requests.
 QUEUES_PER_TURN = 32
-# Topics checked, or put into the table.
+# The number of topics to check or store between pauses for other requests.
 TOPICS_PER_TURN = 256
 
 
 def _with_quoted_keys(static: StaticTopic) -> JsonObject:
-    """A mapping that fastjson2 can pass over, too, where it does not know the field that has it."""
+    """Return a mapping with quoted keys, which fastjson2 can skip if it does not know the field."""
     found = static.to_json()
     found["hostedQueues"] = {str(key): pieces for key, pieces in found["hostedQueues"].items()}
     return found
@@ -79,7 +79,7 @@ def _with_quoted_keys(static: StaticTopic) -> JsonObject:
 
 @dataclass(eq=False, repr=False)
 class TopicAdminProcessors:
-    """Serves what operators ask and change about topics."""
+    """Serves queries and changes of topics."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -94,7 +94,7 @@ class TopicAdminProcessors:
     _retry_owners: RetryOwners
     _announce: Callable[[], Awaitable[None]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Between the check of a change and the change nobody else changes anything."""
+    """Held from the validation of a change until it is applied."""
 
     async def update_topic(self, request: Request) -> Response:
         """17: create a topic or replace its settings."""
@@ -118,7 +118,7 @@ class TopicAdminProcessors:
         return Response()
 
     async def update_topics(self, request: Request) -> Response:
-        """18: the same for a list. RocketMQ stops at the first one that is unchanged."""
+        """18: create or replace several topics. RocketMQ stops at the first unchanged one."""
         configs = (await read_object(request.body)).get("topicConfigList")
         if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
             raise Refusal(f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics")
@@ -143,7 +143,7 @@ class TopicAdminProcessors:
         return self._checked(wanted, wanted.attributes)
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
-        """*wanted* with the attributes it has after *changes*. Raises Refusal."""
+        """Return *wanted* with its attributes after *changes*. Raises Refusal."""
         self.check_name(wanted.name)
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
@@ -178,7 +178,7 @@ class TopicAdminProcessors:
         )
 
     def check_name(self, name: str) -> None:
-        """Refuse what is no name for a user's topic. Raises InvalidParameter."""
+        """Refuse an invalid name of a user's topic. Raises InvalidParameter."""
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise InvalidParameter(problem)
@@ -186,7 +186,7 @@ class TopicAdminProcessors:
             raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
 
     async def _put(self, topics: list[TopicConfig]) -> bool:
-        """Put them into the table; return whether that changed anything."""
+        """Store the topics; return whether anything changed."""
         changed = []
         for number, topic in enumerate(topics, 1):
             if self._topics.put(topic):
@@ -203,10 +203,10 @@ class TopicAdminProcessors:
             await self._announce()
 
     async def delete_topic(self, request: Request) -> Response:
-        """215: forget a topic, its queues and every group's offsets in it.
+        """215: delete a topic, its queues and every group's offsets in it.
 
-        Its messages stay in the commit log until they expire. A topic that does not exist is fine:
-        tools delete on all brokers of a cluster.
+        Its messages stay in the commit log until they expire. A missing topic is no error, because
+        tools send the deletion to all brokers of a cluster.
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
@@ -215,9 +215,9 @@ class TopicAdminProcessors:
             gone.insert(0, name)
         self._keep_ends(gone)
         await self._topic_ends.saved()
-        # What was sent meanwhile counts as well; that is saved with the rest.
+        # Messages that were sent meanwhile count too; their ends are saved with the rest.
         self._keep_ends(gone)
-        # First: where a full disk refuses that, settings and offsets of the topic stay as well.
+        # First, so that the topic keeps its settings and offsets if a full disk prevents this.
         queues = self._store.delete_topics(gone)
         for doomed in gone:
             if self._topics.delete(doomed):
@@ -230,10 +230,10 @@ class TopicAdminProcessors:
         return Response()
 
     def _retry_topics_of(self, name: str) -> list[str]:
-        """What pop consumption wants to try again of a topic, or of the group of a retry topic.
+        """Return the pop retry topics of a topic, or of the group of a retry topic.
 
-        An older retry topic, whose name may be another's as well, counts if nobody else can have
-        messages there.
+        An older retry topic, whose name may also belong to others, counts if no other owner can
+        have messages there.
         """
         found = []
         for each in list(self._topics.configs):
@@ -248,9 +248,9 @@ class TopicAdminProcessors:
         return found
 
     def _is_left_to_others(self, name: str) -> bool:
-        """Whether in a group's retry topic waits what others popped: it stays for them.
+        """Return whether a group's retry topic must stay, for other groups' popped messages.
 
-        The group goes on at its end, as if it had all that waits.
+        The group then continues at the topic's end, as if it had consumed everything.
         """
         group = name.removeprefix(RETRY_PREFIX)
         topic = self._topics.get(name)
@@ -281,10 +281,10 @@ class TopicAdminProcessors:
         return False
 
     async def purge_topic(self, request: Request) -> Response:
-        """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
+        """70006, ours: delete all messages of a topic; its settings and groups stay.
 
-        Queues keep counting where they are, and every group goes on there. What is sent meanwhile
-        comes behind that, and stays.
+        Queues keep their offsets, and every group continues at the end. Messages that are sent
+        meanwhile come after that and stay.
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
@@ -311,7 +311,10 @@ class TopicAdminProcessors:
             self._topic_ends.add(topic, self._store.visibility.queue_ends(topic))
 
     def get_topic(self, request: Request) -> Response:
-        """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""
+        """351: return the settings of one topic.
+
+        With lo=true also the mapping of a static topic.
+        """
         fields = request.fields(TopicRequest)
         found = self._known(fields.topic).to_json()
         static = self._static_topics.mappings.get(fields.topic)
@@ -320,7 +323,7 @@ class TopicAdminProcessors:
         return json_response(found)
 
     async def get_all_topics(self, request: Request) -> Response:
-        """21: the settings of all topics, in pages if the asker wants pages."""
+        """21: return the settings of all topics, in pages if the client requests pages."""
         fields = request.fields(GetAllTopicConfigRequest)
         topics = self._topics.configs.copy()
         version = self._topics.version.to_json()
@@ -349,7 +352,7 @@ class TopicAdminProcessors:
         )
 
     async def topic_stats(self, request: Request) -> Response:
-        """202: the ends of each queue, and when its newest message came."""
+        """202: return the offsets of each queue, and the store time of its newest message."""
         fields = request.fields(TopicStatsRequest)
         topic = self._known(fields.topic)
         store = self._store
@@ -368,14 +371,14 @@ class TopicAdminProcessors:
         )
 
     def who_consumes(self, request: Request) -> Response:
-        """300: the groups that consume a topic now, or have offsets in it."""
+        """300: return the groups that consume a topic now, or have offsets in it."""
         name = request.fields(TopicRequest).topic
         online = self._consumers.groups_of_topic(name)
         known = self._offsets.groups_of(name)
         return json_response(GroupList(group_list=sorted({*online, *known})))
 
     def system_topics(self, request: Request) -> Response:
-        """305: the topics that are RocketMQ's own."""
+        """305: return RocketMQ's system topics."""
         connection = request.connection
         return json_response(
             TopicList(

@@ -1,4 +1,4 @@
-"""END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for what is held."""
+"""END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) after a message's checks ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,15 +32,16 @@ _OFFSET_DIGITS_MAX = 19
 
 @dataclass(eq=False, repr=False)
 class TransactionProcessors:
-    """Serves producers that say how a transaction ended, and operators."""
+    """Serves producers that end a transaction, and operators."""
 
     _store: MessageStore
     _transactions: Transactions
 
     def topics_of_end(self, request: Asked) -> Iterable[str]:
-        """The topics that an end is about: the one that it names, and that of its half message.
+        """Return the topics of a transaction's end: the one it names, and that of its half message.
 
-        Clients before 5.0 name none, and whoever names one may name another's half message.
+        Clients before 5.0 name no topic, and a client that names one may refer to another topic's
+        half message.
         """
         offset = request.ext.get("commitLogOffset", "")
         is_offset = offset.isdecimal() and len(offset) <= _OFFSET_DIGITS_MAX
@@ -49,7 +50,7 @@ class TransactionProcessors:
         return {request.ext.get("topic", ""), real} - {""} or {""}
 
     def end(self, request: Request) -> Response | None:
-        """37: commit or roll back. Who does not know yet is not answered, as in RocketMQ."""
+        """37: commit or roll back. An undecided producer receives no answer, as in RocketMQ."""
         fields = request.fields(EndTransactionRequest)
         if fields.commit_or_rollback == SYS_FLAG_TRANSACTION_NONE:
             return None
@@ -62,7 +63,7 @@ class TransactionProcessors:
         return self._answer(request, self._transactions.ends.end(fields, commit=is_commit))
 
     def resume(self, request: Request) -> Response | None:
-        """323: ask again about a message of TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""
+        """323: restart the checks of a message in TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""
         fields = request.fields(ResumeCheckHalfMessageRequest)
         store = self._store
         _, _, log_offset = decode_offset_message_id(fields.msg_id or "")
@@ -83,7 +84,7 @@ class TransactionProcessors:
 
 def _unconfirmed(error: StoreError) -> int:
     if isinstance(error, (StoreFailedError, NotReplicatedError)):
-        # Another replica may lead without it; it checks back on the half message then.
+        # Another replica may lead without this message; it then checks the half message.
         return ResponseCode.SERVICE_NOT_AVAILABLE
-    # Stored, if not known to be on disk: RocketMQ calls that a success.
+    # The message is stored but perhaps not on disk: RocketMQ reports success.
     return ResponseCode.SUCCESS

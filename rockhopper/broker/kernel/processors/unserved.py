@@ -1,8 +1,8 @@
-"""The request codes of RocketMQ 5.5 that are not served, and who misses each.
+"""RocketMQ 5.5's request codes that are not served, and which users miss each.
 
-``docs/compatibility.md`` is made of this and of the processor tables (compatibility.py); a code is
-served or stands here, and a test counts both against the codes that Apache's broker and name
-service serve.
+compatibility.py generates ``docs/compatibility.md`` from this and the processor tables. Each code
+is either served or listed here; a test compares both with the codes of Apache's broker and name
+server.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Unserved(NamedTuple):
-    """Codes that belong together, and who will miss them."""
+    """Related codes, and the users who will miss them."""
 
     codes: Sequence[int]
     what: str

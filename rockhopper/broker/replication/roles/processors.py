@@ -1,6 +1,6 @@
-"""What a replica of a set serves: how the set is, whoever leads, and of clients only the master.
+"""The requests that a replica of a set serves: the set's state in any role, clients only as master.
 
-A replica that does not lead refuses clients with SYSTEM_BUSY, as RocketMQ's slaves do, and takes
+A replica that does not lead refuses clients with SYSTEM_BUSY, as RocketMQ's slaves do, but accepts
 their heartbeats.
 """
 
@@ -40,52 +40,52 @@ log = structlog.get_logger("broker.ha")
 
 
 class Member(Protocol):
-    """A broker's place in its set."""
+    """A broker's membership in its set."""
 
     @property
     def confirmed_offset(self) -> int:
-        """Up to where the log may be shown."""
+        """The offset up to which the log may be shown."""
 
     @property
     def has_started(self) -> bool:
-        """Whether the rest may be asked."""
+        """Whether the other members are available."""
 
     def status(self) -> dict[str, object]:
-        """All of it, for operators; JSON values."""
+        """Return the whole status for operators, as JSON values."""
 
     def ha_runtime_info(self) -> dict[str, object]:
-        """As RocketMQ's HARuntimeInfo."""
+        """Return RocketMQ's HARuntimeInfo."""
 
     def epoch_cache(self) -> dict[str, object]:
-        """As RocketMQ's EpochEntryCache."""
+        """Return RocketMQ's EpochEntryCache."""
 
     async def switch(self, target_id: int | None) -> int:
-        """Hand over. Raises SwitchError."""
+        """Hand the mastership over. Raises SwitchError."""
 
     async def elect_unclean(self) -> None:
-        """Lead though messages may be lost. Raises SwitchError."""
+        """Lead although messages may be lost. Raises SwitchError."""
 
     async def reseed(self) -> None:
-        """Begin anew with the master's store. Raises SwitchError."""
+        """Replace this store by the master's. Raises SwitchError."""
 
     def forget(self, replica_id: int) -> str:
-        """Whether a replica is forgotten. Raises SwitchError."""
+        """Return the confirmation that a replica was removed. Raises SwitchError."""
 
 
 class ReplicaProcessors:
-    """For the tables of a broker that is a replica."""
+    """The processors of a broker that is a replica."""
 
     def __init__(
         self, member: Member, store: MessageStore, reads: FollowerReads | None = None
     ) -> None:
-        """*reads*: what serves pulls though another leads, if anything does."""
+        """*reads* serves pulls while another replica leads, if that is enabled."""
         self._member = member
         self._store = store
         self._reads = reads
         self._pulls = None if reads is None else PullProcessor(reads.puller)
 
     def refuse(self, request: Request) -> Response:
-        """Any request of clients."""
+        """Refuse any request of a client."""
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
             "[REJECTREQUEST]system busy, start flow control for a while: this replica does not "
@@ -93,7 +93,7 @@ class ReplicaProcessors:
         )
 
     def pull(self, request: Request) -> Response | None:
-        """PULL_MESSAGE, where consumers may read from followers."""
+        """PULL_MESSAGE: serve it if consumers may read from followers."""
         if self._reads is None or self._pulls is None:
             return self.refuse(request)
         commits = request.fields(PullMessageRequest).sys_flag & PULL_FLAG_COMMIT_OFFSET
@@ -102,11 +102,11 @@ class ReplicaProcessors:
         return self._pulls.process(request)
 
     def take_heartbeat(self, request: Request) -> Response:
-        """HEART_BEAT: clients tell every broker of a route."""
+        """HEART_BEAT: accept it, because clients send it to every broker of a route."""
         return Response()
 
     def runtime_info(self, request: Request) -> Response:
-        """GET_BROKER_RUNTIME_INFO: where the log begins and ends."""
+        """GET_BROKER_RUNTIME_INFO: return the beginning and end of the log."""
         store = self._store
         table = {
             "brokerActive": "false",
@@ -128,19 +128,22 @@ class ReplicaProcessors:
         return self._member
 
     def status(self, request: Request) -> Response:
-        """GET_REPLICA_SET."""
+        """GET_REPLICA_SET: return the status of the set."""
         return Response(body=fastjson.dumps(self._started.status()).encode())
 
     def ha_status(self, request: Request) -> Response:
-        """GET_BROKER_HA_STATUS."""
+        """GET_BROKER_HA_STATUS: return RocketMQ's HARuntimeInfo."""
         return Response(body=fastjson.dumps(self._started.ha_runtime_info()).encode())
 
     def epoch_cache(self, request: Request) -> Response:
-        """GET_BROKER_EPOCH_CACHE."""
+        """GET_BROKER_EPOCH_CACHE: return RocketMQ's EpochEntryCache."""
         return Response(body=fastjson.dumps(self._started.epoch_cache()).encode())
 
     async def change(self, request: Request) -> Response:
-        """CHANGE_REPLICA_SET: ``action`` is switch, elect, reseed or forget; ``id`` a replica's."""
+        """CHANGE_REPLICA_SET: ``action`` is switch, elect, reseed or forget.
+
+        ``id`` is a replica's.
+        """
         action, number = request.ext.get("action", ""), request.ext.get("id", "")
         if number and not number.isdecimal():
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is no replica's id")
@@ -169,7 +172,7 @@ class ReplicaProcessors:
         return Response(body=fastjson.dumps({"said": said}).encode())
 
     def rows(self) -> dict[int, Row]:
-        """What is served under either role."""
+        """Return the rows that are served in any role."""
         see = on_cluster(Action.GET)
         return {
             Code.GET_REPLICA_SET: administers(self.status, see),
@@ -179,13 +182,13 @@ class ReplicaProcessors:
         }
 
     def leading_rows(self, table: dict[int, Row]) -> dict[int, Row]:
-        """*table*, which is served while this replica leads, with what a set adds."""
+        """Return *table*, which is served while this replica leads, with the set's own rows."""
         beat = table[Code.HEART_BEAT]
         kept = beat._replace(processor=remembering(beat.processor))
         return table | self.rows() | {int(Code.HEART_BEAT): kept}
 
     def following_rows(self) -> dict[int, Row]:
-        """What is served while another leads."""
+        """Return the rows that are served while another replica leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
             table[code] = serves(self.pull, *needs.PULLED)
@@ -195,7 +198,7 @@ class ReplicaProcessors:
 
 
 def following_server(processors: ReplicaProcessors, access: Access, connections_max: int) -> Server:
-    """What listens while another replica leads."""
+    """Return the server for the time in which another replica leads."""
     table = processors.following_rows()
     handler = frame_handler(Dispatcher(table, access).dispatch)
     return Server("broker", handler, connections_max=connections_max, access=access)

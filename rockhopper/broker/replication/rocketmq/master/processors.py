@@ -1,9 +1,9 @@
-"""What RocketMQ's slaves ask their master, of a broker with haMode=classic.
+"""Requests of RocketMQ's slaves to their master, for a broker with haMode=classic.
 
-Its tables (21, 43, 45, 60, 61, 201, 402) are given to every machine, not to administrators alone:
-slaves sign nothing, and have all messages anyway. A slave of 5.3.3 or 5.3.4 is refused: each time
-that its tables are older than its master's it deletes all topics and groups, raising its own
-version by that, and so for ever; a switch at the wrong moment loses them.
+Every machine may read the tables (21, 43, 45, 60, 61, 201, 402), not only administrators: slaves
+sign nothing, and have all messages anyway. A slave of version 5.3.3 or 5.3.4 is refused. Whenever
+its tables are older than its master's, it deletes all topics and groups, and raises its own version
+in doing so. This repeats forever, and a switch at the wrong moment loses them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 
 # MQVersion's ordinals of 5.3.3, of the snapshots of 5.3.4, and of 5.3.4.
 DESTRUCTIVE_VERSIONS = frozenset((479, 480, 481))
-# Administrators ask the others as well.
+# Administrators send the other codes too.
 ASKED_BY_SLAVES_ALONE = frozenset(
     (Code.GET_ALL_DELAY_OFFSET, Code.GET_TIMER_CHECK_POINT, Code.GET_ALL_MESSAGE_REQUEST_MODE)
 )
@@ -44,7 +44,7 @@ REASON = (
 
 
 class ClassicProcessors:
-    """For the table of a master."""
+    """The processors of a classic master."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ClassicProcessors:
         address_for: Callable[[Peer], str],
         ha_port: int,
     ) -> None:
-        """*address_for* says under which address who asks reaches this broker."""
+        """*address_for* returns the address at which a peer reaches this broker."""
         self._master = master
         self._store = store
         self._address_for = address_for
         self._ha_port = ha_port
 
     def rows(self, table: Mapping[int, Row]) -> dict[int, Row]:
-        """What takes the place of *table*'s rows, or comes to them."""
+        """Return the rows that replace or extend those of *table*."""
         see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
         rows = {
             int(code): serves(
@@ -76,7 +76,10 @@ class ClassicProcessors:
         }
 
     def exchange(self, request: Request) -> Response:
-        """906: where slaves find this master. Sent to a slave it would name its master."""
+        """906: return this master's addresses for slaves.
+
+        Slaves receive their master's by the same code.
+        """
         if request.ext.get("masterHaAddress"):
             raise IllegalOperation(
                 "this broker is the master and follows nobody: send its addresses to the slave"
@@ -92,11 +95,11 @@ class ClassicProcessors:
         )
 
     def ha_status(self, _request: Request) -> Response:
-        """907: the slaves, and how far they are."""
+        """907: return the slaves and their progress."""
         return json_response(self._master.ha_runtime_info())
 
     def reset_flush_offset(self, _request: Request) -> Response:
-        """908: for slaves; a master answers and does nothing, as RocketMQ's does."""
+        """908: do nothing, as RocketMQ's master does; the code is for slaves."""
         return Response()
 
     def _for_slaves(self, processor: Processor) -> Processor:

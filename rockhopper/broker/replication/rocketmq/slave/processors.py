@@ -1,6 +1,6 @@
-"""What a broker serves while it follows another: how it is, and the takeover. All else is refused.
+"""The requests that a broker serves while it follows another: its status and the takeover.
 
-RocketMQ's slaves refuse in the same way, with SYSTEM_BUSY: clients try another broker.
+It refuses all others with SYSTEM_BUSY, like RocketMQ's slaves: clients then try another broker.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ Step = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Takeover:
-    """From following to serving, at most once: a broker stops and starts again, on its ports."""
+    """The change from following to serving, at most once: the broker restarts on the same ports."""
 
     def __init__(self, stop: Step, start: Step, *, on_failure: Callable[[], None]) -> None:
-        """*start* must not follow any more once it ``has_begun``."""
+        """*start* must not follow again once ``has_begun`` is set."""
         self._stop = stop
         self._start = start
         self._on_failure = on_failure
@@ -50,14 +50,14 @@ class Takeover:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is no way back to following."""
+        """Whether the takeover can no longer be reverted."""
         return self._running is not None
 
     async def begin(self, follower: Follower, *, force: bool) -> None:
-        """Take over soon after this returns.
+        """Start to take over, soon after this returns.
 
         Raises:
-            FollowError: something would be lost by that, and *force* is not set.
+            FollowError: data would be lost, and *force* is not set.
         """
         if not force:
             await follower.check_takeover()
@@ -81,14 +81,14 @@ class Takeover:
 
 
 class SlaveProcessors:
-    """For the table of a broker that follows."""
+    """The processors of a broker that follows."""
 
     def __init__(self, follower: Follower, takeover: Takeover) -> None:
         self._follower = follower
         self._takeover = takeover
 
     def refuse(self, request: Request) -> Response:
-        """Any request of clients."""
+        """Refuse any request of a client."""
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
             "[REJECTREQUEST]system busy, start flow control for a while: this broker follows "
@@ -96,7 +96,7 @@ class SlaveProcessors:
         )
 
     def runtime_info(self, request: Request) -> Response:
-        """GET_BROKER_RUNTIME_INFO: where the copy begins and ends."""
+        """GET_BROKER_RUNTIME_INFO: return the beginning and end of the copy."""
         store, follower = self._follower.store, self._follower
         table = {
             "brokerActive": "false",
@@ -113,7 +113,7 @@ class SlaveProcessors:
         return Response(body=fastjson.dumps({"table": table}).encode())
 
     def ha_status(self, request: Request) -> Response:
-        """GET_BROKER_HA_STATUS: RocketMQ's HARuntimeInfo of a slave."""
+        """GET_BROKER_HA_STATUS: return RocketMQ's HARuntimeInfo of a slave."""
         follower = self._follower
         end = follower.store.max_commit_log_offset
         client = {
@@ -135,7 +135,7 @@ class SlaveProcessors:
         return Response(body=fastjson.dumps(status).encode())
 
     async def take_over(self, request: Request) -> Response:
-        """TAKE_OVER: answered before the broker stops following."""
+        """TAKE_OVER: answer before the broker stops following."""
         try:
             await self._takeover.begin(self._follower, force=request.ext.get("force") == "true")
         except FollowError as error:
@@ -144,7 +144,7 @@ class SlaveProcessors:
 
 
 def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
-    """What is served while *follower* copies."""
+    """Return the table that is served while *follower* copies."""
     slave = SlaveProcessors(follower, takeover)
     see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
     table: dict[int, Row] = {int(code): serves(slave.refuse) for code in Code}
@@ -157,7 +157,7 @@ def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
 def slave_server(
     follower: Follower, takeover: Takeover, access: Access, connections_max: int
 ) -> Server:
-    """What listens while *follower* copies."""
+    """Return the server for the time in which *follower* copies."""
     dispatcher = Dispatcher(build_slave_table(follower, takeover), access)
     return Server(
         "broker", frame_handler(dispatcher.dispatch), connections_max=connections_max, access=access
