@@ -1,1 +1,1 @@
-"""The way of a pull."""
+"""Pulls: long polling, filters, and the readers' positions."""

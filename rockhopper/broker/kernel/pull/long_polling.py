@@ -1,12 +1,16 @@
-"""Parked pulls: requests that found nothing and wait for a message or for their time to run out.
+"""Long polling: pulls that found nothing wait for a message or for their timeout.
 
-A queue knows who waits for it, so an arriving message wakes exactly those, in the same turn of the
-loop. RocketMQ scans all waiting pulls every 5 s instead; here one timer runs for the next
-deadline. A message that the waiter's filter rejects does not wake it, but brings its deadline
-down to 5 s, so that its offset moves past what does not concern it.
+A queue knows its waiting pulls, so an arriving message wakes exactly those, in the same iteration
+of the loop. RocketMQ scans all waiting pulls every 5 s instead; here one timer runs for the next
+deadline. A message that the filter of a pull rejects does not wake it, but reduces its deadline to
+5 s, so that its offset moves past messages it does not want.
 
-However many wait, nobody else has to: after ``TURN_BUDGET_S`` of waking, what is left comes in the
-next turn of the loop. Nothing is kept of a pull that has been answered.
+However many pulls wait, other work continues: after ``TURN_BUDGET_S`` of waking, the rest follows
+in the next iteration of the loop. A pull is dropped completely once it is answered.
+
+    pull A waits at offset 10 for the tag x, pull B without a filter; both for 15 s
+    a message with the tag y arrives: B is answered at once, A's deadline becomes 5 s from now
+    5 s later A is answered without messages, and its next offset is 11
 """
 
 import asyncio
@@ -24,7 +28,7 @@ FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0
 PARKED_PER_CONNECTION_MAX = 16_384
 PARKED_MAX = 262_144
-# Deadlines are kept in slots of this length.
+# The length of the time slots that group deadlines.
 SLOT_S = 0.01
 TURN_BUDGET_S = 0.005
 
@@ -34,10 +38,10 @@ def _ignore(_: object) -> None:
 
 
 class ParkedPull:
-    """One pull that waits: *rerun* executes it again, with no further waiting, and answers it.
+    """One waiting pull; *rerun* executes it again without waiting, and answers it.
 
-    *on_arrival*, if it is there, takes its place when a message has come: it answers in the same
-    turn of the loop or in the next. Without a connection it is a part of the broker that waits.
+    On arrival of a message, *on_arrival* replaces *rerun* if given: it answers in the same
+    iteration of the loop or in the next. Without a connection, a part of the broker waits.
     """
 
     __slots__ = (
@@ -71,20 +75,20 @@ class ParkedPull:
 
 
 class LongPolling(Part):
-    """All parked pulls of one broker."""
+    """All waiting pulls of one broker."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock* measures the budget; deadlines go by the loop's own time."""
+        """*clock* measures the time budget; deadlines use the loop's time."""
         self._clock = clock
         self._count = 0
         self._by_connection: dict[Peer | None, set[ParkedPull]] = {}
-        # Deadlines: who is due in which slot, and the slots in order.
+        # Deadlines: the pulls due in each slot, and the slots in order.
         self.slots: dict[int, set[ParkedPull]] = {}
         self.slot_heap: list[int] = []
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._timer_slot = 0
-        # Arrivals: the end of the queue and the tags that came, for queues whose waiters were not
-        # looked at since; and the waiters of the queue that is being looked at.
+        # Arrivals: the end of the queue and the tags, for queues whose pulls were not examined
+        # since; and the pulls of the queue that is being examined.
         self._arrivals: OrderedDict[QueueTail, tuple[int, set[int]]] = OrderedDict()
         self._round: list[object] = []
         self._round_arrival: tuple[int, set[int]] = (0, set())
@@ -92,21 +96,21 @@ class LongPolling(Part):
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
         self.on_left: Callable[[QueueTail], None] = _ignore
-        """Called with a queue that nobody waits for any more, or at all."""
+        """Called with a queue that has no waiting pulls, or none any more."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that all of this belongs to, remembered: asking for it is a system call."""
+        """The event loop, cached because fetching it is a system call."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
     def __len__(self) -> int:
-        """How many clients wait."""
+        """Return the number of waiting clients' pulls."""
         return self._count
 
     def has_room(self, connection: Peer, count: int) -> bool:
-        """Whether *count* more pulls of a client may be parked."""
+        """Return whether *count* more pulls of a client may wait."""
         mine = len(self._by_connection.get(connection, ())) + count
         return (
             mine <= PARKED_PER_CONNECTION_MAX
@@ -115,17 +119,17 @@ class LongPolling(Part):
         )
 
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
-        """Keep *parked* for up to *suspend_s*; False when too many wait already."""
+        """Hold *parked* for up to *suspend_s*; return False if too many wait already."""
         is_taken = self._park(parked, suspend_s)
         if parked.tail.waiters is None:
             self.on_left(parked.tail)
         return is_taken
 
     def watch(self, tail: QueueTail, offset: int, callback: Callable[[], None]) -> bool:
-        """Call *callback* once, soon after a message is behind *offset*, for a part of the broker.
+        """Call *callback* once, soon after a message is behind *offset*; for a part of the broker.
 
-        It is called without one as well: after ``SUSPEND_S_MAX``, when queues are purged, and at
-        the end. False when it never will be, for too many wait.
+        It is also called without a message: after ``SUSPEND_S_MAX``, when queues are purged, and on
+        shutdown. Return False if too many wait, so that it is never called.
         """
         return self.park(ParkedPull(None, tail, offset, None, callback), SUSPEND_S_MAX)
 
@@ -174,7 +178,7 @@ class LongPolling(Part):
         now_slot = int(loop.time() / SLOT_S)
         slots, heap = self.slots, self.slot_heap
         stop_s = self._clock() + TURN_BUDGET_S
-        # The timer's own slot is due, whatever the loop's clock makes of the last bit.
+        # The timer's own slot is due, even if the loop's clock rounds just below it.
         while heap and (heap[0] <= now_slot or heap[0] <= self._timer_slot or not slots[heap[0]]):
             due = slots[heap[0]]
             while due:
@@ -189,7 +193,7 @@ class LongPolling(Part):
             self._timer = loop.call_at(heap[0] * SLOT_S, self._expire)
 
     def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
-        """Wake who waits for messages like those that now end the queue at *max_offset*."""
+        """Wake the pulls that match the new messages; the queue now ends at *max_offset*."""
         if not tail.waiters:
             return
         _, codes = self._arrivals.get(tail, (0, set()))
@@ -199,7 +203,7 @@ class LongPolling(Part):
             self._look()
 
     def wake_all(self, tail: QueueTail) -> None:
-        """Answer every pull that waits on a queue, for a rare reason that is not a message."""
+        """Answer every pull that waits on a queue, for a rare reason other than a message."""
         for parked in list(tail.waiters or ()):
             if isinstance(parked, ParkedPull):
                 self._wake(parked)
@@ -215,13 +219,16 @@ class LongPolling(Part):
                 self._wake(parked)
 
     def purge(self) -> None:
-        """Answer every pull that waits, on behalf of nobody, too: queues that are followed go."""
+        """Answer every waiting pull, also those of the broker itself.
+
+        The queues are being deleted.
+        """
         for mine in list(self._by_connection.values()):
             for parked in list(mine):
                 self._wake(parked)
 
     def _look(self) -> None:
-        """Look at the waiters of queues with arrivals, for as long as the budget lasts."""
+        """Examine the pulls of queues with arrivals, within the time budget."""
         self._next_turn = None
         stop_s = self._clock() + TURN_BUDGET_S
         while True:
@@ -234,7 +241,7 @@ class LongPolling(Part):
                 return
             tail = next(iter(self._arrivals))
             self._round_arrival = self._arrivals.pop(tail)
-            # From the end: who waits longest is woken first.
+            # Reversed, so that the pull that has waited longest is woken first.
             self._round = list(tail.waiters or ())[::-1]
 
     def _look_at(self, parked: object) -> None:
@@ -278,7 +285,7 @@ class LongPolling(Part):
             self._forget(parked)
 
     def stop(self) -> None:
-        """Answer every parked pull now, with whatever its queue holds, and park no more."""
+        """Answer every waiting pull with its queue's messages, and hold no more pulls."""
         self.is_closed = True
         for handle in (self._timer, self._next_turn):
             if handle is not None:

@@ -1,11 +1,12 @@
-"""Which filter a read of a topic uses: what the request names, or the group's heartbeats.
+"""Which filter a read uses: the one in the request, or the one from the group's heartbeats.
 
-Tags are compared by the store; SQL92 expressions are compiled once and evaluated there, unless
-``enablePropertyFilter`` is off. A retry topic holds only what its group was given before, so what
-the group wants of the original topic is not asked there again, unless ``filterSupportRetry`` is on.
+The store compares tags. It also evaluates SQL92 expressions, which are compiled once, unless
+``enablePropertyFilter`` is off. A retry topic contains only messages that its group has received
+before, so the group's filter for the original topic is not applied there again, unless
+``filterSupportRetry`` is on.
 
-Clients compare tags once more, but cannot evaluate SQL92. So who is ahead of its heartbeats may be
-served without a filter if it wants tags, but never if it wants SQL92.
+Clients compare tags again, but cannot evaluate SQL92. So a client whose pulls are ahead of its
+heartbeats may be served without a filter if it wants tags, but never if it wants SQL92.
 """
 
 import time
@@ -33,13 +34,13 @@ log = structlog.get_logger("broker.pull_filters")
 
 CACHED_MAX = 4096
 WARNED_MAX = 1000
-# Some 8,000 tags: parsing more would hold up all others.
+# Some 8,000 tags: parsing more would delay all other requests.
 EXPRESSION_LENGTH_MAX = 65_536
 HEARTBEAT_GRACE_S = 0.5
 
 
 class PullFilters:
-    """Makes filters out of subscriptions; None is no filter."""
+    """Converts subscriptions to filters; None is no filter."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._live = config.live
@@ -49,7 +50,7 @@ class PullFilters:
     def named(
         self, group: str, topic: str, expression: str, expression_type: str
     ) -> Subscription | None:
-        """The filter that a request of a group names.
+        """Return the filter that a request contains.
 
         Raises:
             Refusal: it cannot be parsed (23), or SQL92 is switched off (1).
@@ -93,7 +94,7 @@ class PullFilters:
             )
 
     def registered(self, group: str, subscription: Subscription) -> Subscription | None:
-        """The filter that a heartbeat of a group named.
+        """Return the filter from a heartbeat of the group.
 
         Raises:
             Refusal: it does not compile (27), or SQL92 is switched off (1).
@@ -118,16 +119,17 @@ class PullFilters:
         version: int,
         wanted_type: str | None,
     ) -> Subscription | None:
-        """The filter for who names a newer *version* than its heartbeats did.
+        """Return the filter for a client whose *version* is newer than its heartbeats'.
 
-        The Java client raises its version after a rebalance and says so in a heartbeat, but drops
-        that heartbeat while another is under way: about one start in eight, and RocketMQ then
-        refuses it for half a minute. A heartbeat that is on its way needs no second; after that,
-        who wants tags gets every message and compares the tags itself, and who wants SQL92 gets
-        what its newest known expression lets through.
+        The Java client raises its version after a rebalance and sends it in a heartbeat. But it
+        drops that heartbeat if another one is in flight, at about one start in eight; RocketMQ then
+        refuses the client for half a minute. A heartbeat in flight arrives within a second. After
+        that, a client that wants tags receives every message and compares the tags itself. A client
+        that wants SQL92 receives what its newest known expression selects.
 
         Raises:
-            Refusal: a heartbeat may still come, or must, because no expression is known (25).
+            Refusal: a heartbeat may still arrive, or is required because no expression is known
+            (25).
         """
         chosen = self.registered(group, subscription)
         ahead = f"ahead of its heartbeat: {group} {subscription.topic}"
@@ -148,10 +150,10 @@ class PullFilters:
         topic: str,
         find: Callable[[str], Subscription | None],
     ) -> MessageFilter | None:
-        """*chosen*, without what another group has popped and left in a topic of this name.
+        """Return *chosen* without messages that another group has popped in a topic of this name.
 
-        With filterSupportRetry also what the group wants of the original topic; *find* gives its
-        subscription to a topic.
+        With filterSupportRetry, also apply the group's filter of the original topic; *find* returns
+        its subscription to a topic.
         """
         is_shared = "_" in group and topic == retry_topic(group)
         if self._live.filter_support_retry and is_retry_topic(topic):
@@ -159,7 +161,7 @@ class PullFilters:
         return RetryFilter(chosen, None, is_shared=True) if is_shared else chosen
 
     def warn(self, group: str, subscription: Subscription) -> None:
-        """Log, once, what a consumer's owner should know of an SQL92 expression."""
+        """Log, once, a problem of an SQL92 expression for the consumer's owner."""
         if (group, subscription.expression) in self._warned:
             return
         try:
@@ -190,10 +192,10 @@ class PullFilters:
 
 
 class RetryFilter:
-    """A filter for a retry topic that also asks what the group wants of the original topic.
+    """A filter for a retry topic that also applies the group's filter of the original topic.
 
-    Where the topic *is_shared* it leaves out what was popped: by group ``a`` of topic ``b_c``, or
-    ``a_b`` of ``c``, in the retry topic of group ``a_b_c``.
+    If the topic *is_shared*, it omits popped messages. The retry topic of group ``a_b_c`` is shared
+    with group ``a`` for topic ``b_c``, and with group ``a_b`` for topic ``c``.
     """
 
     def __init__(
@@ -207,16 +209,16 @@ class RetryFilter:
         self._find = find
         self._is_shared = is_shared
         self.tag_hashes: frozenset[int] = frozenset()
-        # Another subscription has its say.
+        # Another subscription may also apply.
         self.sql: SqlFilter | None = None
 
     def matches_hash(self, tags_code: int) -> bool:
-        """Whether a message with this entry may be wanted."""
+        """Return whether the group may want a message with this entry."""
         return self._chosen is None or self._chosen.matches_hash(tags_code)
 
     @property
     def matches_properties(self) -> PropertyTest:
-        """What decides by the properties."""
+        """Returns whether the group wants a message with the given properties."""
         own = None if self._chosen is None else self._chosen.matches_properties
 
         def matches(properties: Mapping[str, str]) -> bool:

@@ -1,7 +1,7 @@
-"""Pulls: the checks, the read, the waiting.
+"""Puller: validates, executes and holds pulls.
 
-``pull`` takes plain values, so that the hot pass, which decodes the request in one step, and the
-processors, which decode any serialisation, run the same code. The order of the checks is RocketMQ's
+``pull`` takes plain values. So the fast path, which decodes a request in one step, and the
+processors, which decode any serialization, run the same code. The order of the checks is RocketMQ's
 (PullMessageProcessor).
 """
 
@@ -61,15 +61,15 @@ _LOG_OFFSET = head_struct("log_offset")
 
 
 class Outcome(IntEnum):
-    """What became of a pull."""
+    """The outcome of a pull."""
 
     FOUND = 0
     NOT_YET = 1
-    """There is nothing behind the offset so far."""
+    """There is no message behind the offset yet."""
     GO_ON = 2
-    """Nothing that is wanted was among what was looked at: the next offset may have it."""
+    """None of the examined messages is wanted: continue at the next offset."""
     MOVED = 3
-    """The offset is none of the queue's: it goes on elsewhere."""
+    """The offset does not belong to the queue: continue at another one."""
 
 
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
@@ -86,10 +86,10 @@ _OUTCOMES = {
 
 
 class Pull(msgspec.Struct, frozen=True, gc=False):
-    """A pull request, whatever it was encoded in.
+    """A pull request, in whatever encoding it arrived.
 
-    *answer* and *refuse* send its client the result; *check_access* raises a Refusal if the
-    client's user may not read any more.
+    *answer* and *refuse* send the result to its client. *check_access* raises a Refusal if the
+    client's user has lost the permission to read.
     """
 
     connection: Peer
@@ -111,14 +111,14 @@ class Pull(msgspec.Struct, frozen=True, gc=False):
 
 
 def outcome_of(status: GetStatus, offset: int) -> Outcome:
-    """What the consumer is to do about what the store found at *offset*."""
+    """Return the consumer's next step after the store's result at *offset*."""
     if status in _EMPTY:
         return Outcome.NOT_YET if offset == 0 else Outcome.MOVED
     return _OUTCOMES[status]
 
 
 class Puller:
-    """Serves pulls of one broker."""
+    """Serves the pulls of one broker."""
 
     def __init__(
         self,
@@ -142,17 +142,20 @@ class Puller:
         self.turns = FilterTurns(store.reader.budget)
         self._stats = stats
         self.positions: ReaderPositions | None = None
-        """Without it offsets are taken as they are: those of another broker's log."""
+        """Without it, offsets are not checked against the history of the log."""
         self.filters = PullFilters(config)
         self.on_retries_read: list[Callable[[str], None]] = []
-        """Called with a group that has read its retry topic to the end; may put more there."""
+        """Called with a group that has read its retry topic to the end.
+
+        May add more messages there.
+        """
         topics.listeners.append(self._topic_changed)
 
     def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
-        """Execute a pull; None when it was parked.
+        """Execute a pull; return None if it waits.
 
         Raises:
-            Refusal: it is refused.
+            Refusal: the pull is refused.
         """
         if not self._is_filtered(pull):
             return self._pull(pull)
@@ -164,7 +167,7 @@ class Puller:
             return self._pull(pull)
 
     def _is_filtered(self, pull: Pull) -> bool:
-        """Whether a reader's expression, or its length, decides what the pull costs."""
+        """Return whether a client's expression, or its length, determines the cost of the pull."""
         if is_retry_topic(pull.topic) and ("_" in pull.group or self._live.filter_support_retry):
             return True
         if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
@@ -173,7 +176,7 @@ class Puller:
         return chosen is not None and chosen.is_sql
 
     def _await_turn(self, pull: Pull, resume: Callable[[], None]) -> None:
-        """Have *pull* served when filters may go on. Raises TooManyWait."""
+        """Serve *pull* once filters have time budget again. Raises TooManyWait."""
 
         def in_turn() -> None:
             if not pull.connection.closed:
@@ -233,7 +236,7 @@ class Puller:
             return Outcome.FOUND, result
         stats.get_missed += is_counted
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
-            # As RocketMQ says of a queue of this type that is still new.
+            # The minimum that RocketMQ returns for a new queue of this type.
             result.min_offset = -1
         if result.status in _EMPTY:
             first, _ = self._store.queue_range(pull.topic, pull.queue_id)
@@ -243,7 +246,7 @@ class Puller:
         return outcome_of(result.status, pull.offset), result
 
     def _suggest(self, group_name: str, result: GetResult) -> None:
-        """Send a reader elsewhere whose messages are no longer in memory here."""
+        """Suggest another broker to a reader whose messages are no longer in memory here."""
         (log_offset,) = _LOG_OFFSET.unpack_from(result.body)
         behind_bytes = self._store.max_commit_log_offset - log_offset
         if behind_bytes > self._store.reader.limits.memory_bytes:
@@ -266,7 +269,7 @@ class Puller:
         )
 
     def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
-        """The answer that tells a consumer where an operator has moved it; None if nowhere."""
+        """Return the answer with the offset that an operator has set; None if there is none."""
         reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
         if reset is None:
             return None
@@ -275,7 +278,7 @@ class Puller:
         return Outcome.MOVED, result
 
     def _moved_back(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
-        """The answer to a reader whose offset is of an older history of the log; else None."""
+        """Return the answer for an offset of an older history of the log; None if it is valid."""
         if self.positions is None:
             return None
         topic, queue_id = pull.topic, pull.queue_id
@@ -295,11 +298,11 @@ class Puller:
         return Outcome.MOVED, GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, to, low, high)
 
     def answer_now(self, pull: Pull) -> None:
-        """Answer a pull that has waited, with what there is."""
+        """Answer a pull that has waited with the present messages."""
         self._in_turn(pull, partial(self._answer_now, pull))
 
     def _in_turn(self, pull: Pull, serve: Callable[[], None]) -> None:
-        """Serve a pull that has waited, or let it wait once more for its filter's turn."""
+        """Serve a pull that has waited, or hold it again until its filter has time budget."""
         if not self._is_filtered(pull) or self._long_polling.is_closed:
             serve()
             return
@@ -322,12 +325,12 @@ class Puller:
         pull.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
 
     def _check_again(self, pull: Pull) -> MessageFilter | None:
-        """Check a pull that has waited: permissions, group and topic may have changed."""
+        """Check a pull that has waited again: permissions, group and topic may have changed."""
         pull.check_access()
         return self.check(pull)
 
     def look_at_resets(self, topic: str, queue_id: int) -> None:
-        """Let the pulls that wait on a queue learn of a reset now."""
+        """Notify the pulls that wait on a queue of a reset now."""
         self._long_polling.wake_all(self._store.tail(topic, queue_id))
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
@@ -335,7 +338,7 @@ class Puller:
             self._long_polling.wake_topic(name)
 
     def _wait(self, pull: Pull, chosen: MessageFilter | None, offset: int, wait_s: float) -> bool:
-        """Park *pull* until something comes behind *offset*; False when too many wait already."""
+        """Hold *pull* until a message is behind *offset*; return False if too many wait already."""
         until_s = self._long_polling.loop.time() + wait_s
 
         def rerun() -> None:
@@ -348,7 +351,7 @@ class Puller:
             if moved is not None:
                 pull.answer(*moved)
                 return
-            # What lies between the two was looked at, and was not wanted.
+            # Messages between the two offsets were examined and are not wanted.
             from_there = (
                 pull if offset <= pull.offset else msgspec.structs.replace(pull, offset=offset)
             )
@@ -364,9 +367,10 @@ class Puller:
     def _waits_on(
         self, pull: Pull, chosen: MessageFilter | None, result: GetResult, until_s: float
     ) -> bool:
-        """Park a pull again that was woken by messages whose properties it does not want.
+        """Hold a pull again that was woken by messages with unwanted properties.
 
-        A tag would not have woken it. As there, the client learns within 5 s how far it is now.
+        An unwanted tag would not have woken it. As with tags, the client learns its new offset
+        within 5 s.
         """
         if (
             result.status is not GetStatus.NO_MATCHED_MESSAGE
@@ -379,9 +383,9 @@ class Puller:
         return wait_s > 0 and self._wait(pull, chosen, result.next_offset, wait_s)
 
     def check(self, pull: Pull, *, is_left: bool = False) -> MessageFilter | None:
-        """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter.
+        """Run RocketMQ's checks in RocketMQ's order; return the filter to read with, or None.
 
-        *is_left*: the queue may be one that a topic with fewer queues by now has left.
+        *is_left*: the queue may be one that its topic no longer includes.
         """
         live = self._live
         if not live.is_readable:
@@ -423,9 +427,9 @@ class Puller:
         return chosen
 
     def _check_reader(self, pull: Pull) -> None:
-        """Refuse to a member what it would skip for others that want more of the topic.
+        """Refuse a member that would skip messages which other members want.
 
-        It leaves its queues when it hears of them, which may be a moment later.
+        It releases its queues once it is notified of the others, perhaps a moment later.
         """
         online = self._consumers.get(pull.group)
         if online is not None and online.must_leave(pull.connection, pull.topic):
@@ -435,9 +439,9 @@ class Puller:
             )
 
     def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
-        """The queue that *pull* may read until something changes, and the expression that decides.
+        """Return the queue that *pull* may read until a change, and its SQL92 expression.
 
-        None if tags decide, or if each pull takes a look of its own.
+        None if tags decide, or if each pull needs its own checks.
         """
         online = self._consumers.get(pull.group)
         is_member = online is not None and pull.connection in online.members
@@ -480,7 +484,7 @@ class Puller:
             and online is not None
             and online.subscription(pull.topic) is not None
         ):
-            # The queue is somebody else's by now, until a heartbeat says that there are two.
+            # Another member owns the queue, until a heartbeat announces this one.
             raise SubscriptionNotFound(
                 f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first"
             )

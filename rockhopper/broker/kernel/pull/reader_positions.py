@@ -1,29 +1,30 @@
-"""ReaderPositions: whether an offset that a client names belongs to the log as it is now.
+"""ReaderPositions: checks whether a client's offset belongs to the present log.
 
-A client keeps its offsets while the broker is away. If the log is shorter when it comes back (see
-kernel/tables/log_history.py), its offset is beyond the end, or names another message; reading on
-there skips messages that were sent meanwhile.
+A client remembers its offsets while the broker is away. If the log is shorter when the broker comes
+back (see kernel/tables/log_history.py), such an offset is beyond the end or names another message.
+Reading there would skip messages that were sent meanwhile.
 
-Rockhopper's clients compare histories themselves (LOG_HISTORY) and then claim their positions. Of
-others the broker only knows what they can have learned in this run. When a connection names a queue
-for the first time, its offset is right if it is not beyond
+Rockhopper's clients compare histories themselves (LOG_HISTORY), and then claim their positions. For
+other clients, the broker only knows the offsets that they can have learned in this run. When a
+connection names a queue for the first time, its offset is valid if it is not beyond one of these:
 
     the end of the queue at the start of this run
-    what the group has committed, which is kept with the log
-    what the group was handed out in this run; of a broadcast group, what its host was
-    what this connection was told: a maximum, or the result of a search by time
-    what a member that chooses its positions was told by a receipt: the message there, or the one
-    before, was sent by this connection. The log says so, and sends need not be noted
+    the group's committed offset, which is stored with the log
+    the end of what the group received in this run; for a broadcast group, its host
+    an offset that this connection received: a maximum, or the result of a search by time
+    the offset in a receipt, for a member that chooses its positions: this connection sent the
+    message at the offset or the one before. The log shows that, so sends need not be recorded
 
-Anything else belongs to an older history, and the reader goes on at the smaller of what its group
-committed and the end at the start. For example: a backup ends at 10, messages 10 to 14 are sent,
-and a consumer that had read to 30 asks for 30. It is sent to 10.
+Any other offset belongs to an older history. The reader then continues at the smaller of its
+group's committed offset and the end at the start. For example: a backup ends at 10, messages 10 to
+14 are sent, and a consumer that had read to 30 asks for 30. It continues at 10.
 
-Push consumers never go on behind what their process sends. If a log lost one message, the next one
-sent there makes the old position of such a consumer look like one that it has from a receipt.
+Push consumers never continue behind the messages that their own process sends. If a log lost one
+message, and the next one is sent there, the old position of such a consumer looks like one from a
+receipt.
 
-Groups that are neither registered nor have committed anything are readers that choose offsets as
-they like, and are answered as in RocketMQ.
+Groups that are neither registered nor have committed anything are readers with freely chosen
+offsets, and are answered as in RocketMQ.
 """
 
 from collections import OrderedDict
@@ -44,7 +45,7 @@ HOSTS_MAX = 65_536
 
 
 class _Known:
-    """What one connection may go on from: checked queues, and offsets that it was told."""
+    """The valid positions of one connection: checked queues, and offsets that it received."""
 
     __slots__ = ("checked", "purge_count", "told")
 
@@ -55,7 +56,7 @@ class _Known:
 
 
 class ReaderPositions(Part):
-    """Checks the offsets of readers against the history of the log."""
+    """Checks readers' offsets against the history of the log."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class ReaderPositions(Part):
         self._offsets = offsets
         self._stats = stats
         self._history = history
-        # Hosts whose broadcast consumers were checked, the one seen last at the end.
+        # Hosts whose broadcast consumers were checked, the most recently seen one last.
         self.hosts: OrderedDict[tuple[str, str, str, int], None] = OrderedDict()
         self._purge_count = 0
 
@@ -82,7 +83,7 @@ class ReaderPositions(Part):
     def next_valid(
         self, peer: Peer, group: str, topic: str, queue_id: int, offset: int
     ) -> int | None:
-        """Where a reader has to go on instead of *offset*; None if it may read there."""
+        """Return where a reader has to continue instead of *offset*; None if it may read there."""
         known = self._known(peer)
         if (group, topic, queue_id) in known.checked:
             return None
@@ -92,18 +93,18 @@ class ReaderPositions(Part):
         return limit
 
     def may_commit(self, peer: Peer, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a member can have come as far as *offset* in the log as it is now."""
+        """Return whether a member can have reached *offset* in the present log."""
         known = self._known(peer)
         if (group, topic, queue_id) in known.checked:
             return True
         return self._limit(known, peer, group, topic, queue_id, offset) is None
 
     def claim(self, peer: Peer, group: str, topic: str, queue_id: int) -> None:
-        """Take the positions of a reader that has compared histories for right."""
+        """Accept the positions of a reader that has compared histories."""
         self._check(self._known(peer), peer, group, topic, queue_id)
 
     def tell(self, peer: Peer, topic: str, queue_id: int, offset: int) -> None:
-        """Note an offset that an answer gave to a client, which may go on there."""
+        """Record an offset that an answer contained; the client may continue there."""
         told = self._known(peer).told
         if len(told) >= QUEUES_PER_CONNECTION_MAX:
             told.clear()
