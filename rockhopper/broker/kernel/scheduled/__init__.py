@@ -1,1 +1,1 @@
-"""Messages that are delivered later: delay levels and timers."""
+"""Scheduled messages: delay levels and timers."""

@@ -1,21 +1,21 @@
-"""The journal of the delay levels: what they were about to deliver; a crash then repeats nothing.
+"""The journal of the delay levels: the deliveries in progress, so that a crash repeats nothing.
 
 ``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/store/note_records.py) of
-one kind, 1, whose payload is, big-endian:
+one kind, 1, with this big-endian payload:
 
     offset  size  field
          0     8  level
          8     8  queue offset of the first message of a pass
         16     8  queue offset behind the last one
-        24     8  end of the commit log when the pass was about to be written
+        24     8  end of the commit log just before the pass was written
 
-Each time that delayOffset.json is saved another file is begun; a file goes when all that it tells
-is in a delayOffset.json that is on disk. Whoever notes passes has the files synced soon
-(broker/kernel/scheduled/note_sync.py): after a power cut less of the log may be left than they tell
-of, and they are compared with it.
+Each save of delayOffset.json starts another file. A file is deleted once a delayOffset.json on disk
+covers its content. The writer has the files synced soon afterwards
+(broker/kernel/scheduled/note_sync.py). After a power cut the log may be shorter than the journal
+assumes, so a start compares the two.
 
-Builds before 0.2.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``; such notes
-are read, and compared with the log, and go as those of this release do.
+Builds before 0.2.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``. Such entries
+are read, compared with the log, and deleted like present ones.
 """
 
 import struct
@@ -45,7 +45,7 @@ class Pass(NamedTuple):
 
 
 class DelayJournal:
-    """The files; passes can be noted once ``open`` was called."""
+    """The journal's files; entries can be added once ``open`` was called."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self._directory = directory
@@ -54,14 +54,14 @@ class DelayJournal:
         self.unsynced_again = self._journal.unsynced_again
         self._is_open = False
         self._is_failing = False
-        # The number of a file, and the log's end in front of which passes of older ones ended.
+        # The number of a file, and the end of the log before which the passes of older files ended.
         self._ended: list[tuple[int, int]] = []
 
     def open(self) -> list[Pass]:
-        """What all files tell, in no order; from now on passes can be noted.
+        """Return the passes of all files, unordered; from now on passes can be recorded.
 
         Raises:
-            OSError: they cannot be read or made.
+            OSError: the files cannot be read or created.
         """
         passes = [
             Pass(*_NOTE.unpack(payload))
@@ -81,9 +81,9 @@ class DelayJournal:
         return [path for path in paths if path.exists()]
 
     def note(self, about: Pass) -> bool:
-        """Note a pass before it is written; whether there is anything to sync.
+        """Record a pass before it is written; return whether there is anything to sync.
 
-        A note that cannot be made costs a repetition.
+        If this fails, a crash may repeat the delivery.
         """
         if not self._is_open:
             return False
@@ -98,9 +98,9 @@ class DelayJournal:
         return True
 
     def turn(self, end_offset: int) -> None:
-        """Go on in another file: delayOffset.json is to be saved.
+        """Continue in another file, before delayOffset.json is saved.
 
-        What is noted by now ends in front of *end_offset* of the log. Raises OSError.
+        The recorded passes all end before *end_offset* of the log. Raises OSError.
         """
         is_empty = self._journal.size_bytes == 0
         if not self._is_open or (is_empty and (self._ended or not self._bare_files())):
@@ -109,9 +109,9 @@ class DelayJournal:
         self._ended.append((self._journal.number, end_offset))
 
     def forget(self, settled_offset: int) -> None:
-        """Delete what is told of passes in front of *settled_offset*: the saved file has it.
+        """Delete the entries of passes before *settled_offset*: the saved file covers them.
 
-        Blocks: for a thread. Raises OSError.
+        Blocks, so call it in a thread. Raises OSError.
         """
         over = [number for number, end in self._ended if end <= settled_offset]
         if not over:

@@ -1,9 +1,12 @@
-"""How far a delay level was delivered, read from the log: for when delayOffset.json does not tell.
+"""Derives the progress of a delay level from the log, if delayOffset.json does not contain it.
 
-A level delivers its messages in their order, and a delivered message leaves a copy in the queue
-that it was for. So the copies of a few messages are looked for, from the store time on at which
-each became due: a binary search. Messages that can have no copy, because their topic was deleted
-since, are stepped over.
+A level delivers its messages in order, and each delivered message has a copy in its target queue. A
+binary search looks for the copies of a few messages, from the time when each became due. It skips
+messages that can have no copy because their topic was deleted since.
+
+    level 3 has messages 0 to 7; 0 to 4 were delivered
+    the search tests message 4: its copy exists; then 6: no copy; then 5: no copy
+    delivery continues at 5
 """
 
 from collections.abc import Callable
@@ -18,13 +21,13 @@ from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 
-# How many messages behind the due time a copy is looked for: a broker that was down delivers late.
+# How many messages behind the due time to examine: a broker that was down delivers late.
 LOOKED_AT_MAX = 20_000
 _CLOCK_SLACK_MS = 3_000
 
 
 class DelaySearch:
-    """Looks for the copies of delayed messages in an open store."""
+    """Searches an open store for the copies of delayed messages."""
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class DelaySearch:
         self._now_ms = now_ms
 
     def next_offset(self, level: int) -> int:
-        """The queue offset of the first message of *level* that seems not to be delivered."""
+        """Return the queue offset of the first message of *level* that seems undelivered."""
         first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
         delay_ms = self._levels.delay_ms(level)
         low, high = first, end
@@ -47,7 +50,7 @@ class DelaySearch:
             middle = (low + high) // 2
             known = self._known_from(level, middle, low)
             if known is None:
-                low = middle + 1  # None of these can be delivered.
+                low = middle + 1  # None of these messages can be delivered.
             elif self._is_delivered(known, delay_ms):
                 low = middle + 1
             else:
@@ -55,7 +58,7 @@ class DelaySearch:
         return low
 
     def _known_from(self, level: int, queue_offset: int, least: int) -> StoredMessage | None:
-        """The newest message up to an offset that is there and that can have a copy."""
+        """Return the newest existing message up to an offset that can have a copy."""
         for offset in range(queue_offset, least - 1, -1):
             result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, 1)
             if result.status is GetStatus.FOUND:

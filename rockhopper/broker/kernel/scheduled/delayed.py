@@ -1,22 +1,26 @@
-"""Delivers delayed messages when their time has come: RocketMQ's ScheduleMessageService.
+"""Delivers delayed messages when they are due: RocketMQ's ScheduleMessageService.
 
-Each delay level is a queue of SCHEDULE_TOPIC_XXXX, and because all messages in it wait equally
-long, its head is always the next one due. A level therefore needs one timer, for its head; an
-empty level waits for an arrival like a parked pull. Nothing is polled.
+Each delay level is a queue of SCHEDULE_TOPIC_XXXX. All messages in it wait equally long, so its
+first message is always the next one due. A level therefore needs one timer, for its first message;
+an empty level waits for an arrival like a pull. Nothing is polled.
 
-How far each level is delivered stands in ``config/delayOffset.json``:
+``config/delayOffset.json`` contains the progress of each level:
 
     {"dataVersion": {…}, "offsetTable": {<level>: <queue offset of the next message>, …}}
 
-An offset is written only after the messages that it says were delivered are known to be on disk.
-What was delivered since is recognised after a crash: delay_journal.py notes each pass before it is
-written, and the log tells whether it was. Notes are on disk half a second later, so that a power
-cut may repeat what was delivered in the last half second; nothing loses any.
+An offset is saved only after the messages before it are known to be on disk. After a crash, later
+deliveries are recognized as follows: delay_journal.py records each pass before it is written, and
+the log shows whether it was. Journal entries are on disk half a second later. So a power cut may
+repeat the deliveries of the last half second; no message is lost.
 
-A file that is damaged and has no backup yet, or is not there, is no reason to refuse: the log then
-tells how far each level had come (delay_search.py).
+    the table says 10; the journal has the pass 10 to 12; a kill follows
+    the log has the copies of 10 and 11    delivery continues at 12
+    the log has no copy                    delivery continues at 10
 
-A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
+A missing file, or a damaged one without a backup, does not prevent a start: the progress of each
+level is then derived from the log (delay_search.py).
+
+A delivered message keeps its properties DELAY, REAL_TOPIC and REAL_QID, as in RocketMQ.
 """
 
 import asyncio
@@ -62,7 +66,10 @@ _MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
 class DelayOffsetTable(JsonTable):
-    """Level -> queue offset of the next message to deliver, durably delivered ones only."""
+    """Level -> queue offset of the next message to deliver.
+
+    Counts only deliveries that are on disk.
+    """
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -71,7 +78,7 @@ class DelayOffsetTable(JsonTable):
         self.is_damaged = False
 
     def load(self) -> bool:
-        """As JsonTable, but a table that cannot be read is empty: the log can tell.
+        """Load as JsonTable does, but leave an unreadable table empty: the log has its content.
 
         Raises:
             OSError: the file cannot be opened.
@@ -86,18 +93,18 @@ class DelayOffsetTable(JsonTable):
             return False
 
     def to_json(self) -> JsonObject:
-        """The content of delayOffset.json."""
+        """Return the content of delayOffset.json."""
         return {"dataVersion": self.version.to_json(), "offsetTable": dict(self.offsets)}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the offsets of a delayOffset.json, its levels bare or quoted."""
+        """Load the offsets of a delayOffset.json, with bare or quoted levels."""
         table = document.get("offsetTable")
         if not isinstance(table, dict):
             raise ValueError("it has no offsetTable")
         self.offsets = {int(level): int(offset) for level, offset in table.items()}
 
     def put(self, level: int, offset: int) -> None:
-        """Set the offset of *level*, to be saved with the next save."""
+        """Set the offset of *level*, to be written with the next save."""
         if self.offsets.get(level) == offset:
             return
         self.offsets[level] = offset
@@ -108,7 +115,7 @@ class DelayOffsetTable(JsonTable):
 
 
 class DelayedDelivery(Part):
-    """Brings the messages of all delay levels to their topics. Belongs to the event loop."""
+    """Delivers the messages of all delay levels to their topics. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -137,19 +144,22 @@ class DelayedDelivery(Part):
         self._save_timer: asyncio.TimerHandle | None = None
         self._failing = False
         self._is_running = False
-        # The next message of a level that waits: it need not be read each time it is looked at.
+        # The next message of a waiting level, cached so that it need not be read again.
         self._heads: dict[int, StoredMessage] = {}
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
         self._sync = NoteSync(self._journal.take_unsynced, self._journal.unsynced_again)
         self._saving: asyncio.Task[None] | None = None
         self.on_pass: Callable[[Pass], None] | None = None
-        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
+        """Called in each pass before its copies are staged.
+
+        May stage records, and raise StoreError.
+        """
 
     def open(self) -> None:
-        """Learn what was delivered after delayOffset.json was saved. Once the store is open.
+        """Find the deliveries since the last save of delayOffset.json. The store must be open.
 
         Raises:
-            OSError: the journal cannot be read or made.
+            OSError: the journal cannot be read or created.
         """
         self._find_levels_that_are_no_more()
         self._find_unknown_offsets()
@@ -162,7 +172,7 @@ class DelayedDelivery(Part):
                     self.table.put(about.level, end_offset)
 
     def _find_levels_that_are_no_more(self) -> None:
-        """Time the levels that hold messages and that the setting does not name."""
+        """Create timers for levels with messages that the setting no longer defines."""
         for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
             level = queue_id + 1
             if level in self._timers:
@@ -178,7 +188,7 @@ class DelayedDelivery(Part):
                 )
 
     def _find_unknown_offsets(self) -> None:
-        """Ask the log how far the levels are that the table does not know."""
+        """Derive from the log the progress of levels that the table lacks."""
         if self.table.is_damaged:
             layout = self._store.layout
             for path in (self.table.path, disk.backup_path(self.table.path)):
@@ -196,7 +206,7 @@ class DelayedDelivery(Part):
                     self.table.put(level, offset)
 
     def _written_until(self, about: Pass) -> int:
-        """The queue offset behind the last message that a pass has written; 0 without one."""
+        """Return the queue offset behind the last message that a pass has written; 0 if none."""
         count = min(about.end_offset - about.first_offset, BATCH_COUNT_MAX)
         if about.log_end >= self._store.max_commit_log_offset or count <= 0:
             return 0
@@ -207,7 +217,7 @@ class DelayedDelivery(Part):
         return written[-1].queue_offset + 1 if written else 0
 
     def start(self) -> None:
-        """Begin where delayOffset.json says, as far as the queues still reach; needs a loop."""
+        """Start at the offsets of delayOffset.json, limited to the present queues; needs a loop."""
         self._is_running = True
         for level in self._timers:
             low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
@@ -217,9 +227,9 @@ class DelayedDelivery(Part):
         self._save_later()
 
     def levels_changed(self) -> None:
-        """Go by what ``levels`` say by now, for what waits already as well.
+        """Apply the present ``levels``, also to waiting messages.
 
-        A level that is no more is looked at still, until nothing waits there.
+        A removed level is still served until no message waits there.
         """
         for level in range(1, self.levels.level_max + 1):
             if level not in self._timers:
@@ -231,7 +241,7 @@ class DelayedDelivery(Part):
             self._soon(level)
 
     def stop(self) -> None:
-        """Deliver nothing more."""
+        """Stop all deliveries."""
         self._is_running = False
         for timer in self._timers.values():
             timer.cancel()
@@ -240,7 +250,7 @@ class DelayedDelivery(Part):
             self._save_timer = None
 
     def purge(self) -> None:
-        """Go on behind everything that waits now."""
+        """Skip all waiting messages."""
         self.stop()
         self._heads.clear()
         self._delivered.clear()
@@ -250,13 +260,13 @@ class DelayedDelivery(Part):
         self.start()
 
     async def abandon(self) -> None:
-        """Stop, and let go of the journal."""
+        """Stop, and close the journal."""
         self.stop()
         await self._sync.close()
         self._journal.close()
 
     async def close(self) -> None:
-        """Stop, and settle what was delivered, so that a clean stop repeats nothing.
+        """Stop and settle the deliveries, so that a clean restart repeats none.
 
         The store must still be open.
         """
@@ -270,11 +280,11 @@ class DelayedDelivery(Part):
         self.settle()
 
     def offset(self, level: int) -> int:
-        """The queue offset of the next message that *level* delivers."""
+        """Return the queue offset of the next message that *level* delivers."""
         return self._next.get(level, self.table.offsets.get(level, 0))
 
     def settle(self) -> None:
-        """Move the table's offsets past every delivery that is on disk by now."""
+        """Advance the table's offsets past every delivery that is on disk."""
         flushed_offset = self._store.flushed_offset
         delivered = self._delivered
         while delivered and delivered[0][0] <= flushed_offset:
@@ -295,7 +305,7 @@ class DelayedDelivery(Part):
             self._save_later()
 
     async def _save_and_forget(self) -> None:
-        """Save the table, then let go of the notes of what it holds."""
+        """Save the table, then delete the journal entries that it covers."""
         settled_offset = self._store.flushed_offset
         self.settle()
         try:
@@ -309,7 +319,7 @@ class DelayedDelivery(Part):
             self._save_later()
 
     def _soon(self, level: int) -> None:
-        """Look at *level* in the next turn of the loop: an arrival comes in the midst of one."""
+        """Examine *level* in the next loop iteration; an arrival is reported within one."""
         if self._is_running:
             self._timers[level].soon()
 
@@ -318,7 +328,7 @@ class DelayedDelivery(Part):
         self._long_polling.watch(tail, self._next[level], lambda: self._soon(level))
 
     def _run(self, level: int) -> None:
-        """Deliver what is due at *level*, then wait for what is not."""
+        """Deliver the due messages of *level*, then wait for the next one."""
         offset = self._next[level]
         head = self._heads.get(level)
         if head is not None and head.queue_offset == offset and self._wait_for(level, head):
@@ -384,7 +394,7 @@ class DelayedDelivery(Part):
             self.on_pass(about)
 
     def _wait_for(self, level: int, head: StoredMessage) -> bool:
-        """Wait for the next message of *level*, if it is not due."""
+        """Wait for the next message of *level* if it is not due; return whether it waits."""
         now_ms, delay_ms = self._now_ms(), self.levels.delay_ms(level)
         wait_ms = _wait_ms(head.store_time_ms, delay_ms, now_ms)
         if wait_ms <= 0:
@@ -400,5 +410,5 @@ class DelayedDelivery(Part):
 
 
 def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:
-    """How long a message still has to wait, by the clock that store times are of."""
+    """Return how long a message still has to wait, by the clock of its store time."""
     return max(stored_ms + delay_ms - now_ms, 0)

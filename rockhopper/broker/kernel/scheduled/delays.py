@@ -1,4 +1,4 @@
-"""Where a committed message goes when its producer wanted it later: the one seam to delays."""
+"""Redirects a committed message that its producer wants delivered later."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ from rockhopper.broker.store.put import Redirect
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, whole_number
 
-# Where a final message may stand instead of in its own topic.
+# The topics in which a committed message may wait instead of its own topic.
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 
 def by_delay(levels: DelayLevels, timers: Timers, now_ms: Callable[[], int]) -> Redirect:
-    """Send messages that are to be delivered later to where they wait; all others straight on."""
+    """Return a function that redirects messages with a delay to their waiting topic."""
 
     def redirect(topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))

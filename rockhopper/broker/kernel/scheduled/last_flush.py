@@ -1,6 +1,6 @@
-"""The flush that parts of the broker wait for when they stop: a clean stop repeats nothing.
+"""The last flush, for which parts of the broker wait on shutdown: a clean restart repeats nothing.
 
-No longer than ``TIMEOUT_S``: a disk that does not answer must not keep the broker from stopping.
+It is limited to ``TIMEOUT_S``, because a disk that does not answer must not prevent the shutdown.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ TIMEOUT_S = 5.0
 
 
 async def last_flush(store: MessageStore, end_offset: int) -> None:
-    """Return when the log is durable up to *end_offset*, or will not be: the store must be open."""
+    """Return once the log is durable up to *end_offset*, or cannot be; the store must be open."""
     if store.failure is None:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):

@@ -1,8 +1,8 @@
-"""NoteSync: makes what was noted durable a moment later, with the fsync off the event loop.
+"""NoteSync: syncs journal entries to disk a moment later, with the fsync off the event loop.
 
-A note goes into the page cache at once, so that a kill loses none. ``soon`` has it on disk within
-``INTERVAL_S`` and the time of the fsync: a power cut repeats what was noted since, less than
-half a second on a disk that answers in time.
+An entry is in the page cache at once, so a kill loses none. ``soon`` syncs it within ``INTERVAL_S``
+plus the time of the fsync. So a power cut repeats the deliveries since then, less than half a
+second on a disk that answers in time.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class NoteSync:
     def __init__(
         self, take: Callable[[], list[Path]], give_back: Callable[[list[Path]], None]
     ) -> None:
-        """*take* hands out the files to sync, *give_back* gets those that could not be."""
+        """*take* returns the files to sync; *give_back* receives those that could not be synced."""
         self._take = take
         self._give_back = give_back
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ class NoteSync:
         self._is_wanted = False
 
     def soon(self) -> None:
-        """Something was noted."""
+        """Schedule a sync after an entry was written."""
         if self._running is not None:
             self._is_wanted = True
         elif self._timer is None:
@@ -70,14 +70,14 @@ class NoteSync:
             self._timer = asyncio.get_running_loop().call_later(pause_s, self._begin)
 
     def stop(self) -> None:
-        """Begin no further sync."""
+        """Start no further sync."""
         self._is_wanted = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     async def close(self) -> None:
-        """Stop, and return when none is running any more."""
+        """Stop, and return once no sync is running."""
         self.stop()
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)

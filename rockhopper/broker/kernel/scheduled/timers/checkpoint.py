@@ -1,19 +1,20 @@
 """The checkpoint of the timer index: ``<store>/rockhopper/timers/checkpoint.json``.
 
     indexedOffset       up to this offset of rmq_sys_wheel_timer the slot files are on disk
-    settledLogOffset    deliveries noted with a smaller end of the log are on disk as well
-    timerCheck          CRC-32 of RocketMQ's config/timercheck as we left it, or will have left it
+    settledLogOffset    deliveries recorded with a smaller end of the log are on disk as well
+    timerCheck          CRC-32 of RocketMQ's config/timercheck as last written, or about to be
+    written
     slotBytes           slot -> size of its file of entries up to indexedOffset
     slotCrcs            slot -> CRC-32 of these entries
-    noteBytes           slot -> size of its file of notes, which may have grown since
+    noteBytes           slot -> size of its delivery journal, which may have grown since
 
-Timers that are spread over a year are in some hundred thousand slots. What has changed since the
-file was written is appended to a journal beside it (kernel/tables/table_journal.py), as changes of
-the first three, and of ``slots``: slot -> [slotBytes, slotCrcs, noteBytes], 0 for none.
+Timers spread over a year occupy some hundred thousand slots. So later changes are appended to a
+journal beside the file (kernel/tables/table_journal.py): changes of the first three fields, and of
+``slots``, which maps a slot to [slotBytes, slotCrcs, noteBytes], 0 for none.
 
-It is a checked table (broker/kernel/tables/checked_table.py): both copies hold the same. Another
-timercheck means that RocketMQ has run on the store since: what it delivered is not in our files,
-and they are made anew from its own. Builds before 0.2.0 wrote the entries alone, without slotCrcs.
+It is a checked table (broker/kernel/tables/checked_table.py): both copies are equal. A different
+timercheck means that RocketMQ has used the store since. Its deliveries are not in our files, so
+these are rebuilt from RocketMQ's. Builds before 0.2.0 wrote only the entries, without slotCrcs.
 """
 
 import os
@@ -42,7 +43,7 @@ _SLOT_FIELDS = "slotBytes", "slotCrcs", "noteBytes"
 
 
 class TimerCheckpoint(NamedTuple):
-    """How far the index is known to be on disk."""
+    """The state of the index that is known to be on disk."""
 
     indexed_offset: int
     settled_log_offset: int
@@ -53,13 +54,13 @@ class TimerCheckpoint(NamedTuple):
 
 
 class CheckpointChange(NamedTuple):
-    """What is other than in the checkpoint before."""
+    """The differences to the previous checkpoint."""
 
     indexed_offset: int
     settled_log_offset: int
     timer_checks: tuple[int, ...]
     slots: Mapping[int, tuple[int, int, int]]
-    """Of each slot that has changed: bytes, CRC-32 of them, and bytes of notes."""
+    """The changed slots: bytes, their CRC-32, and bytes of the delivery journal."""
 
 
 class _CheckpointTable(CheckedTable):
@@ -67,7 +68,7 @@ class _CheckpointTable(CheckedTable):
     takes_bare_entries = True
 
     def from_json(self, document: JsonObject) -> None:
-        """Take a checkpoint that makes sense. Raises ValueError."""
+        """Load a checkpoint. Raises ValueError if it is invalid."""
         super().from_json(document)
         try:
             _checkpoint_of(self.entries)
@@ -87,12 +88,15 @@ class _CheckpointTable(CheckedTable):
                     numbers.pop(slot, None)
 
     def forget_all(self) -> None:
-        """Begin anew, and write the file with the next changes."""
+        """Clear the table, and write the whole file with the next changes."""
         self.entries = {}
         self._is_to_be_written = True
 
     def save_changes(self, changes: list[TableChange]) -> None:
-        """Have entries changed, on disk. Blocks. Raises OSError: the next save is a whole one."""
+        """Apply changes and write them to disk.
+
+        Blocks. Raises OSError: the next save is then a whole one.
+        """
         for change in changes:
             self._replay(change.name, change.value)
         if self._may_append_to_file and not self._is_to_be_written:
@@ -107,7 +111,7 @@ class _CheckpointTable(CheckedTable):
 
 
 class CheckpointFile:
-    """The checkpoint on disk. Any thread, one at a time."""
+    """The checkpoint on disk. Usable from any thread, one at a time."""
 
     def __init__(self, path: Path, quarantine: Path) -> None:
         self._path = path
@@ -121,15 +125,15 @@ class CheckpointFile:
         return table
 
     def load(self) -> TimerCheckpoint | None:
-        """The checkpoint; None without one, or with one that makes no sense. Raises OSError."""
+        """Return the checkpoint; None if it is missing or invalid. Raises OSError."""
         self._table = self._made()
         found = _checkpoint_of(self._table.entries) if self._table.load() else None
-        # What it names need not be there any more: what is saved first is everything.
+        # The files that it names may be gone, so the first save writes everything.
         self._table.forget_all()
         return found
 
     def save(self, change: CheckpointChange) -> None:
-        """Have the checkpoint changed. Blocks. Raises OSError; the old one is still there then."""
+        """Change the checkpoint. Blocks. Raises OSError; the old one then still exists."""
         slots = {str(slot): list(values) for slot, values in change.slots.items()}
         values = {
             "indexedOffset": change.indexed_offset,
@@ -140,7 +144,7 @@ class CheckpointFile:
         self._table.save_changes([TableChange(name, value, None) for name, value in values.items()])
 
     def remove(self) -> None:
-        """Delete it, durably: the files that it speaks of are made anew. Raises OSError."""
+        """Delete the checkpoint durably, so that its files are rebuilt. Raises OSError."""
         disk.remove_files([self._path, backup_path(self._path)])
         if self._table.changes_journal is not None:
             self._table.changes_journal.drop()
@@ -159,9 +163,9 @@ def _checkpoint_of(entries: JsonObject) -> TimerCheckpoint:
 
 
 def damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> int | None:
-    """A slot whose file in *directory* is not what *checkpoint* says; None if all are.
+    """Return a slot whose file in *directory* contradicts *checkpoint*; None if all match.
 
-    The file of a minute that has passed may be gone: it is deleted when nothing waits in it.
+    The file of a past minute may be missing: it is deleted once no message waits in it.
     """
     for slot, size_bytes in checkpoint.slot_bytes.items():
         try:

@@ -1,9 +1,9 @@
-"""Copies: the delivered form of a message that waited, and how to recognise it after a crash.
+"""Copies: the delivered form of a message that waited, and its recognition after a crash.
 
-A delivery is noted with the end of the log before its copy is written. If the process is killed,
-the log tells how far it came: the copies stand there one after the other, unless they were not
-written. Nothing else can stand there, because a pass writes all its records side by side, but for
-what a replica set is told of it.
+A delivery is recorded with the end of the log before its copy is written. If the process is killed,
+the log shows its progress: the copies follow one another from that offset on, unless they were not
+written. Only records of a replica set's state can lie between, because a pass writes all its
+records together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from rockhopper.protocol.store.message_codec import decode_message
 log = structlog.get_logger("broker.timers")
 
 QUEUE_ID_MAX = 65_535
-# How much a replica set may be told between a note and its copies, in records.
+# The maximum number of state records between a journal entry and its copies.
 TOLD_MAX = 1000
-# What a copy may have, or lack, beside what it is a copy of.
+# Properties that a copy may add or lack.
 TIMER_ORIGIN = "TIMER_ORIGIN"
 _OWN_PROPERTIES = (PROPERTY_TIMER_ENQUEUE_MS, PROPERTY_TIMER_DEQUEUE_MS, TIMER_ORIGIN)
 
@@ -42,12 +42,12 @@ def stage_copy(
     properties: Mapping[str, str],
     more: Mapping[str, str],
 ) -> int | None:
-    """Stage *message* for where it is to go; its commit log offset, or None when it never can go.
+    """Stage *message* for its target; return its log offset, None if it can never be delivered.
 
-    It takes *properties* along, and *more* where there is room.
+    The copy has *properties*, and *more* if there is room.
 
     Raises:
-        StoreError: not now.
+        StoreError: it cannot be staged now.
     """
     topic = properties.get(PROPERTY_REAL_TOPIC, "")
     queue_text = properties.get(PROPERTY_REAL_QUEUE_ID, "")
@@ -80,7 +80,7 @@ def _why_undeliverable(topics: TopicTable, topic: str, queue_text: str) -> str |
 
 
 def is_copy(copy: StoredMessage, message: StoredMessage) -> bool:
-    """Whether *copy* is the delivered form of *message*."""
+    """Return whether *copy* is the delivered form of *message*."""
     properties = message.properties
     return (
         copy.topic == properties.get(PROPERTY_REAL_TOPIC)
@@ -98,7 +98,7 @@ def _compared(properties: Mapping[str, str]) -> dict[str, str]:
 def written_copies(
     store: MessageStore, log_end: int, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
-    """Which of *messages*, delivered in this order in one pass, have copies from *log_end* on."""
+    """Return which of *messages*, one pass in this order, have copies from *log_end* on."""
     written: list[StoredMessage] = []
     rest = list(messages)
     told = 0

@@ -1,4 +1,4 @@
-"""Delivery: brings what is due to its topics, in passes of a bounded size, each message once."""
+"""Delivery: brings due messages to their topics, in passes of limited size, each message once."""
 
 import contextlib
 from collections import Counter, deque
@@ -36,10 +36,10 @@ _NEVER = 1 << 63
 
 
 class Delivery:
-    """Delivers what the index says is due.
+    """Delivers the messages that are due by the index.
 
-    ``delivered`` has the messages since the start by topic; ``late_count`` of them were more than a
-    second late.
+    ``delivered`` counts messages since the start by topic; ``late_count`` counts those that were
+    more than one second late.
     """
 
     def __init__(
@@ -58,24 +58,27 @@ class Delivery:
         self._index = index
         self._queue = queue
         self._now_ms = now_ms
-        # Passes that are not known to be on disk: their end, and the end of the log before them.
+        # Passes that may not be on disk: their end, and the end of the log before them.
         self._unsettled: deque[tuple[int, int]] = deque()
         self._slot_ends: dict[int, int] = {}
         self.delivered: Counter[str] = Counter()
         self.late_count = 0
         self.on_pass: Callable[[list[DueMessage]], None] | None = None
-        """Called in each pass, in front of its copies; may stage, and raise StoreError."""
+        """Called in each pass before its copies are staged.
+
+        May stage records, and raise StoreError.
+        """
         self.on_undone: Callable[[list[DueMessage]], None] | None = None
-        """Called with what was not delivered after all."""
+        """Called with messages that were not delivered after all."""
 
     def deliver(self) -> bool:
-        """Do one pass; return whether anything was due.
+        """Execute one pass; return whether anything was due.
 
         Raises:
-            StoreError, OSError: not now. What could not be delivered is due as before.
+            StoreError, OSError: not possible now. Undelivered messages stay due.
         """
         index, store = self._index, self._store
-        # Before the store reads its own: what is due by now is stored no earlier than that.
+        # Before the store takes its own time, so that no due message has an earlier store time.
         now_ms = self._now_ms()
         if index.due.next_ms is None or index.due.next_ms > now_ms:
             return False
@@ -101,7 +104,7 @@ class Delivery:
                 log_offsets.append(self._stage(message, now_ms) if message is not None else None)
             end = store.commit()
         except StoreError:
-            # The pass ends with what of it can be written.
+            # End the pass with everything that can be written.
             with contextlib.suppress(StoreError):
                 store.commit()
             self._undo(taken, log_offsets, log_end)
@@ -133,7 +136,7 @@ class Delivery:
         return stage_copy(self._store, self._topics, message, properties, more)
 
     def _undo(self, taken: list[DueMessage], log_offsets: list[int | None], log_end: int) -> None:
-        """A pass failed, but a part of it may be in the log."""
+        """Record the messages of a failed pass that are in the log; the others stay due."""
         end = self._store.max_commit_log_offset
         written = [
             due
@@ -173,22 +176,25 @@ class Delivery:
 
     @property
     def behind_ms(self) -> int:
-        """How long the first of what is due has been so; 0 when nothing is."""
+        """How long the first due message has been due; 0 if none is."""
         due_ms = self._index.due.next_ms
         return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
 
     def forget_all(self) -> None:
-        """Wait for nothing to be on disk."""
+        """Forget all passes that are not on disk."""
         self._unsettled.clear()
         self._slot_ends.clear()
 
     def passed_elsewhere(self, log_end: int) -> None:
-        """Another replica noted a pass from *log_end* on: what it noted before is in the log."""
+        """Record that another replica started a pass at *log_end*.
+
+        Its earlier passes are in the log.
+        """
         self._unsettled.clear()
         self._unsettled.append((_NEVER, log_end))
 
     def settled_log_offset(self) -> int:
-        """Every pass that began in front of this is on disk."""
+        """Return the log offset before which every pass is on disk."""
         flushed_offset = self._store.flushed_offset
         while self._unsettled and self._unsettled[0][0] <= flushed_offset:
             self._unsettled.popleft()
@@ -196,18 +202,18 @@ class Delivery:
 
     @property
     def last_end(self) -> int:
-        """Where the newest pass ends that is not known to be on disk; 0 without one."""
+        """The end of the newest pass that may not be on disk; 0 if there is none."""
         return self._unsettled[-1][0] if self._unsettled else 0
 
     def is_settled(self, slot: int) -> bool:
-        """Whether everything that was delivered of a slot is on disk; asked once it is finished."""
+        """Return whether all deliveries of a finished slot are on disk."""
         if self._slot_ends.get(slot, 0) > self._store.flushed_offset:
             return False
         self._slot_ends.pop(slot, None)
         return True
 
     def written(self, notes: list[Note], settled_log_offset: int) -> set[Note]:
-        """Which of the deliveries that are noted took place, as the log tells."""
+        """Return which of the recorded deliveries took place, according to the log."""
         took_place = {note for note in notes if note[1] < settled_log_offset}
         passes: dict[int, list[int]] = {}
         for queue_offset, log_end in notes:

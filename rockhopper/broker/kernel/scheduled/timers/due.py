@@ -1,8 +1,7 @@
-"""DueTimers: the pending messages of the slots that are due now or in the next minutes.
+"""DueTimers: the pending messages of slots that are due now or within minutes.
 
-They lie in buckets of one millisecond, in order of arrival within one, 20 packed bytes each: a
-minute with a million messages takes some tens of megabytes, and nothing is ever sorted but the
-milliseconds that occur.
+They are in buckets of one millisecond, in order of arrival, 20 packed bytes each. A minute with a
+million messages takes some tens of megabytes, and only the milliseconds that occur are sorted.
 """
 
 import heapq
@@ -16,7 +15,7 @@ _SIZE_BYTES = _PACKED.size
 
 
 class DueMessage(NamedTuple):
-    """One message that waits: when for, which one, and where its record is."""
+    """One pending message: its due time, its queue offset, and the place of its record."""
 
     due_ms: int
     queue_offset: int
@@ -45,11 +44,14 @@ class DueTimers:
 
     @property
     def next_ms(self) -> int | None:
-        """When the first message is due; None without any."""
+        """When the first message is due; None if there is none."""
         return self._times_ms[0] if self._times_ms else None
 
     def take(self, now_ms: int, count_max: int, size_bytes_max: int) -> list[DueMessage]:
-        """Take out what is due at *now_ms*, in order, within limits but for the first."""
+        """Remove and return the messages due at *now_ms*, in order.
+
+        At least one despite the limits.
+        """
         taken: list[DueMessage] = []
         size_all = 0
         times_ms, buckets = self._times_ms, self._buckets
@@ -73,7 +75,7 @@ class DueTimers:
         return taken
 
     def put_back(self, messages: Iterable[DueMessage]) -> None:
-        """Put what was taken in front again: it could not be delivered."""
+        """Put messages that could not be delivered back to the front."""
         fronts: dict[int, bytearray] = {}
         for due_ms, queue_offset, log_offset, size_bytes in messages:
             fronts.setdefault(due_ms, bytearray()).extend(
@@ -89,7 +91,7 @@ class DueTimers:
                 bucket[:0] = front
 
     def holds(self, due_ms: int, queue_offset: int) -> bool:
-        """Whether a message still waits."""
+        """Return whether a message is still pending."""
         bucket = self._buckets.get(due_ms, b"")
         key = _OFFSET.pack(queue_offset)
         at = bucket.find(key)

@@ -1,11 +1,11 @@
-"""Following rmq_sys_wheel_timer: what each of its messages means for the index.
+"""Follows rmq_sys_wheel_timer: converts its messages to entries of the index.
 
     TIMER_OUT_MS                        a message that waits
-      and TIMER_ORIGIN                  … one appended again ahead of retention, for an older one
-    TIMER_OUT_MS and TIMER_DEL_UNIQKEY  a withdrawal: by a recall (with TIMER_ORIGIN, which says of
-                                        what), or by a producer, as RocketMQ lets them
+      and TIMER_ORIGIN                  … appended again before retention, replacing an older one
+    TIMER_OUT_MS and TIMER_DEL_UNIQKEY  a recall: by the broker (with TIMER_ORIGIN, which names the
+                                        message), or by a producer, as RocketMQ allows
 
-TIMER_ORIGIN is ours: ``<queue offset>/<due ms>`` of the message that is withdrawn.
+TIMER_ORIGIN is Rockhopper's: ``<queue offset>/<due ms>`` of the message that is removed.
 """
 
 from collections.abc import Callable
@@ -41,24 +41,27 @@ TIMER_QUEUE_ID = 0
 
 
 class TimerQueue:
-    """rmq_sys_wheel_timer, and how far the index follows it."""
+    """The queue rmq_sys_wheel_timer, and how far the index has followed it."""
 
     def __init__(self, store: MessageStore, index: TimerIndex, *, precision_ms: int) -> None:
         self._store = store
         self._index = index
         self._precision_ms = precision_ms
         self.is_over: Callable[[StoredMessage, int], bool] | None = None
-        """Set while a store of RocketMQ's is imported: whether a message was delivered by it."""
+        """Set during the import of a RocketMQ store.
+
+        Returns whether RocketMQ delivered a message.
+        """
         self.offset = 0
-        """The queue offset of the next message that the index does not know."""
+        """The queue offset of the next message to index."""
 
     @property
     def range(self) -> tuple[int, int]:
-        """Its (min, max) queue offset."""
+        """The queue's minimum and maximum offsets."""
         return self._store.queue_range(TIMER_TOPIC, TIMER_QUEUE_ID)
 
     def message(self, queue_offset: int) -> StoredMessage | None:
-        """One of its messages, if it is still there."""
+        """Return one message of the queue, if it still exists."""
         result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, 1)
         if result.status is not GetStatus.FOUND:
             return None
@@ -66,7 +69,7 @@ class TimerQueue:
         return message if message.queue_offset == queue_offset else None
 
     def message_at(self, log_offset: int, queue_offset: int) -> StoredMessage | None:
-        """The same by its commit log offset, which is quicker; verified."""
+        """Return it by its commit log offset, which is faster, and verify its queue offset."""
         record = self._store.message_at(log_offset)
         if not record:
             return None
@@ -76,17 +79,17 @@ class TimerQueue:
         return message
 
     def due_ms(self, message: StoredMessage) -> int | None:
-        """When a message of the queue may be delivered."""
+        """Return when a message of the queue may be delivered."""
         origin = origin_of(message)
         if origin is not None:
             return origin[1]
         return due_ms(message.properties, message.store_time_ms, self._precision_ms)
 
     def follow(self) -> bool:
-        """Take a batch of messages into the index; return whether there may be more.
+        """Index a batch of messages; return whether there may be more.
 
         Raises:
-            OSError: nothing was taken.
+            OSError: nothing was indexed.
         """
         offset = self.offset
         result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, offset, BATCH_COUNT_MAX)
@@ -96,15 +99,18 @@ class TimerQueue:
                 entries += self._entries(message, entries)
             self._index.add(entries)
         elif result.next_offset <= offset:
-            # An empty queue, or its end.
+            # The queue is empty, or at its end.
             return False
         self.offset = result.next_offset
         return result.next_offset < result.max_offset
 
     def _entries(self, message: StoredMessage, before: list[Entry]) -> list[Entry]:
-        """What *message* adds to the index, which does not know *before* yet."""
+        """Return the new entries for *message*.
+
+        *before* are entries that are not in the index yet.
+        """
         if message.properties.get(PROPERTY_REAL_TOPIC, "").startswith(REVIVE_TOPIC_PREFIX):
-            # A note of RocketMQ's pops: see features/pop/adopting.py.
+            # A record of RocketMQ's pops: see features/pop/adopting.py.
             return []
         due = self.due_ms(message)
         if due is None:
@@ -124,7 +130,7 @@ class TimerQueue:
         if origin is not None:
             entries.append(_withdrawal(message, *origin))
         elif withdraws or PROPERTY_TIMER_ROLL_TIMES in message.properties:
-            # RocketMQ does not say which message it has appended again.
+            # RocketMQ does not name the message that it has appended again.
             key = withdraws or message.properties.get(PROPERTY_UNIQUE_KEY, "")
             victim = self._victim(message, key, before)
             if victim is not None:
@@ -132,7 +138,7 @@ class TimerQueue:
         return entries
 
     def _victim(self, message: StoredMessage, unique_key: str, before: list[Entry]) -> Entry | None:
-        """The message with that key and of the same second, which is what RocketMQ looks for."""
+        """Return the message with that key and the same second, which is RocketMQ's search."""
         real_topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         key = key_hash(real_topic, unique_key.removeprefix(f"{real_topic}+"))
         before_ms = int(message.properties[PROPERTY_TIMER_OUT_MS])
@@ -152,7 +158,7 @@ class TimerQueue:
 
 
 def entry_of(message: StoredMessage, due: int) -> Entry:
-    """The entry of a message that waits."""
+    """Return the entry of a message that waits."""
     properties = message.properties
     return Entry(
         due,
@@ -176,12 +182,12 @@ def _withdrawal(message: StoredMessage, queue_offset: int, due: int) -> Entry:
 
 
 def origin_text(queue_offset: int, due: int) -> str:
-    """TIMER_ORIGIN of what takes the place of a message, or withdraws it."""
+    """Return the TIMER_ORIGIN of a message that replaces or recalls another one."""
     return f"{queue_offset}/{due}"
 
 
 def origin_of(message: StoredMessage) -> tuple[int, int] | None:
-    """Queue offset and due time of the message that *message* withdraws."""
+    """Return the queue offset and due time of the message that *message* removes."""
     text = message.properties.get(TIMER_ORIGIN)
     if text is None:
         return None

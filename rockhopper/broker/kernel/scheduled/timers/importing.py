@@ -1,9 +1,9 @@
-"""Importing what a RocketMQ broker left pending: the queue is read from its start.
+"""Imports the pending messages of a RocketMQ broker by reading the queue from its start.
 
-RocketMQ's timer log and wheel are not needed. Its timercheck says up to which time it delivered
-what it had taken over, and how much of the queue that was. What stands behind that is pending; so
-is everything when there is no timercheck. A message that is past due counts as delivered when the
-message index finds its copy.
+RocketMQ's timer log and wheel are not needed. Its timercheck contains how much of the queue it had
+indexed, and up to which time it delivered those messages. Everything behind that is pending, and
+without a timercheck everything is. A past-due message counts as delivered if the message index
+finds its copy.
 """
 
 from collections.abc import Callable, Container
@@ -36,9 +36,9 @@ def import_queue(
     now_ms: int,
     delivered: Container[int] = (),
 ) -> None:
-    """Make the index anew; it must be empty. Blocks until the whole queue is read.
+    """Rebuild the index, which must be empty. Blocks until the whole queue is read.
 
-    *delivered* are queue offsets of messages of which it is known.
+    *delivered* are queue offsets of messages that are known to be delivered.
 
     Raises:
         OSError: the index cannot be written.

@@ -1,8 +1,13 @@
-"""TimerIndex: which timer messages are pending, on disk by slot and in memory near their time.
+"""TimerIndex: the pending timed messages, on disk by slot and in memory near their time.
 
-All that is kept in memory of a slot that is far is how many wait in it. A slot is *open* from
-about a minute before its time: it is read in pieces into ``due`` then, and what is added to it
-later goes there as well. A slot is finished when nothing of it waits and its minute is over.
+A distant slot has only a message count in memory. A slot is *open* from about a minute before its
+time. It is then read in pieces into ``due``, and later messages for it are added there too. A slot
+is finished once none of its messages waits and its minute is over.
+
+    10:00    a message for 12:30:07 arrives: an entry in the file of slot 12:30
+    12:29    the slot opens; the entry is read into ``due``
+    12:30:07 the message is delivered, recorded in the slot's journal, and no longer waits
+    12:31    the slot is finished, and its files are deleted
 """
 
 import heapq
@@ -23,14 +28,14 @@ from rockhopper.broker.kernel.scheduled.timers.slot_files import Note, SlotFiles
 
 OPEN_AHEAD_MS = 60_000
 LOAD_COUNT = 1024
-# More than this in memory, and no slot is opened while there is something to deliver.
+# With more messages in memory, no slot is opened while there is something to deliver.
 OPEN_COUNT_MAX = 200_000
-# A millisecond or less.
+# Takes a millisecond or less.
 SLOTS_PER_STEP = 512
 
 
 class Slot:
-    """What is known of one slot."""
+    """The state of one slot."""
 
     __slots__ = (
         "done",
@@ -44,7 +49,7 @@ class Slot:
 
     def __init__(self) -> None:
         self.waiting = 0
-        # The queue offset of the oldest that may wait, and the one behind the newest noted.
+        # The queue offset of the oldest message that may wait, and the one behind the newest entry.
         self.min_offset: int | None = None
         self.end_offset = 0
         self.is_open = False
@@ -54,7 +59,7 @@ class Slot:
 
 
 class TimerIndex:
-    """Pending timer messages. Knows files and numbers; nothing of messages or the store."""
+    """The pending timed messages. Handles files and numbers only, not messages or the store."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self.files = SlotFiles(directory, quarantine)
@@ -63,14 +68,14 @@ class TimerIndex:
         self._closed: list[int] = []
         self._loading: list[int] = []
         self._opened: set[int] = set()
-        # No slot has a message in front of it: later ones have larger offsets.
+        # No slot has a message before this offset: later messages have larger offsets.
         self._oldest_offset = 0
-        # Recalled, and their withdrawal is in the queue but not in a slot file yet.
+        # Recalled messages whose recall is in the queue but not in a slot file yet.
         self._hidden: set[int] = set()
         self.waiting = 0
 
     def clear(self) -> None:
-        """Forget every message, on disk too. Raises OSError."""
+        """Remove every message, also from disk. Raises OSError."""
         self.files.wipe()
         self.due = DueTimers()
         self._slots = {}
@@ -82,10 +87,10 @@ class TimerIndex:
         self.waiting = 0
 
     def noted(self) -> tuple[dict[int, list[Note]], int | None]:
-        """The deliveries that are noted, by slot, and a slot of which notes are lost, if any.
+        """Return the recorded deliveries by slot, and a slot whose journal is incomplete, if any.
 
         Raises:
-            OSError: a file cannot be read, or mended.
+            OSError: a file cannot be read or repaired.
         """
         noted: dict[int, list[Note]] = {}
         damaged: int | None = None
@@ -102,10 +107,10 @@ class TimerIndex:
         noted: Mapping[int, list[Note]],
         written: Callable[[list[Note]], set[Note]],
     ) -> None:
-        """Take over *slot_bytes* of the files, as far as they tell of what is before *end_offset*.
+        """Load *slot_bytes* of each file, limited to messages before *end_offset*.
 
-        *written* tells which of the deliveries that are *noted* took place; it gets them in the
-        order in which they were tried.
+        *written* returns which of the *noted* deliveries took place; it receives them in the order
+        of the attempts.
         """
         took_place = written([note for number in sorted(noted) for note in noted[number]])
         for number in sorted(noted):
@@ -138,7 +143,7 @@ class TimerIndex:
 
     @property
     def slots(self) -> list[int]:
-        """The slots that there are, oldest first."""
+        """The slots, oldest first."""
         return sorted(self._slots)
 
     def _slot(self, number: int) -> Slot:
@@ -149,7 +154,7 @@ class TimerIndex:
         return slot
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add entries, in the order of their queue offsets.
+        """Add entries in the order of their queue offsets.
 
         Raises:
             OSError: none of them was added.
@@ -188,7 +193,7 @@ class TimerIndex:
             self.due.add(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
 
     def open_due(self, now_ms: int) -> bool:
-        """Read a piece of what is due soon; return whether there is more to read."""
+        """Read a piece of the slots that are due soon; return whether there is more to read."""
         while self._closed and self._closed[0] * SLOT_MS <= now_ms + OPEN_AHEAD_MS:
             if self.due.count > OPEN_COUNT_MAX and (self.due.next_ms or 0) <= now_ms:
                 break
@@ -216,14 +221,14 @@ class TimerIndex:
 
     @property
     def next_ms(self) -> int | None:
-        """When there is something to do: deliver, or open a slot. None: nothing waits."""
+        """When the next delivery or opening of a slot is due; None if nothing waits."""
         times_ms = [] if self.due.next_ms is None else [self.due.next_ms]
         if self._closed:
             times_ms.append(self._closed[0] * SLOT_MS - OPEN_AHEAD_MS)
         return min(times_ms, default=None)
 
     def take(self, now_ms: int, count_max: int, size_bytes_max: int) -> list[DueMessage]:
-        """Take out what is due: to be delivered and noted, or put back into ``due``."""
+        """Remove and return due messages, which are then delivered and recorded, or put back."""
         taken = self.due.take(now_ms, count_max, size_bytes_max)
         return [message for message in taken if not self._is_withdrawn(message)]
 
@@ -232,10 +237,10 @@ class TimerIndex:
         return message.queue_offset in slot.withdrawn or message.queue_offset in self._hidden
 
     def note(self, messages: Iterable[DueMessage], log_end: int) -> None:
-        """Note that the copies of *messages* are being written from *log_end* on.
+        """Record that the copies of *messages* are being written from *log_end* on.
 
         Raises:
-            OSError: nothing was noted.
+            OSError: nothing was recorded.
         """
         by_slot: dict[int, list[int]] = {}
         for message in messages:
@@ -243,10 +248,10 @@ class TimerIndex:
         self.files.note(by_slot, log_end)
 
     def noted_elsewhere(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
-        """Another replica delivers messages that are in the index, by slot; again is fine.
+        """Record, by slot, that another replica delivers indexed messages; repetition is allowed.
 
         Raises:
-            OSError: nothing was noted.
+            OSError: nothing was recorded.
         """
         left = {
             number: [offset for offset in offsets if offset not in slot.done]
@@ -261,7 +266,7 @@ class TimerIndex:
             self.waiting -= len(offsets)
 
     def undone_elsewhere(self, offsets_of: Mapping[int, Sequence[int]]) -> None:
-        """What it noted was not delivered after all, and waits. Raises OSError."""
+        """Undo this for messages that were not delivered after all. Raises OSError."""
         for number, offsets in offsets_of.items():
             slot = self._slots.get(number)
             undone = set() if slot is None else slot.done.intersection(offsets)
@@ -278,13 +283,13 @@ class TimerIndex:
         self.files.take_back_note()
 
     def delivered(self, messages: Iterable[DueMessage]) -> None:
-        """The copies of *messages* are written: they wait no more."""
+        """Stop counting *messages* as waiting: their copies are written."""
         for message in messages:
             self._slots[message.due_ms // SLOT_MS].waiting -= 1
             self.waiting -= 1
 
     def finished(self, now_ms: int) -> list[int]:
-        """Slots of which nothing waits any more."""
+        """Return the slots without waiting messages."""
         return [
             number
             for number in sorted(self.begun_before(now_ms // SLOT_MS))
@@ -293,23 +298,23 @@ class TimerIndex:
         ]
 
     def begun_before(self, end: int) -> set[int]:
-        """The slots with a smaller number; those that come later are not looked at."""
+        """Return the slots with a smaller number, without examining later ones."""
         found = {number for number in self._opened if number < end}
         closed, places = self._closed, [0]
         while places:
             place = places.pop()
             if place < len(closed) and closed[place] < end:
                 found.add(closed[place])
-                # In a heap all below a later one are later.
+                # In a heap, everything below a later slot is later.
                 places += (2 * place + 1, 2 * place + 2)
         return found & self._slots.keys()
 
     def end_offset(self, number: int) -> int:
-        """The queue offset behind the newest entry of a slot."""
+        """Return the queue offset behind the newest entry of a slot."""
         return self._slots[number].end_offset
 
     def drop(self, number: int) -> None:
-        """Forget a slot and delete its entries."""
+        """Remove a slot and delete its entries."""
         slot = self._slots.pop(number, None)
         self._opened.discard(number)
         if (slot is None or not slot.is_open) and number in self._closed:
@@ -318,7 +323,7 @@ class TimerIndex:
         self.files.drop_entries(number)
 
     def find(self, key: int, from_ms: int, to_ms: int) -> Iterator[Entry]:
-        """Pending messages due within [from_ms, to_ms] whose key has the hash *key*."""
+        """Yield pending messages due within [from_ms, to_ms] with the key hash *key*."""
         wanted = key.to_bytes(8, "big")
         for number in range(from_ms // SLOT_MS, to_ms // SLOT_MS + 1):
             if number not in self._slots:
@@ -345,24 +350,24 @@ class TimerIndex:
         return at >= slot.read_bytes or self.due.holds(entry.due_ms, offset)
 
     def hide(self, queue_offset: int) -> None:
-        """Let a message not be delivered: its withdrawal is on the way to the queue."""
+        """Exclude a message from delivery while its recall is on the way to the queue."""
         self._hidden.add(queue_offset)
 
     def withdraw(self, entry: Entry) -> None:
-        """Let a message not be delivered, for good. Raises OSError: it is pending as before."""
+        """Exclude a message from delivery permanently. Raises OSError: it is then still pending."""
         newest = max(self._slots[entry.slot].end_offset - 1, entry.queue_offset)
         self.add(
             [entry._replace(kind=KIND_WITHDRAWAL, queue_offset=newest, mark=entry.queue_offset)]
         )
 
     def unhide(self, queue_offset: int) -> None:
-        """Let it be delivered after all."""
+        """Include a hidden message in delivery again."""
         self._hidden.discard(queue_offset)
 
     def pending(self) -> Iterator[Entry | None]:
-        """All messages that wait, slot by slot; between any two anything may happen.
+        """Yield all waiting messages, slot by slot; the index may change in between.
 
-        Yields None after each piece that it has read, so that a caller can bound its work.
+        Yields None after each piece that was read, so that a caller can limit its work.
         """
         for number in list(self._slots):
             start = 0
@@ -382,7 +387,10 @@ class TimerIndex:
                 yield None
 
     def packed(self) -> Iterator[bytes]:
-        """Entries of all that waits, of each slot in their order; nothing may happen meanwhile."""
+        """Yield the entries of all waiting messages, by slot.
+
+        The index must not change meanwhile.
+        """
         for number in self.slots:
             slot = self._slots[number]
             is_all = not slot.is_open and not slot.done and not self._hidden
@@ -405,15 +413,15 @@ class TimerIndex:
 
     @property
     def min_offset(self) -> int | None:
-        """No message in front of this queue offset waits; None when none does."""
+        """The smallest queue offset of a waiting message, or less; None if none waits."""
         offsets = [s.min_offset for s in self._slots.values() if s.waiting > 0]
         return min((o for o in offsets if o is not None), default=None)
 
     def older_than(self, queue_offset: int, from_ms: int) -> Iterator[Entry | None]:
-        """Pending messages in front of *queue_offset* due at *from_ms* or later, slot by slot.
+        """Yield pending messages before *queue_offset* that are due at *from_ms* or later, by slot.
 
-        None comes where others should be served first; between any two anything may happen. Slots
-        that are open are left alone: their messages go within minutes.
+        Yields None where other work should continue; the index may change in between. Open slots
+        are skipped, because their messages are delivered within minutes.
         """
         if queue_offset <= self._oldest_offset:
             return
@@ -429,7 +437,7 @@ class TimerIndex:
             if looked % SLOTS_PER_STEP == 0:
                 yield None
             if self._slots is not slots:
-                return  # All was forgotten.
+                return  # The index was cleared.
         self._oldest_offset = oldest or 0
 
     def _older_of(
@@ -465,7 +473,7 @@ class TimerIndex:
 
 
 def _positions(data: bytes, wanted: bytes, field_at: int) -> Iterator[int]:
-    """Where the entries begin that hold *wanted* at *field_at*."""
+    """Yield the positions of the entries with *wanted* at *field_at*."""
     at = data.find(wanted)
     while at >= 0:
         if at % ENTRY_SIZE_BYTES == field_at:

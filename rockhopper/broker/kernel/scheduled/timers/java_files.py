@@ -1,11 +1,11 @@
-"""config/timercheck: how far RocketMQ's timer store is, for it and from it.
+"""config/timercheck: the progress of RocketMQ's timer store, read and written for RocketMQ.
 
-4096 bytes, big-endian, zeros behind:
+4096 bytes, big-endian, padded with zeros:
 
     offset  size  field
          0     8  time up to which everything was delivered, ms
-         8     8  how far the timer log was flushed
-        16     8  offset of the next message of rmq_sys_wheel_timer to take over
+         8     8  flushed position of the timer log
+        16     8  offset of the next message of rmq_sys_wheel_timer to index
         24     8  the same of the master; RocketMQ starts at the smaller one
         32    24  data version: state version, timestamp, counter
 """
@@ -35,17 +35,17 @@ class TimerCheck(NamedTuple):
 
 
 def encode_fields(check: TimerCheck) -> bytes:
-    """The fields alone, as they travel between brokers."""
+    """Encode only the fields, as brokers exchange them."""
     return _TIMER_CHECK.pack(*check)
 
 
 def encode_timer_check(check: TimerCheck) -> bytes:
-    """The content of the file."""
+    """Encode the content of the file."""
     return _TIMER_CHECK.pack(*check).ljust(TIMER_CHECK_SIZE_BYTES, b"\0")
 
 
 def load_timer_check(path: Path) -> tuple[TimerCheck | None, int]:
-    """The fields of a timercheck, and the CRC-32 of the file; (None, 0) without one."""
+    """Return the fields of a timercheck and the CRC-32 of the file; (None, 0) if there is none."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def load_timer_check(path: Path) -> tuple[TimerCheck | None, int]:
 
 
 def crc(data: bytes) -> int:
-    """By what a timercheck of ours is known again."""
+    """Return the checksum that identifies a timercheck of this broker."""
     return zlib.crc32(data)
 
 
@@ -67,10 +67,10 @@ def save_timer_check(path: Path, data: bytes) -> None:
 
 
 def remove_wheel(wheel: Path, timer_log: Path) -> None:
-    """Delete RocketMQ's timer wheel and log: what they say is pending was taken over.
+    """Delete RocketMQ's timer wheel and log, whose pending messages have been imported.
 
     Raises:
-        OSError: some may be left.
+        OSError: some files may remain.
     """
     paths = [wheel]
     if timer_log.is_dir():

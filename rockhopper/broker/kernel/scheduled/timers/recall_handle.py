@@ -1,4 +1,4 @@
-"""The recall handle: what the answer to a timer message carries, and RECALL_MESSAGE brings back.
+"""The recall handle: part of the answer to a timed message, and the input of RECALL_MESSAGE.
 
 URL-safe base64 of ``v1 <topic> <broker name> <due ms> <unique key>``.
 """
@@ -12,7 +12,7 @@ _FIELD_COUNT = 5
 
 
 class RecallHandle(NamedTuple):
-    """Which timer message is meant; ``due_ms`` is its TIMER_OUT_MS plus 1."""
+    """Identifies a timed message; ``due_ms`` is its TIMER_OUT_MS plus 1."""
 
     topic: str
     broker_name: str
@@ -21,17 +21,17 @@ class RecallHandle(NamedTuple):
 
 
 def encode_recall_handle(handle: RecallHandle) -> str:
-    """The handle as a client gets it."""
+    """Encode a handle for a client."""
     topic, broker_name, due_ms, unique_key = handle
     text = f"{_VERSION} {topic} {broker_name} {due_ms} {unique_key}"
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 def decode_recall_handle(text: str) -> RecallHandle:
-    """The handle that a client brought.
+    """Decode a client's handle.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is invalid; the message gives the reason.
     """
     try:
         padded = text + "=" * (-len(text) % 4)

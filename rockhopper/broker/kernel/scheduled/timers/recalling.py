@@ -1,6 +1,6 @@
-"""Recalling a pending timer message: it is looked up, and a withdrawal is put behind it.
+"""Recalls a pending timed message: finds it, and appends a recall to the queue.
 
-The withdrawal is the message with which RocketMQ recalls, so that its broker understands it too.
+The recall is a message in RocketMQ's format, so that its broker understands it too.
 """
 
 from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
@@ -39,12 +39,12 @@ def recall(
     precision_ms: int,
     born_host: bytes,
 ) -> int | None:
-    """Withdraw the message that *handle* means; where the withdrawal ends in the log.
+    """Recall the message of *handle*; return the end of the recall in the log.
 
-    None when it is not pending.
+    None if the message is not pending.
 
     Raises:
-        StoreError: not now; it is pending as before.
+        StoreError: not possible now; the message is still pending.
     """
     found = _find(index, queue, handle, precision_ms)
     if found is None:

@@ -1,10 +1,10 @@
-"""Rolling: a message that waits longer than the commit log is kept is appended again in time.
+"""Rolling: appends a message again before retention deletes it, if it waits longer than that.
 
-The new record says in TIMER_ORIGIN which one it replaces, and counts in TIMER_ROLL_TIMES. It is
-due when the old one was. Ages are parts of fileReservedTime:
+The new record names the one that it replaces in TIMER_ORIGIN, and counts in TIMER_ROLL_TIMES. It
+has the same due time. Ages are fractions of fileReservedTime:
 
-    4/6     what has more than 1/6 to wait is appended again
-    5/6     everything is, unless it goes in the next minutes
+    4/6     messages that wait for more than another 1/6 are appended again
+    5/6     all others are too, unless they are due within minutes
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from rockhopper.protocol.properties import PROPERTY_TIMER_ROLL_TIMES
 log = structlog.get_logger("broker.timers")
 
 PASS_COUNT_MAX = 64
-# As often as that by the wall clock, and when it was set back.
+# Rolling runs at this interval of the wall clock, and after the clock was set back.
 INTERVAL_MS = 60_000
 
 
@@ -56,12 +56,12 @@ class Rolling:
         self.rolled_count = 0
 
     def roll(self) -> bool:
-        """Look for some, a step further if it is time to, and append them again.
+        """Search one step further if it is time, and append the found messages again.
 
-        Returns whether there may be more.
+        Return whether there may be more.
 
         Raises:
-            StoreError, OSError: not now.
+            StoreError, OSError: not possible now.
         """
         if self._walk is None:
             now_ms = self._now_ms()
@@ -83,7 +83,7 @@ class Rolling:
         return True
 
     def _old(self, now_ms: int) -> Iterator[Entry | None]:
-        """What is to be appended again; None where others should be served first."""
+        """Yield the entries to append again; None where other work should continue."""
         sixth_ms = max(self._reserved_ms() // 6, INTERVAL_MS)
         for sixths, spare_ms in ((5, 0), (4, sixth_ms)):
             offset = self._store.offset_by_time(
@@ -104,7 +104,10 @@ class Rolling:
         return found
 
     def has_rolled_since(self, time_ms: int) -> bool:
-        """Whether all that was too old was appended after *time_ms*, by what is reserved now."""
+        """Return whether all messages that are too old have been appended after *time_ms*.
+
+        The present retention time counts.
+        """
         return not self._index.waiting or self._checked_ms > time_ms
 
     def _append(self, entries: list[Entry]) -> None:

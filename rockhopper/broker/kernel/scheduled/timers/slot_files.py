@@ -1,19 +1,20 @@
-"""Slot files: for each minute of delivery time, what is due in it and what is delivered.
+"""Slot files: the due messages and the deliveries of each minute of delivery time.
 
     <directory>/<slot>          entries, 40 bytes each (entries.py)
-    <directory>/<slot>.records  notes of deliveries: records (protocol/store/note_records.py) of one
-                                kind, 1, one for each pass, whose payload is, big-endian:
+    <directory>/<slot>.records  the delivery journal: records (protocol/store/note_records.py) of
+    one
+                                kind, 1, one for each pass, with this big-endian payload:
 
     offset  size  field
-         0     8  end of the commit log when the copies were about to be written
+         0     8  end of the commit log just before the copies were written
          8     …  queue offsets in rmq_sys_wheel_timer of the messages delivered, 8 bytes each
 
-``slot`` is the number of the minute since the epoch. A note is written before the copies are:
-after a crash the log tells whether they were, see copies.py. The checksum of a slot's entries
-stands in the checkpoint.
+``slot`` is the number of the minute since the epoch. A journal entry is written before its copies.
+After a crash the log shows whether the copies were written, see copies.py. The checkpoint contains
+the checksum of a slot's entries.
 
 Builds before 0.2.0 wrote ``<slot>.done``: 16 bytes for each message, its queue offset and the end
-of the log. Such notes are read, and become records at the start.
+of the log. These files are read and converted to records at the start.
 """
 
 import os
@@ -37,7 +38,7 @@ from rockhopper.protocol.store.note_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
 
-# Queue offset of what is delivered, end of the log in front of its copy.
+# Queue offset of a delivered message, and the end of the log before its copy.
 Note = tuple[int, int]
 NOTES = 1
 NOTES_SUFFIX = ".records"
@@ -48,7 +49,7 @@ OPEN_FILES_MAX = 64
 
 
 class SlotFiles:
-    """The files of one directory. Sizes are asked of the disk once, then kept."""
+    """The files of one directory. Sizes are read from disk once, then tracked in memory."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self.directory = directory
@@ -57,17 +58,17 @@ class SlotFiles:
         self._sizes: dict[str, int] = {}
         self._unsynced: set[str] = set()
         self._crcs: dict[str, int] = {}
-        # Slots of which a file has another size than ``take_changed`` told.
+        # Slots with a file whose size has changed since ``take_changed``.
         self._changed: set[int] = set()
-        # Where files of notes ended before the last ``note``.
+        # The ends of journal files before the last ``note``.
         self._noted_from: dict[str, int] = {}
-        # The last slot whose entries were looked through for withdrawals, and these.
+        # The last slot that was searched for recalls, and the recalls found.
         self._withdrawn: tuple[int, set[int]] | None = None
-        # Slots whose entries are gone, and whose notes may go once that is on disk.
+        # Slots without entries, whose journals may be deleted once that is on disk.
         self._over: set[int] = set()
 
     def load(self) -> list[int]:
-        """The slots that have a file, oldest first; makes the directory."""
+        """Return the slots that have a file, oldest first; create the directory."""
         disk.make_directories_durably(self.directory)
         slots = set()
         for path in self.directory.iterdir():
@@ -78,20 +79,20 @@ class SlotFiles:
         return sorted(slots)
 
     def entries_size(self, slot: int) -> int:
-        """Bytes of entries in *slot*."""
+        """Return the size of the entries of *slot*."""
         return self._sizes.get(str(slot), 0)
 
     def count_withdrawals(self, slot: int) -> int:
-        """How many of the entries of *slot* withdraw another."""
+        """Return the number of entries of *slot* that are recalls."""
         count = 0
         for piece in self._pieces(str(slot), 1 << 20):
             count += piece[KIND_AT::ENTRY_SIZE_BYTES].count(KIND_WITHDRAWAL)
         return count
 
     def withdrawn(self, slot: int) -> set[int]:
-        """Queue offsets of the messages of *slot* that are withdrawn, to be read only.
+        """Return the queue offsets of the recalled messages of *slot*; do not modify the set.
 
-        Asked for one message after the other: what is known stands until the slot changes.
+        It is cached until the slot changes, because it is queried once for each message.
         """
         if self._withdrawn is not None and self._withdrawn[0] == slot:
             return self._withdrawn[1]
@@ -106,13 +107,13 @@ class SlotFiles:
         return offsets
 
     def read_entries(self, slot: int, start: int, size_bytes: int) -> bytes:
-        """Bytes of entries of *slot* from *start* on."""
+        """Return entries of *slot* from byte *start* on."""
         name = str(slot)
         size_bytes = min(size_bytes, self._sizes.get(name, 0) - start)
         return os.pread(self._open(name), size_bytes, start) if size_bytes > 0 else b""
 
     def pieces(self, slot: int) -> Iterator[bytes]:
-        """All entries of *slot*, in pieces of whole entries."""
+        """Yield all entries of *slot*, in pieces of whole entries."""
         return self._pieces(str(slot), 1 << 16)
 
     def _pieces(self, name: str, size_bytes: int) -> Iterator[bytes]:
@@ -122,7 +123,7 @@ class SlotFiles:
             yield os.pread(self._open(name), min(size_bytes, end - start), start)
 
     def take_changed(self) -> dict[int, tuple[int, int, int]]:
-        """Of each slot that has changed since: its bytes, their CRC-32, its bytes of notes."""
+        """Return, for each changed slot, its bytes, their CRC-32, and the bytes of its journal."""
         slots, self._changed = self._changed, set()
         sizes = self._sizes
         return {
@@ -135,11 +136,11 @@ class SlotFiles:
         }
 
     def changed_again(self, slots: Iterable[int]) -> None:
-        """What ``take_changed`` told could not be saved."""
+        """Mark slots as changed again after ``take_changed``, because they could not be saved."""
         self._changed.update(slots)
 
     def _note_size(self, name: str, size_bytes: int | None) -> bool:
-        """Note the size of a file, None: it is gone; return whether it was there."""
+        """Record the size of a file, None: deleted; return whether it existed."""
         stem = name.removesuffix(NOTES_SUFFIX).removesuffix(_BARE_SUFFIX)
         if stem.isdecimal():
             self._changed.add(int(stem))
@@ -160,9 +161,9 @@ class SlotFiles:
         return crc
 
     def notes(self, slot: int) -> tuple[list[Note], bool]:
-        """What is noted as delivered: queue offsets and ends of the log; whether that is all.
+        """Return the recorded deliveries (queue offset, end of the log), and whether all are there.
 
-        Mends what is damaged. Raises OSError.
+        Repairs damaged files. Raises OSError.
         """
         bare = self._bare_notes(slot)
         name = f"{slot}{NOTES_SUFFIX}"
@@ -201,7 +202,7 @@ class SlotFiles:
         self._append([(str(slot), data) for slot, data in pieces])
 
     def note(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
-        """Note deliveries, of each slot's queue offsets: all of them, or none.
+        """Record deliveries, given each slot's queue offsets: all of them, or none.
 
         Raises:
             OSError: the disk is full or failing.
@@ -215,7 +216,7 @@ class SlotFiles:
         self._noted_from = before
 
     def take_back_note(self) -> None:
-        """Undo the last ``note``: not all of its copies were written. Raises OSError."""
+        """Undo the last ``note``, because not all of its copies were written. Raises OSError."""
         for name, size_bytes in self._noted_from.items():
             self._cut(name, size_bytes)
             self._unsynced.add(name)
@@ -237,7 +238,7 @@ class SlotFiles:
             raise
 
     def rewrite_notes(self, slot: int, notes: Iterable[Note]) -> None:
-        """Replace what is noted of *slot*."""
+        """Replace the recorded deliveries of *slot*."""
         offsets_of: dict[int, list[int]] = {}
         for offset, log_end in notes:
             offsets_of.setdefault(log_end, []).append(offset)
@@ -250,11 +251,11 @@ class SlotFiles:
             disk.remove_files([self.directory / bare])
 
     def has_bare_notes(self, slot: int) -> bool:
-        """Whether a build before 0.2.0 left notes of *slot*."""
+        """Return whether a build before 0.2.0 left a journal of *slot*."""
         return f"{slot}{_BARE_SUFFIX}" in self._sizes
 
     def trim(self, slot: int, size_bytes: int, end_offset: int) -> None:
-        """Cut off the entries behind *size_bytes*, and of messages from *end_offset* on."""
+        """Truncate the entries to *size_bytes*, and to messages before *end_offset*."""
         name = str(slot)
         kept = min(self._sizes.get(name, 0), size_bytes)
         kept -= kept % ENTRY_SIZE_BYTES
@@ -300,40 +301,40 @@ class SlotFiles:
             os.close(descriptor)
 
     def take_unsynced(self) -> list[Path]:
-        """The files that changed since the last call, for ``disk.sync_paths``."""
+        """Return the files that changed since the last call, for ``disk.sync_paths``."""
         names, self._unsynced = self._unsynced, set()
         return [self.directory / name for name in sorted(names)]
 
     @property
     def has_unsynced_notes(self) -> bool:
-        """Whether notes changed that were not taken to be synced."""
+        """Whether journals have changed and were not taken to be synced."""
         return any(name.endswith(NOTES_SUFFIX) for name in self._unsynced)
 
     def take_unsynced_notes(self) -> list[Path]:
-        """Those of them that hold notes."""
+        """Return the changed journals among these files."""
         names = {name for name in self._unsynced if name.endswith(NOTES_SUFFIX)}
         self._unsynced -= names
         return [self.directory / name for name in sorted(names)]
 
     def unsynced_again(self, paths: Iterable[Path]) -> None:
-        """Say that they could not be synced."""
+        """Mark files as unsynced again, because they could not be synced."""
         self._unsynced.update(path.name for path in paths if path.name in self._sizes)
 
     def drop_entries(self, slot: int) -> None:
-        """Delete the entries of a slot; ``drop_notes`` is for its notes, once that is on disk.
+        """Delete the entries of a slot; ``drop_notes`` deletes its journal, once this is on disk.
 
-        Without its notes a slot that came back after a power cut would be delivered again.
+        If a power cut restored a slot without its journal, it would be delivered again.
         """
         self._delete(str(slot))
         self._over.add(slot)
 
     @property
     def over(self) -> frozenset[int]:
-        """The slots whose entries are deleted: sync the directory, then ``drop_notes``."""
+        """The slots whose entries are deleted: sync the directory, then call ``drop_notes``."""
         return frozenset(self._over)
 
     def drop_notes(self, slots: frozenset[int]) -> None:
-        """Delete the notes of slots, but for those that got entries again."""
+        """Delete the journals of slots, except those that have entries again."""
         self._over.difference_update(slots)
         for slot in slots:
             if str(slot) not in self._sizes:
@@ -348,7 +349,7 @@ class SlotFiles:
             (self.directory / name).unlink(missing_ok=True)
 
     def wipe(self) -> None:
-        """Delete every file: the index is to be built anew."""
+        """Delete every file, before the index is rebuilt."""
         self.close()
         disk.remove_files([self.directory / name for name in self._sizes])
         for name in list(self._sizes):
@@ -358,7 +359,7 @@ class SlotFiles:
         self._unsynced.clear()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors.clear()

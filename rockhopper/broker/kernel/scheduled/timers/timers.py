@@ -1,11 +1,11 @@
-"""Timers: messages that are delivered at a time, from the request to the delivery.
+"""Timers: messages that are delivered at a chosen time, from the request to the delivery.
 
-All of it belongs to the event loop, in steps of a few milliseconds, but for the syncing of files.
-Each turn follows the queue, reads ahead in the slot files, delivers what is due and appends again
-what retention would take; then one timer waits for what comes next.
+All of it runs on the event loop, in steps of a few milliseconds, except the syncing of files. Each
+turn follows the queue, reads ahead in the slot files, delivers due messages, and appends messages
+again before retention deletes them. Then one timer waits for the next event.
 
-What happens when the wall clock is set: forward, everything that is due by it is delivered at once;
-back, messages wait until it shows their time again.
+If the wall clock is set forward, everything that is then due is delivered at once. If it is set
+back, messages wait until it reaches their time again.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ IDLE_MS = 60_000
 
 
 class Timers(Part):
-    """The timer messages of one broker."""
+    """The timed messages of one broker."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Timers(Part):
         )
         store.expires_sooner_after(self._has_rolled_since)
         self.on_import: Callable[[], None] = lambda: None
-        """Called when RocketMQ may have written to the queue, until what it does is durable."""
+        """Called if RocketMQ may have written to the queue, before its messages are imported."""
         self._timer = WallTimer(now_ms, self._run)
         self._saved: CheckpointChange | None = None
         self._timer_checks: tuple[int, ...] = ()
@@ -114,14 +114,14 @@ class Timers(Part):
         self._is_open = False
 
     def due_ms(self, properties: dict[str, str], now_ms: int) -> int | None:
-        """When a producer wants a message with *properties* delivered; None: at once.
+        """Return when a producer wants a message with *properties* delivered; None: at once.
 
-        The delay level, if there is one, is to be asked for first: it wins. For a message of a
-        transaction this is to be asked twice: when the half message comes, so that the producer
-        learns what is wrong, and at the commit, from which a delay counts.
+        Check the delay level first: it takes precedence. For a message of a transaction call this
+        twice: when the half message arrives, so that the producer learns of errors, and at the
+        commit, from which a delay counts.
 
         Raises:
-            Refusal: never, not so late, or not at all on this broker.
+            Refusal: the time is invalid or too far ahead, or timers are disabled on this broker.
         """
         try:
             due_ms = asked_time_ms(properties, now_ms)
@@ -148,10 +148,10 @@ class Timers(Part):
     def redirect(
         self, topic: str, queue_id: int, properties: dict[str, str], due_ms: int
     ) -> tuple[str, int]:
-        """Where a message for *topic* and *queue_id* waits until *due_ms*; sets its *properties*.
+        """Return the topic and queue where a message waits until *due_ms*; set its *properties*.
 
-        To be used as DelayLevels.redirect: stage the message with the topic and queue that come
-        back. Its time is put off by 1 ms at most, see times.py.
+        Use this like DelayLevels.redirect: stage the message with the returned topic and queue. Its
+        time is delayed by at most 1 ms, see times.py.
         """
         properties[PROPERTY_TIMER_OUT_MS] = str(out_ms(due_ms))
         properties[PROPERTY_REAL_TOPIC] = topic
@@ -161,10 +161,11 @@ class Timers(Part):
     def redirect_committed(
         self, topic: str, queue_id: int, properties: dict[str, str], now_ms: int
     ) -> tuple[str, int]:
-        """Where a message goes that was accepted earlier and is committed now.
+        """Return the topic and queue of a message that was accepted earlier and is committed now.
 
-        For transactions, after the delay level was asked for. Nothing is refused any more: what
-        names no time, or one that has passed, goes straight to *topic* and *queue_id*.
+        For transactions, after the check of the delay level. This refuses nothing any more: a
+        message without a time, or with one that has passed, goes straight to *topic* and
+        *queue_id*.
         """
         try:
             due_ms = asked_time_ms(properties, now_ms)
@@ -175,7 +176,7 @@ class Timers(Part):
         return self.redirect(topic, queue_id, properties, due_ms)
 
     def recall_handle(self, properties: dict[str, str]) -> str:
-        """What the answer to a message that ``redirect`` has changed carries."""
+        """Return the recall handle for the answer to a message that ``redirect`` has changed."""
         return encode_recall_handle(
             RecallHandle(
                 properties[PROPERTY_REAL_TOPIC],
@@ -186,10 +187,10 @@ class Timers(Part):
         )
 
     def recall(self, handle: RecallHandle, born_host: bytes) -> int | None:
-        """Withdraw a pending message; where its withdrawal ends in the log, None if it is not.
+        """Recall a pending message; return the end of the recall in the log, None if not pending.
 
         Raises:
-            StoreError, OSError: not now; it is pending as before.
+            StoreError, OSError: not possible now; the message is still pending.
         """
         while self.queue.follow():
             pass
@@ -204,17 +205,17 @@ class Timers(Part):
 
     @property
     def pending_count(self) -> int:
-        """How many messages wait."""
+        """The number of waiting messages."""
         return self.index.waiting
 
     def delivered_until_ms(self, now_ms: int) -> int:
-        """Up to when every message has been delivered, in whole seconds as RocketMQ counts."""
+        """Return the time until which all is delivered, in whole seconds as in RocketMQ."""
         due_ms = self.index.due.next_ms
         until_ms = now_ms if due_ms is None else min(now_ms, due_ms)
         return until_ms - until_ms % 1000
 
     def open(self) -> None:
-        """Bring the index up to the queue; blocks. Once the store is open.
+        """Bring the index up to date with the queue; blocks. The store must be open.
 
         Raises:
             OSError: files cannot be read or written.
@@ -235,7 +236,7 @@ class Timers(Part):
             self.on_import()
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
-            # Without it a kill in the midst of this begins anew.
+            # Without a checkpoint, a kill during the import makes the next start repeat it.
             self._checkpoint.remove()
             self.index.files.wipe()
             import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
@@ -250,12 +251,12 @@ class Timers(Part):
         self._is_open = True
 
     def start(self) -> None:
-        """Begin to deliver; needs a running event loop."""
+        """Start to deliver; needs a running event loop."""
         self._is_running = True
         self._soon()
 
     def stop(self) -> None:
-        """Deliver nothing more."""
+        """Stop all deliveries."""
         self._is_running = False
         self._timer.cancel()
         if self._save_timer is not None:
@@ -263,7 +264,7 @@ class Timers(Part):
             self._save_timer = None
 
     def purge(self) -> None:
-        """Go on behind everything that waits now.
+        """Skip all waiting messages.
 
         Raises:
             OSError: a file cannot be deleted.
@@ -275,7 +276,7 @@ class Timers(Part):
         self.start()
 
     async def abandon(self) -> None:
-        """Stop, and let go of the files."""
+        """Stop, and close the files."""
         self.stop()
         if self._is_open:
             self._is_open = False
@@ -283,7 +284,7 @@ class Timers(Part):
             self.index.close()
 
     async def close(self) -> None:
-        """Stop, and note everything, so that the next start has nothing to look for.
+        """Stop and save everything, so that the next start need not search.
 
         The store must still be open.
         """
@@ -304,7 +305,7 @@ class Timers(Part):
         self.index.close()
 
     def _leave_to_rocketmq(self) -> None:
-        """Let a RocketMQ broker that opens the store read the queue from the oldest pending one."""
+        """Write a timercheck that lets RocketMQ read the queue from the oldest pending message."""
         low, high = self.queue.range
         if high == 0:
             return
@@ -320,18 +321,18 @@ class Timers(Part):
         self._timer_checks = self._timer_checks[-1:]
 
     def follow(self) -> bool:
-        """Take a piece of the queue into the index; whether there may be more. Raises OSError.
+        """Index a part of the queue; return whether there may be more. Raises OSError.
 
-        For a replica that follows: it is open and never started, learns from its master what is
-        delivered, and ends with ``leave``.
+        For a replica that follows. It is open but never started, learns of deliveries from its
+        master, and ends with ``leave``.
         """
         return self.queue.follow()
 
     def delivered_elsewhere(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
-        """The master delivers messages, by slot, whose copies are to be found from *log_end* on.
+        """Record, by slot, messages that the master delivers; their copies follow *log_end*.
 
         Raises:
-            OSError: it is not noted.
+            OSError: nothing was recorded.
         """
         while self.queue.follow():
             pass
@@ -339,23 +340,23 @@ class Timers(Part):
         self.delivery.passed_elsewhere(log_end)
 
     def take_all(self, queue_offset: int, log_end: int) -> None:
-        """Begin anew: what a master had when its log ended at *log_end* is added to the index.
+        """Clear the index, before the state of a master at *log_end* of its log is added.
 
-        It had followed the queue to *queue_offset*. Raises OSError.
+        The master had followed the queue to *queue_offset*. Raises OSError.
         """
         self.index.clear()
         self.delivery.passed_elsewhere(log_end)
         self.queue.offset = queue_offset
 
     async def save(self) -> None:
-        """Have index and checkpoint on disk, in a thread, unless that is under way."""
+        """Save index and checkpoint in a thread, unless that is under way, and wait for it."""
         if self.saving is None:
             self._begin_to_save()
         if self.saving is not None:
             await asyncio.shield(self.saving)
 
     def leave(self) -> None:
-        """Save, and let go of the files; blocks. Raises OSError."""
+        """Save, and close the files; blocks. Raises OSError."""
         self._is_open = False
         self.save_now()
         self.index.close()
@@ -396,7 +397,7 @@ class Timers(Part):
         self._timer.arm(next_ms)
 
     def _work(self) -> bool:
-        """Do what there is to do, for as long as the turn lasts; return whether there is more."""
+        """Work for the length of a turn; return whether there is more to do."""
         stop_s = time.perf_counter() + TURN_S
         while True:
             more = self.queue.follow()
@@ -482,7 +483,7 @@ class Timers(Part):
         self._drop_finished(checkpoint)
 
     def _drop_finished(self, checkpoint: CheckpointChange) -> None:
-        """Delete the files of slots that nothing depends on any more."""
+        """Delete the files of slots that are no longer needed."""
         for number in self.index.finished(self._now_ms()):
             if self.index.end_offset(number) > checkpoint.indexed_offset:
                 continue

@@ -1,17 +1,20 @@
-"""Delivery times: what a producer asks for, and how it stands in a stored timer message.
+"""Delivery times: the properties of a producer's request, and the form in a stored timed message.
 
-A producer asks with one property, the first of these that is there:
+A producer sets one property; the first existing one of these counts:
 
     TIMER_DELAY_SEC     seconds from now
     TIMER_DELAY_MS      milliseconds from now
     TIMER_DELIVER_MS    milliseconds since the epoch
     __STARTDELIVERTIME  the same, as clients of Alibaba's service write it
 
-The stored message has TIMER_OUT_MS. RocketMQ rounds it down to its precision, an exact multiple
-down to the one before, and delivers when the tick that begins there is over. Here a tick is 1 ms
-long, so TIMER_OUT_MS is the due time less 1. Only RocketMQ writes multiples of 100, its smallest
-precision: by that the two are told apart, and a due time for which ours would be one is put off by
-a millisecond.
+The stored message has TIMER_OUT_MS. RocketMQ rounds it down to its precision, an exact multiple to
+the one before, and delivers at the end of the tick that begins there. Here a tick is 1 ms long, so
+TIMER_OUT_MS is the due time less 1. Only RocketMQ writes multiples of 100, its smallest precision,
+which distinguishes the two. A due time for which this broker would write such a multiple is delayed
+by one millisecond.
+
+    due at 12,345 ms    TIMER_OUT_MS is 12,344
+    due at 12,301 ms    12,300 is a multiple of 100: TIMER_OUT_MS is 12,301, so it is due at 12,302
 """
 
 import re
@@ -38,10 +41,10 @@ _FROM_NOW_MS = {PROPERTY_TIMER_DELAY_SEC: 1000, PROPERTY_TIMER_DELAY_MS: 1}
 
 
 def asked_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """When a producer wants its message delivered; None when it does not say.
+    """Return when a producer wants its message delivered; None if it sets no time.
 
     Raises:
-        ValueError: it says so with something that is no number.
+        ValueError: the property is not a number.
     """
     for name in REQUEST_PROPERTIES:
         text = properties.get(name)
@@ -55,16 +58,16 @@ def asked_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 
 def out_ms(time_ms: int) -> int:
-    """TIMER_OUT_MS of a message that is due at *time_ms*, or a millisecond later."""
+    """Return the TIMER_OUT_MS of a message that is due at *time_ms*, or a millisecond later."""
     before_ms = time_ms - 1
     return before_ms if before_ms % ROCKETMQ_PRECISION_MS_MIN else time_ms
 
 
 def due_ms(properties: Mapping[str, str], store_time_ms: int, precision_ms: int) -> int | None:
-    """When a stored timer message may be delivered; None when it does not say.
+    """Return when a stored timed message may be delivered; None if it contains no time.
 
-    *precision_ms* is that of the RocketMQ that may have stored it: it gives away nothing finer,
-    but often the producer's own words do.
+    *precision_ms* is that of a RocketMQ broker that may have stored it. Its TIMER_OUT_MS is no more
+    precise than that, but the producer's own property often is.
     """
     text = properties.get(PROPERTY_TIMER_OUT_MS, "")
     if _NUMBER.fullmatch(text) is None:

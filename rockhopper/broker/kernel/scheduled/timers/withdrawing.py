@@ -1,7 +1,7 @@
-"""Withdrawing: a producer wants a timer message back before it is delivered.
+"""Recall: a producer cancels a timed message before its delivery.
 
-RocketMQ answers success when it has stored a marker, whatever becomes of the message. Here success
-means that the message will not be delivered, and a message that is not pending any more is refused.
+RocketMQ answers success once it has stored a marker, whatever happens to the message. Here success
+means that the message will not be delivered, and a message that is no longer pending is refused.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class Recalled(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Withdrawing:
-    """Withdraws timer messages of one broker."""
+    """Recalls the timed messages of one broker."""
 
     _config: BrokerConfig
     _topics: TopicTable
     _timers: Timers
 
     def recall(self, topic: str, handle_text: str, born_host: bytes) -> Recalled:
-        """Withdraw the message of *topic* that the handle means. Raises Refusal, StoreError."""
+        """Recall the message of *topic* that the handle identifies. Raises Refusal, StoreError."""
         if not self._config.live.recall_message_enable:
             raise NoPermission(
                 "recall failed, operation is forbidden: recallMessageEnable is false"
