@@ -1,1 +1,1 @@
-"""The way of a send."""
+"""Sends: validation, batches, and the message's way into the store."""

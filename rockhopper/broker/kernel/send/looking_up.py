@@ -1,7 +1,7 @@
-"""Messages by their place in the log, which any client may make up.
+"""Access to messages by their log offset, which any client can make up.
 
-Who names a place must not get by it what he may not read: see *of_topics*. Notes of a replica set
-are no messages. They carry users' secrets, and are found by nobody.
+A client can name any log offset; never return a record it may not read: see *of_topics*. Records of
+a replica set's state are never returned either. They are not messages, and contain users' secrets.
 """
 
 from collections.abc import Collection
@@ -16,22 +16,22 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 
 class Identity(NamedTuple):
-    """What a client knows of the message that it names by a log offset.
+    """What a client knows about the message that it names by a log offset.
 
-    After a restore from a backup, or a power cut, another message may lie at that offset: a
-    consumer holds one of offset 500, the restored log ends at 400, and a new message gets 500.
+    After a restore from a backup or a power cut, another message may be at that offset. Example: a
+    consumer has a message at offset 500, the restored log ends at 400, and a new message gets 500.
     """
 
     message_id: str = ""
     """UNIQ_KEY or the offset message id, as RocketMQ's clients send it; "" if not known."""
     store_time_ms: int | None = None
-    """Certain where the id is not: an offset message id is the same for both messages."""
+    """Reliable where the id is not: both messages have the same offset message id."""
 
     def fits(self, message: StoredMessage) -> bool:
-        """Whether `message` may be the one that the client means."""
+        """Return whether `message` can be the one that the client means."""
         if self.store_time_ms not in (None, message.store_time_ms):
             return False
-        # The messages of an inner batch have ids of their own.
+        # The messages of an inner batch have their own ids.
         if not self.message_id or message.sys_flag & SYS_FLAG_INNER_BATCH:
             return True
         return self.message_id in (
@@ -47,9 +47,9 @@ ANY_MESSAGE = Identity()
 def record_at(
     store: MessageStore, log_offset: int, of_topics: Collection[str] | None
 ) -> tuple[bytes, StoredMessage] | None:
-    """The record there, as stored and decoded, if it is of one of *of_topics*; None if not.
+    """Return the record at *log_offset*, raw and decoded, if it belongs to *of_topics*; else None.
 
-    *of_topics* None: of whichever topic.
+    *of_topics* None: any topic.
     """
     if not store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
         return None

@@ -1,9 +1,9 @@
-"""Priority of messages, as RocketMQ 5.4 and later know it: the queue is the priority.
+"""Message priority as in RocketMQ 5.4 and later: the queue is the priority.
 
-A message whose property ``_SYS_MSG_PRIORITY_`` is a whole number from 0 on goes to the queue of
-that number, or to the topic's last one. Only a message that is nothing else can have a priority: a
-transaction, a delay or a sharding key comes first, and the property is dropped. What the topic's
-``message.type`` is plays no part here, it decides the order of a pop (features/pop/service.py).
+If the property ``_SYS_MSG_PRIORITY_`` of a message is a whole number from 0 on, the message goes to
+the queue of that number, or to the topic's last queue. A transaction, a delay or a sharding key
+takes precedence; the property is then dropped. The topic's ``message.type`` does not matter here;
+it determines the order of a pop (features/pop/service.py).
 """
 
 import re
@@ -32,9 +32,9 @@ _COMES_FIRST = frozenset(
 
 
 def queue_of_priority(properties: dict[str, str], queue_id: int, queue_nums: int) -> int:
-    """The queue of a message that was sent to *queue_id*, one of *queue_nums*.
+    """Return the queue for a message that was sent to *queue_id* of *queue_nums* queues.
 
-    Takes a priority that does not count out of *properties*.
+    Removes an ineffective priority from *properties*.
     """
     text = properties.get(PROPERTY_PRIORITY)
     if text is None or not _is_java_number(text) or int(text) > _INT_MAX:

@@ -1,10 +1,10 @@
-"""SendBack: a consumer failed on a message and wants it again later, or never.
+"""SendBack: redelivers a message that a consumer failed to process, or gives it up.
 
-The message is stored once more: for ``%RETRY%group``, by way of the delay levels (10 s, 30 s, 1 min
-… 2 h), or in ``%DLQ%group`` when it has been tried often enough.
+The message is stored again: for ``%RETRY%group``, through the delay levels (10 s, 30 s, 1 min … 2
+h), or in ``%DLQ%group`` once the limit of attempts is reached.
 
-In RocketMQ retryQueueNums=0 makes a broker say yes and store nothing. Here nothing that a consumer
-failed on is dropped: such a group has one retry queue.
+With retryQueueNums=0, RocketMQ reports success and stores nothing. Here no failed message is
+dropped: such a group has one retry queue.
 """
 
 import random
@@ -34,7 +34,7 @@ FIRST_RETRY_LEVEL = 3
 
 @dataclass(eq=False, repr=False)
 class SendBack:
-    """Takes failed messages back."""
+    """Accepts messages that consumers failed to process."""
 
     _config: BrokerConfig
     _store: MessageStore
@@ -54,14 +54,13 @@ class SendBack:
         of_topics: Collection[str] | None = None,
         meant: Identity = ANY_MESSAGE,
     ) -> int:
-        """Store the message at *log_offset* once more, for later or for the dead letters.
+        """Store the message at *log_offset* again, for redelivery or as a dead letter.
 
-        A *delay_level* of 0 grows with every try, a negative one buries the message. *times_max*
-        counts for the group's own maximum, if it is not negative. A message of other topics than
-        *of_topics* is not found: nobody gets by this what he may not read. Nor is one that is
-        not the one *meant*.
+        A *delay_level* of 0 grows with each attempt; a negative one makes it a dead letter. A
+        *times_max* of 0 or more replaces the group's own maximum. A message outside *of_topics*,
+        which the client may not read, is not found. Nor is one that does not fit *meant*.
 
-        Returns how far the log must be safe before that may be said. Raises Refusal, StoreError.
+        Return the log offset that must be safe before the answer. Raises Refusal, StoreError.
         """
         group = self._groups.find_or_create(group_name)
         if group is None:
@@ -116,7 +115,7 @@ class SendBack:
     def _put_copy(
         self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
     ) -> int:
-        """Where the copy ends in the log."""
+        """Store the copy and return its end in the log."""
         store, times = self._store, message.reconsume_times + 1
         store.check_writable()
         store.begin()
@@ -127,7 +126,7 @@ class SendBack:
 
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
-    """What the copy remembers of the message and of its first form."""
+    """Return the copy's properties, including references to the original message."""
     properties = without_own_properties(message.properties)
     properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)

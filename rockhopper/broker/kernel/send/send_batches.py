@@ -1,4 +1,4 @@
-"""Batches as producers send them: what is in one, and where one may come as a single message."""
+"""Batches of producers: their messages, and when a batch may arrive as a single message."""
 
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.tables.topics import TopicConfig
@@ -29,15 +29,15 @@ _DELAYING_NAMES = tuple(name.encode() for name in DELAYING_PROPERTIES)
 
 
 def batch_of(body: bytes) -> tuple[bytes, Messages]:
-    """The messages of a batch body, without the properties that only the broker sets.
+    """Return the messages of a batch body, without properties that only the broker sets.
 
-    Nearly every body comes back as it is. Raises Refusal.
+    Nearly every body is returned unchanged. Raises Refusal.
     """
     try:
         messages = decode_batch(body)
     except MalformedBatchError as error:
         raise IllegalMessage(str(error)) from None
-    # Bodies are long, and may hold anything.
+    # A text search first, because bodies are long and may contain anything.
     texts = b"".join([text for _, _, text in messages])
     if not any(name in texts for name in _OWN_NAMES):
         return body, messages
@@ -53,9 +53,9 @@ def batch_of(body: bytes) -> tuple[bytes, Messages]:
 
 
 def is_any_delayed(body: bytes, messages: Messages) -> bool:
-    """Whether a message of the batch in *body* is not to be delivered at once.
+    """Return whether a message of the batch in *body* is delayed.
 
-    Long properties are taken apart only where one of the names is in the batch at all.
+    Long properties are parsed only if one of the names occurs in the batch at all.
     """
     if not any(name in body for name in _DELAYING_NAMES):
         return False
@@ -63,10 +63,9 @@ def is_any_delayed(body: bytes, messages: Messages) -> bool:
 
 
 def inner_count(send: Send, topic: TopicConfig) -> int:
-    """How many messages are in a record that its sender made of a batch; 0 for one message.
+    """Return how many messages a record made of a batch contains; 0 for a single message.
 
-    The number is the sender's word, as in RocketMQ: the body may be compressed. Raises
-    Refusal.
+    The number is the sender's, as in RocketMQ, because the body may be compressed. Raises Refusal.
     """
     is_inner = bool(send.sys_flag & SYS_FLAG_INNER_BATCH)
     if not is_inner and PROPERTY_INNER_NUM not in send.properties:
@@ -88,7 +87,7 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
 
 
 def check_inner_count(count: int, told: str) -> None:
-    """Raise Refusal unless one record may hold so many messages."""
+    """Raise Refusal unless one record may contain that many messages."""
     if not 0 <= count <= INNER_BATCH_COUNT_MAX:
         raise IllegalMessage(
             f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds "

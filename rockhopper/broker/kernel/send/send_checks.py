@@ -1,7 +1,8 @@
-"""The checks of a send: may it, where to, and which queue.
+"""The checks of a send: permission, topic, and queue.
 
-The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor). Where it
-is careless we are not: the write permission of topic and broker is always checked.
+The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor). Where
+RocketMQ skips checks, this broker does not: it always checks the write permission of topic and
+broker.
 """
 
 import random
@@ -56,7 +57,7 @@ class SendChecks:
         now_ms: Callable[[], int],
         consumes_in_order: Callable[[str, Peer], bool],
     ) -> None:
-        """*consumes_in_order* says whether a connection's client holds order locks of a group."""
+        """*consumes_in_order* returns whether a connection's client has order locks in a group."""
         self._broker_name = config.broker_name
         self._live = config.live
         self._store = store
@@ -109,7 +110,7 @@ class SendChecks:
         return topic_error(topic)
 
     def check_light_queues(self, properties: dict[str, str]) -> None:
-        """Whether a message may be in the light queues it names. Raises Refusal."""
+        """Check the light queues that a message names. Raises Refusal."""
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         if names is None:
             return
@@ -151,12 +152,14 @@ class SendChecks:
         topic: TopicConfig,
         queue_id: int,
     ) -> tuple[TopicConfig, int]:
-        """A message that a consumer sends back itself: to the dead letters when it gave up.
+        """Return the topic and queue for a message that a consumer sends back itself.
 
-        A concurrent consumer whose request 36 failed has counted the try (so ``>`` here is the
-        ``>=`` of 36); an orderly one, which sends back only what it gave up on, has not. RocketMQ
-        buries whatever is sent while anybody in the group holds an order lock; here only the sender
-        that holds one itself, or asks for an orderly consumer's delay, counts as orderly.
+        These are the dead letters if the consumer gave up. A concurrent consumer whose request 36
+        failed has already counted the attempt, so ``>`` here is the ``>=`` of 36. An orderly
+        consumer, which sends back only messages that it gave up, has not counted it. RocketMQ turns
+        every sent message into a dead letter while any member of the group holds an order lock.
+        Here a sender counts as orderly only if it holds such a lock itself, or requests an orderly
+        consumer's delay.
         """
         group = self._retry_group(send.topic)
         most = group.retry_max_times

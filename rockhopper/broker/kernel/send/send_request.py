@@ -1,4 +1,4 @@
-"""What a send says, whatever protocol and serialisation it came by."""
+"""The content of a send, from any protocol and serialization."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from rockhopper.protocol.properties import PROPERTY_WAIT, decode_properties
 
 
 class Send(NamedTuple):
-    """A message that somebody sends, or a batch of them, and where to."""
+    """A message, or a batch, with its target."""
 
     group: str
     topic: str
@@ -24,14 +24,14 @@ class Send(NamedTuple):
     unit_mode: bool
     body: bytes
     born_host: bytes
-    """Who sends it, as records keep hosts."""
+    """The sender's address in the format of records."""
     version: int
     """The sending client's MQVersion ordinal."""
     connection: Peer | None = None
     apart: dict[str, str] | None = None
-    """The properties, where they were never a text; *properties* is empty then."""
+    """The properties, if they were never text; *properties* is then empty."""
 
 
 def waits_for_disk(properties: str) -> bool:
-    """Whether a producer wants its answer only when the message is safe; nearly all do."""
+    """Return whether a producer wants its answer only once the message is safe; nearly all do."""
     return "false" not in properties or decode_properties(properties).get(PROPERTY_WAIT) != "false"

@@ -1,9 +1,9 @@
-"""Storing what is sent: messages of every kind, and batches.
+"""Stores messages of every kind, and batches.
 
-Plain messages to a known topic, which are nearly all, normally take the short way through
-hot_pass.py, which ends up in the same ``store.stage``; whatever that does not recognise comes here.
+Nearly all sends are plain messages to a known topic. These normally take the fast path in
+hot_pass.py, which ends in the same ``store.stage``; all others arrive here.
 
-Who may send where is checked in send_checks.py. Properties that the broker sets are never taken
+send_checks.py checks permissions and targets. Properties that the broker sets are never accepted
 from a client.
 """
 
@@ -61,13 +61,13 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
 
-# Which records hold a batch is for the broker to say.
+# Only the broker decides which records contain a batch.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
 HAS_TIMER = frozenset(TIMER_PROPERTIES)
 
 
 class Placed(NamedTuple):
-    """A message that is in the log: its ids and what the producer is told."""
+    """A stored message: its ids, and the answer for the producer."""
 
     message_ids: str
     queue_id: int
@@ -79,23 +79,23 @@ class Placed(NamedTuple):
 
 
 class Half(NamedTuple):
-    """A half message of a transaction that is in the log."""
+    """A stored half message of a transaction."""
 
     queue_offset: int
     commit_log_offset: int
     group: str
     immune_ms: int | None
-    """How long nobody is to be asked about it; None leaves that to the broker."""
+    """How long to wait before the first check; None: the broker's default."""
 
     @classmethod
     def of(cls, queue_offset: int, commit_log_offset: int, properties: dict[str, str]) -> "Half":
-        """The half message with these *properties*."""
+        """Return the half message with these *properties*."""
         group = properties[PROPERTY_PRODUCER_GROUP]
         return cls(queue_offset, commit_log_offset, group, immunity_ms(properties))
 
 
 def broker_properties(config: BrokerConfig) -> bytes:
-    """The properties that the broker adds to every message, as they are stored."""
+    """Encode the properties that the broker adds to every message, in stored form."""
     trace = "true" if config.trace_on else "false"
     return (
         f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
@@ -104,7 +104,7 @@ def broker_properties(config: BrokerConfig) -> bytes:
 
 
 class Sender:
-    """Serves sends of one broker."""
+    """Serves the sends of one broker."""
 
     def __init__(
         self,
@@ -131,13 +131,13 @@ class Sender:
         self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
-        """Called with each ``Half`` that is stored."""
+        """Called with each stored ``Half``."""
 
     def send(self, send: Send) -> tuple[Placed, int]:
         """Store one message, or one batch.
 
-        Returns where it is, and how far the log must be safe before that may be said; 0 means at
-        once. Raises Refusal, StoreError.
+        Return its place, and the log offset that must be safe before the answer; 0 means at once.
+        Raises Refusal, StoreError.
         """
         placed = self.stage(send)
         try:
@@ -150,9 +150,9 @@ class Sender:
         return placed, end if waits_for_disk(send.properties) else 0
 
     def stage(self, send: Send) -> Placed:
-        """Stage one message, or one batch: it is stored once the store commits.
+        """Stage one message, or one batch: the store's next commit stores it.
 
-        Whoever commits tells ``on_half`` of the half messages. Raises Refusal, StoreError.
+        The committer must call ``on_half`` for half messages. Raises Refusal, StoreError.
         """
         try:
             topic, queue_id = self.check(send)
@@ -191,7 +191,7 @@ class Sender:
         recall_handle = None
         opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
         if opens_transaction:
-            # What delays it is looked at again when it is committed.
+            # Delays are evaluated again at the commit.
             self._check_transaction(send)
             make_half(properties, name, queue_id, send.group)
             name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
@@ -315,7 +315,7 @@ class Sender:
         body: bytes,
         count: int,
     ) -> Placed:
-        """A topic of type BatchCQ keeps the whole batch as one record."""
+        """Stage the whole batch as one record, for a topic of type BatchCQ."""
         check_inner_count(count, str(count))
         properties = self._broker_properties(send)
         unique_key = properties[PROPERTY_UNIQUE_KEY]
@@ -340,4 +340,4 @@ class Sender:
 
 
 def _ignore_half(queue_offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
-    """Nobody keeps transactions."""
+    """Ignore the half message."""
