@@ -1,1 +1,1 @@
-"""What the broker knows beside messages, in files: topics, groups, offsets."""
+"""The broker's tables in files: topics, groups, offsets and others."""

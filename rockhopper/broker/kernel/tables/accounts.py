@@ -1,8 +1,9 @@
-"""Users and their rules in ``config/users.json`` and ``config/acls.json``: for their owner alone.
+"""Users and their rules, in ``config/users.json`` and ``config/acls.json``.
 
-The layout is ours; what an entry holds are the values of RocketMQ's UserInfo and AclInfo. Secrets
-stand there in clear: an HMAC cannot be checked without them. A file that is damaged, like its
-backup, stops the start: to begin without rules might open doors that were shut.
+Only the owner may read the files. Their layout is Rockhopper's; the entries have the values of
+RocketMQ's UserInfo and AclInfo. Secrets are in clear text, because an HMAC cannot be checked
+without them. If a file and its backup are damaged, the broker does not start, because starting
+without rules could grant access that was denied.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +28,14 @@ OWNER_ONLY = 0o600
 
 
 class _AccountTable(JsonTable):
-    """Name -> a value of JSON, of which no log shows more than the name."""
+    """Name -> a JSON value; logs show only the names."""
 
     without = "all users and rules are gone, and initAuthenticationUser makes the first"
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms=now_ms)
         self.on_changed: Callable[[str], None] = lambda name: None
-        """Called with the name of what has changed, or gone."""
+        """Called with the name of a changed or deleted entry."""
 
     file_mode = OWNER_ONLY
     refuses_lost_changes = True
@@ -63,37 +64,37 @@ class UserTable(_AccountTable):
 
     @property
     def has_super(self) -> bool:
-        """Whether somebody could give rights to others."""
+        """Whether a user exists that can grant permissions to others."""
         return any(user.is_super and user.is_enabled for user in self.users.values())
 
     def to_json(self) -> JsonObject:
-        """The content of the file."""
+        """Return the content of the file."""
         users = {name: user_to_json(user) for name, user in self.users.copy().items()}
         return {"dataVersion": self.version.to_json(), "users": users}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the users of a file. Raises ValueError."""
+        """Load the users of a file. Raises ValueError."""
         users = _users_of(document)
         self.users.clear()
         self.users.update(users)
 
     def put(self, user: User) -> None:
-        """Have a user, and save that soon."""
+        """Store a user, and save soon."""
         self.users[user.name] = user
         self._changed(user.name)
 
     def delete(self, name: str) -> None:
-        """Have no such user; none is fine."""
+        """Delete a user, if it exists."""
         if self.users.pop(name, None) is not None:
             self._changed(name)
 
     def entry(self, name: str) -> Any:
-        """As JsonTable."""
+        """See JsonTable."""
         user = self.users.get(name)
         return None if user is None else user_to_json(user)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """As JsonTable."""
+        """See JsonTable."""
         if value is None:
             self.delete(name)
         else:
@@ -107,19 +108,19 @@ class UserTable(_AccountTable):
 
 
 class AclTable(_AccountTable):
-    """The rules by the name of the user whom they are for."""
+    """The rules by the name of their user."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms=now_ms)
         self.rules: dict[str, tuple[Rule, ...]] = {}
 
     def to_json(self) -> JsonObject:
-        """The content of the file."""
+        """Return the content of the file."""
         acls = {name: policies_to_json(rules) for name, rules in self.rules.copy().items()}
         return {"acls": acls, "dataVersion": self.version.to_json()}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the rules of a file. Raises ValueError."""
+        """Load the rules of a file. Raises ValueError."""
         rules = _acls_of(document)
         self.rules.clear()
         self.rules.update(rules)
@@ -131,7 +132,7 @@ class AclTable(_AccountTable):
             self.rules[name] = _rules(value)
 
     def put(self, name: str, rules: Sequence[Rule]) -> None:
-        """Have these rules for a user and no others; none at all is fine."""
+        """Replace a user's rules; an empty sequence deletes them."""
         if rules:
             self.rules[name] = tuple(rules)
         elif self.rules.pop(name, None) is None:
@@ -139,22 +140,22 @@ class AclTable(_AccountTable):
         self._changed(name)
 
     def entry(self, name: str) -> Any:
-        """As JsonTable."""
+        """See JsonTable."""
         rules = self.rules.get(name)
         return None if rules is None else policies_to_json(rules)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """As JsonTable."""
+        """See JsonTable."""
         self.put(name, () if value is None else _rules(value))
 
 
 def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
-    """Both tables as one document."""
+    """Return both tables as one document."""
     return users.to_json() | acls.to_json()
 
 
 def read_accounts(document: Any) -> tuple[dict[str, User], dict[str, tuple[Rule, ...]]]:
-    """The users and rules of such a document. Raises ValueError, which tells no secret."""
+    """Decode such a document. Raises ValueError, whose message contains no secret."""
     if not isinstance(document, dict):
         raise ValueError("no JSON object")
     return _users_of(document), _acls_of(document)
@@ -175,7 +176,7 @@ def _acls_of(document: JsonObject) -> dict[str, tuple[Rule, ...]]:
 
 
 def user_to_json(user: User) -> JsonObject:
-    """As RocketMQ's UserInfo, the secret included."""
+    """Encode a user as RocketMQ's UserInfo, including the secret."""
     return {
         "password": user.secret,
         "userStatus": "enable" if user.is_enabled else "disable",
@@ -185,7 +186,7 @@ def user_to_json(user: User) -> JsonObject:
 
 
 def policies_to_json(rules: Sequence[Rule]) -> list[JsonObject]:
-    """As the policies of RocketMQ's AclInfo."""
+    """Encode rules as the policies of RocketMQ's AclInfo."""
     return [
         {
             "entries": [
@@ -206,7 +207,7 @@ def policies_to_json(rules: Sequence[Rule]) -> list[JsonObject]:
 
 
 def rules_of_policies(policies: Sequence[Mapping[str, Any]]) -> list[Rule]:
-    """The rules in the policies of an AclInfo; InvalidParameter names what makes no sense."""
+    """Decode the policies of an AclInfo. Raises InvalidParameter, which names the error."""
     rules = []
     for policy in policies:
         name = str(policy.get("policyType") or PolicyType.CUSTOM.value).lower()

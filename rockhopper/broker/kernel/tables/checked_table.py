@@ -1,11 +1,11 @@
-"""A table of ours under ``<store>/rockhopper`` that nothing else could restore.
+"""A table under ``<store>/rockhopper`` that cannot be restored from anything else.
 
     {"crc32": …, "dataVersion": …, "entries": {name: value, …}}
 
-The checksum is of the entries as compact JSON with sorted keys. What a later release has beside
-these three is written again as it is. The file and its ``.bak`` hold the
-same: a damaged one gives way to the other. When both are damaged the broker starts without, since
-its messages do not depend on this, and what is lost is said in the log.
+The checksum covers the entries as compact JSON with sorted keys. Other fields, from a later
+release, are preserved. The file and its ``.bak`` are equal: if one is damaged, the other is used.
+If both are damaged, the broker starts without them, because its messages do not depend on this
+table, and logs the loss.
 """
 
 import json
@@ -24,12 +24,12 @@ log = structlog.get_logger("broker.tables")
 
 
 class CheckedTable(JsonTable):
-    """Name -> a value of JSON."""
+    """Name -> a JSON value."""
 
     lost = "what it held is forgotten"
-    """What it means that neither copy can be read."""
+    """The consequence if neither copy can be read."""
     takes_bare_entries = False
-    """Whether builds before 0.2.0 wrote the file, the entries alone."""
+    """Whether builds before 0.2.0 wrote the file with only the entries."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -46,7 +46,7 @@ class CheckedTable(JsonTable):
             return False
 
     def to_json(self) -> JsonObject:
-        """The content of the file."""
+        """Return the content of the file."""
         entries = self.entries.copy()
         return {
             "crc32": _checksum(entries),
@@ -56,7 +56,7 @@ class CheckedTable(JsonTable):
         }
 
     def from_json(self, document: JsonObject) -> None:
-        """Take what was kept. Raises ValueError."""
+        """Load a stored document. Raises ValueError."""
         if self.takes_bare_entries and "entries" not in document and "crc32" not in document:
             self.entries = document
             return
@@ -70,21 +70,21 @@ class CheckedTable(JsonTable):
         self._unknown = {name: value for name, value in document.items() if name not in known}
 
     def set(self, name: str, value: Any) -> None:
-        """Keep a value, and save it soon."""
+        """Store a value, and save soon."""
         self.entries[name] = value
         self._changed(name)
 
     def forget(self, name: str) -> None:
-        """Keep nothing under a name, and save that soon."""
+        """Delete the value of a name, and save soon."""
         if self.entries.pop(name, None) is not None:
             self._changed(name)
 
     def entry(self, name: str) -> Any:
-        """What is kept under a name."""
+        """Return the value of a name, or None."""
         return self.entries.get(name)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Keep it, or nothing for None."""
+        """Store a value; None deletes it."""
         if value is None:
             self.forget(name)
         else:

@@ -1,16 +1,21 @@
-"""ConsumerOffsetTable: where each group goes on reading, kept in ``config/consumerOffset.json``.
+"""ConsumerOffsetTable: the committed offset of each group, in ``config/consumerOffset.json``.
 
-RocketMQ: ConsumerOffsetManager. ``topic@group`` -> {queue id: offset of the next message}. The
-file is written every flushConsumerOffsetInterval; what is committed in between is noted in a
-journal (offset_journal.py), so that kill -9 repeats next to nothing.
+RocketMQ: ConsumerOffsetManager. ``topic@group`` -> {queue id: offset of the next message}. The file
+is written every flushConsumerOffsetInterval. A journal contains the commits in between
+(offset_journal.py), so that kill -9 repeats next to nothing.
 
-With enableLmq the file is ``lmqConsumerOffset.json``, as there, and groups that are named like
-light queues stand in its ``lmqOffsetTable``: ``topic@group`` -> offset. The newer of the two files
-is read, so that the setting may be changed.
+With enableLmq the file is ``lmqConsumerOffset.json``, as in RocketMQ, and groups with names of
+light queues are in its ``lmqOffsetTable``: ``topic@group`` -> offset. The newer of the two files is
+read, so that the setting can be changed.
 
-A group's own commits only go forward: after a rebalance the former owner's last one may come late.
-Going back takes an operator's reset. That offset is kept twice: the consumer learns of it at its
-next pull, and its own commits do not count until then.
+A group's own commits only move forward, because after a rebalance the former owner's last commit
+may arrive late. Only an operator's reset moves back. A reset is stored twice: the consumer receives
+it with its next pull, and its own commits are ignored until then.
+
+    a group has committed 100; an operator resets it to 40
+    a late commit of 110 arrives      ignored: the reset is pending
+    the next pull                     is answered with offset 40; from now on commits count
+    a commit of 45                    accepted; a crash and a restart continue at 45
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,12 +32,12 @@ log = structlog.get_logger("broker.offsets")
 
 SEPARATOR = "@"
 LIGHT_FILE = "lmqConsumerOffset.json"
-# How long a client may take to commit the smaller offset that it was sent.
+# How long a client has to commit the smaller offset that it received.
 PUSHED_RESET_MS = 60_000
 
 
 class ConsumerOffsetTable(JsonTable):
-    """Committed offsets of all groups."""
+    """The committed offsets of all groups."""
 
     without = "what groups committed is forgotten, and they begin like new ones"
 
@@ -45,7 +50,7 @@ class ConsumerOffsetTable(JsonTable):
         journal: OffsetJournal | None = None,
         with_light_queues: bool = False,
     ) -> None:
-        """*path* is that of consumerOffset.json."""
+        """*path* is the path of consumerOffset.json."""
         light_path = path.with_name(LIGHT_FILE)
         self._with_light_queues = with_light_queues
         self._other_path = path if with_light_queues else light_path
@@ -54,19 +59,19 @@ class ConsumerOffsetTable(JsonTable):
         self._file: bytes | None = None
         self._file_sha = fingerprint(None)
         self._begun = 0
-        # Resets that were pushed to clients: the offset and until when it is waited for.
+        # Resets that were pushed to clients: the offset, and until when its commit is expected.
         self._pushed: dict[tuple[str, int], tuple[int, int]] = {}
         self._offsets: dict[str, dict[int, int]] = {}
-        # So that what one group has is found without a walk through what all have.
+        # Finds the topics of a group without a scan of all offsets.
         self._topics_of: dict[str, set[str]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._version_step = version_step
         self._commits = 0
         self.is_known: Callable[[str, int], bool] = lambda topic, queue_id: True
-        """Whether a light queue has messages, or had."""
+        """Returns whether a light queue has, or had, messages."""
 
     def to_json(self) -> JsonObject:
-        """The content of consumerOffset.json."""
+        """Return the content of consumerOffset.json."""
         offsets = {key: dict(queues) for key, queues in self._offsets.copy().items()}
         topics_of: dict[str, list[str]] = {}
         for key in offsets:
@@ -83,7 +88,7 @@ class ConsumerOffsetTable(JsonTable):
         return {**document, "offsetTable": offsets}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the offsets of a consumerOffset.json, its queue ids bare or quoted."""
+        """Load the offsets of a consumerOffset.json, with bare or quoted queue ids."""
         table = document.get("offsetTable")
         if not isinstance(table, dict):
             raise ValueError("it has no offsetTable")
@@ -103,7 +108,7 @@ class ConsumerOffsetTable(JsonTable):
             self._queues_of(key).update(queues)
 
     def load(self) -> bool:
-        """Read the file, then what was committed after it was written.
+        """Read the file, then the commits after it was written.
 
         Raises:
             CorruptFileError: the file and its backup cannot be read.
@@ -139,7 +144,7 @@ class ConsumerOffsetTable(JsonTable):
         return found
 
     def _refuses_altered(self, saved: bytes) -> bool:
-        # After a crash it and the journal tell of every commit, which no edit by hand could.
+        # After a crash, this file and the journal contain every commit; a manual edit cannot.
         return self.journal is not None and self.journal.knows(saved)
 
     def _take(self, data: bytes) -> None:
@@ -147,7 +152,7 @@ class ConsumerOffsetTable(JsonTable):
         self._file = data
 
     def start_saving(self) -> None:
-        """From now on write changes, and note each commit. Raises OSError."""
+        """Write changes from now on, and record each commit. Raises OSError."""
         if self.journal is not None:
             self._begun = self.journal.begin(self._file_sha)
         super().start_saving()
@@ -166,14 +171,14 @@ class ConsumerOffsetTable(JsonTable):
             self.journal.drop_before(self._begun)
 
     def close_journal(self) -> None:
-        """Note no more commits; a file that holds everything needs no journal."""
+        """Stop recording commits; delete the journal if the file is complete."""
         if self.journal is not None and self.journal.is_open:
             self.journal.close()
             if self.is_saved:
                 self.journal.drop_before(self._begun + 1)
 
     def take_changes(self, changes: Iterable[Change]) -> None:
-        """Have what a journal of another replica notes, in its order."""
+        """Apply the entries of another replica's journal, in order."""
         for key, queue_id, offset in changes:
             if queue_id < 0:
                 self._delete([key])
@@ -187,18 +192,18 @@ class ConsumerOffsetTable(JsonTable):
         self._count_commit()
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The offset to go on from; None when the group has none in this queue."""
+        """Return the offset to continue from; None if the group has none in this queue."""
         queues = self._offsets.get(f"{topic}@{group}")
         return None if queues is None else queues.get(queue_id)
 
     def commit(
         self, topic: str, group: str, queue_id: int, offset: int, *, backward: bool = False
     ) -> bool:
-        """Move a group's offset; False when a reset is pending, which commits may not undo.
+        """Move a group's offset; return False if a pending reset prevents it.
 
-        Negative offsets (some clients send -1 for 0) change nothing, nor do those in light queues
-        that do not exist: any name is one. Nor does a smaller offset unless *backward*, or a
-        client does as a reset told it that was pushed to it.
+        Ignores negative offsets (some clients send -1 for 0), and those of light queues that do not
+        exist, because any name is a valid one. It also ignores a smaller offset, unless *backward*
+        is set, or a client follows a reset that was pushed to it.
         """
         key = f"{topic}@{group}"
         if self._resets and queue_id in self._resets.get(key, ()):
@@ -218,7 +223,7 @@ class ConsumerOffsetTable(JsonTable):
         return True
 
     def expect_reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let a client that is sent a smaller offset commit it, once, within a minute."""
+        """Accept, once within a minute, the smaller offset that a client was sent."""
         until_ms = self._now_ms() + PUSHED_RESET_MS
         self._pushed[f"{topic}@{group}", queue_id] = offset, until_ms
 
@@ -236,28 +241,28 @@ class ConsumerOffsetTable(JsonTable):
             self.version.advance(self._now_ms())
 
     def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set an offset by an operator's wish; the next pull is told with ``take_reset``."""
+        """Set an offset for an operator; the next pull receives it from ``take_reset``."""
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
         self._queues_of(key)[queue_id] = offset
         self._moved(key, queue_id, offset)
 
     def pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The offset that an operator set and no pull has learnt of yet."""
+        """Return the offset that an operator set and no pull has received yet."""
         if not self._resets:
             return None
         return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
 
     @property
     def has_resets(self) -> bool:
-        """Whether any pull may have to learn of a reset."""
+        """Whether a reset is pending for any pull."""
         return bool(self._resets)
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The same, for the pull that learns of it: from then on commits count again.
+        """Return a pending reset for a pull; from then on commits count again.
 
-        Its client commits the new offset in the end, but some (Java before 5.2) first commit what
-        they still remember.
+        Its client eventually commits the new offset, but some clients (Java before 5.2) first
+        commit the old offset that they remember.
         """
         if not self._resets:
             return None
@@ -273,26 +278,26 @@ class ConsumerOffsetTable(JsonTable):
         return offset
 
     def queues(self, topic: str, group: str) -> dict[int, int]:
-        """Queue id -> offset of one group and topic; a copy."""
+        """Return a copy of the offsets by queue id of one group and topic."""
         return dict(self._offsets.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which *group* has offsets."""
+        """Return the topics in which *group* has offsets."""
         return sorted(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that have offsets in *topic*."""
+        """Return the groups that have offsets in *topic*."""
         return sorted(group for group, topics in self._topics_of.items() if topic in topics)
 
     def entries(self) -> Iterator[tuple[str, str, dict[int, int]]]:
-        """(topic, group, {queue id: offset}); keys that are not ``topic@group`` are left out."""
+        """Yield (topic, group, {queue id: offset}); skip keys that are not ``topic@group``."""
         for key in list(self._offsets):
             queues, parts = self._offsets.get(key), _topic_and_group(key)
             if parts is not None and queues is not None:
                 yield *parts, queues
 
     def _queues_of(self, key: str) -> dict[int, int]:
-        """The offsets under *key*; empty ones where there are none yet."""
+        """Return the offsets of *key*; create an empty dictionary if there are none."""
         queues = self._offsets.get(key)
         if queues is None:
             queues = self._offsets[key] = {}
@@ -310,15 +315,15 @@ class ConsumerOffsetTable(JsonTable):
             del self._topics_of[group]
 
     def delete_topic(self, topic: str) -> int:
-        """Forget every group's offsets in *topic*; return of how many groups."""
+        """Delete every group's offsets in *topic*; return the number of groups."""
         return self._delete([f"{topic}@{group}" for group in self.groups_of(topic)])
 
     def delete_group(self, group: str) -> int:
-        """Forget *group*'s offsets; return in how many topics."""
+        """Delete the offsets of *group*; return the number of topics."""
         return self._delete([f"{topic}@{group}" for topic in self.topics_of(group)])
 
     def delete_all(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         self._delete(list(self._offsets))
         self._resets.clear()
         self._pushed.clear()
@@ -334,9 +339,9 @@ class ConsumerOffsetTable(JsonTable):
         return len(keys)
 
     def copy_group(self, source: str, target: str, topic: str) -> None:
-        """Give *target* the offsets that *source* has in *topic*, and no others.
+        """Replace the offsets of *target* in *topic* by those of *source*.
 
-        A source without any changes nothing.
+        If the source has none, nothing changes.
         """
         key = f"{topic}@{target}"
         offsets = self.queues(topic, source)
@@ -347,10 +352,10 @@ class ConsumerOffsetTable(JsonTable):
             self._moved(key, queue_id, offset)
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> int:
-        """Take back offsets beyond the end of their queue; return how many there were.
+        """Reduce offsets beyond the end of their queue; return how many there were.
 
-        After a power cut the log may have lost messages that consumers had already committed: left
-        alone, the group would skip as many messages that come later.
+        After a power cut the log may lack messages that consumers had already committed. Without
+        this, the group would skip as many later messages.
         """
         clamped = 0
         for topic, group, queues in self.entries():
@@ -373,11 +378,11 @@ class ConsumerOffsetTable(JsonTable):
 
 
 def _topic_and_group(key: str) -> tuple[str, str] | None:
-    """What ``topic@group`` names; None for keys of another form."""
+    """Split ``topic@group``; return None for keys of another form."""
     topic, separator, group = key.partition(SEPARATOR)
     return (topic, group) if separator and SEPARATOR not in group else None
 
 
 def _is_light_groups(key: str) -> bool:
-    """Whether ``topic@group`` is of a group that is named like a light queue."""
+    """Return whether the group in ``topic@group`` has the name of a light queue."""
     return is_light(key.partition(SEPARATOR)[2])

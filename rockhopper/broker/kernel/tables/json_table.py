@@ -1,20 +1,21 @@
-"""A table that lives in memory and is kept in one JSON file under ``config/`` of the store.
+"""An in-memory table that is saved in one JSON file under ``config/`` of the store.
 
 The file is RocketMQ's: fastjson's dialect, pretty printed, with a ``dataVersion``. It is replaced
-atomically, and ``<name>.bak`` holds the same with a seal (table_seal.py), by which rot in either is
-noticed, at the next start or by the scrub. Writing happens in a thread, and changes that come
-while a write is running share the next one.
+atomically. ``<name>.bak`` has the same content with a seal (table_seal.py), which reveals
+corruption of either file, at the next start or in a scrub. A thread writes the files; changes
+during a write share the next one.
 
-Of a large table that has a journal (table_journal.py) a change costs what the change is: it is
-appended there, and the file is written when the journal has become as long, some minutes after the
-first change in it, and at the end. Until then the file is behind.
+If a table has a journal (table_journal.py) and is large, the cost of a change does not depend on
+the table's size. The change is appended to the journal. The file is written once the journal is as
+long as the file, some minutes after the first change, and on shutdown. Until then the file is
+outdated.
 
-At load, a file that is missing or empty gives way to its backup; so does a damaged one, which is
-kept aside as ``<name>.damaged`` before the first save. When neither can be read, load refuses:
-starting with an empty table would lose what the operator can still repair.
+On load, the backup replaces a missing or empty file, and a damaged one; the damaged file is kept as
+``<name>.damaged`` before the first save. If neither can be read, load fails, because starting with
+an empty table would destroy what the operator can still repair.
 
-A file that can be read and is not as it was saved counts: somebody may have edited it. What
-differs is named in the log, and what had been saved is kept aside as ``<name>.saved``.
+A readable file that differs from what was saved is used, because an operator may have edited it.
+The log names the differences, and the saved content is kept as ``<name>.saved``.
 """
 
 import asyncio
@@ -50,18 +51,21 @@ SAVE_RETRY_S = 5.0
 JOURNALED_FROM_BYTES = 64 << 10
 """A smaller file is written with each change."""
 NAMED_MAX = 1000
-"""With more changes at once the file is written: in a thread, which a journal's entries are not."""
+"""With more changes at once the file is written, in a thread.
+
+Journal entries are made in the loop.
+"""
 REWRITE_AFTER_S = 300.0
-"""So long the file may be behind the journal."""
+"""The longest time for which the file may be outdated."""
 DIFFERENCES_NAMED_MAX = 50
 SAVE_ERRORS = OSError, StoreError
-"""What ``saved`` raises."""
+"""The exceptions that ``saved`` raises."""
 
 JsonObject = dict[str, Any]
 
 
 class DataVersion:
-    """How often and when a table changed; RocketMQ compares it to notice changes."""
+    """How often and when a table changed; RocketMQ compares it to detect changes."""
 
     __slots__ = ("counter", "state_version", "timestamp_ms")
 
@@ -81,7 +85,7 @@ class DataVersion:
         self.timestamp_ms = now_ms
 
     def to_json(self) -> dict[str, int]:
-        """The object as it stands in files and bodies."""
+        """Return the object for files and bodies."""
         return {
             "counter": self.counter,
             "stateVersion": self.state_version,
@@ -90,7 +94,7 @@ class DataVersion:
 
     @classmethod
     def from_json(cls, value: object) -> "DataVersion":
-        """The version in *value*; what is missing is 0."""
+        """Decode a version; missing fields are 0."""
         if not isinstance(value, dict):
             return cls()
         counter, timestamp_ms, state_version = (
@@ -101,20 +105,20 @@ class DataVersion:
 
 
 class JsonTable(ABC):
-    """Loading and saving; what the table holds is its subclass's business.
+    """Loads and saves a table; a subclass defines its content.
 
-    Methods belong to the event loop's thread, except ``to_json``: the writing thread calls it too,
-    so it must copy each dict with ``d.copy()``, which is atomic, before it walks through it. A list
-    of the items is not: a tuple is made of each, and the collection of garbage that this may begin
-    gives the loop its turn.
+    Methods belong to the event loop's thread, except ``to_json``, which the writing thread also
+    calls. So ``to_json`` must copy each dict with ``d.copy()``, which is atomic, before it iterates
+    over it. A list of the items is not atomic: it creates a tuple for each item, which may start a
+    garbage collection, and that may switch to the loop's thread.
     """
 
     file_mode = DEFAULT_FILE_MODE
-    """Whom the files let in, but for the umask."""
+    """The mode of the files, reduced by the umask."""
     refuses_lost_changes = False
-    """Whether a start is refused when the journal has lost a change, such as a denial."""
+    """Whether a start fails if the journal has lost a change, such as a denial."""
     without = ""
-    """What starting with an empty table costs, for who has to decide that."""
+    """The consequence of starting with an empty table, for the operator who decides."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.path = path
@@ -126,50 +130,50 @@ class JsonTable(ABC):
         self.saving: asyncio.Task[None] | None = None
         self._write_lock = threading.Lock()
         self._aside: dict[str, bytes] = {}
-        # Of the file, and of what both files hold as long as that is known.
+        # The checksum of the file, and those of both files while known.
         self._file_checksum = 0
         self._checksums: tuple[int, int] | None = None
         self._is_saving_on = False
         self.changes_journal: TableJournal | None = None
-        # What the journal lacks, and whether that is not all that the file lacks.
+        # Changes that the journal lacks, and whether the file lacks others too.
         self._named: dict[str, None] = {}
         self._is_to_be_written = False
         self._file_sha = ""
         self._file_size_bytes = 0
         self._rewriting: asyncio.TimerHandle | None = None
         self.altered_count = 0
-        """How many files were found other than they had been saved since the start."""
+        """How many files were found altered since the start."""
         self.on_entry: Callable[[str], None] = _ignore_entry
-        """Called with the name of an entry that has changed, or has gone."""
+        """Called with the name of a changed or deleted entry."""
         self.confirmed: Callable[[], Awaitable[None]] | None = None
-        """What ``saved`` waits for besides the disk: the other replicas of a set."""
+        """What ``saved`` awaits besides the disk: the other replicas of a set."""
 
     def entry(self, name: str) -> Any:
-        """One entry as JSON has it, None where there is none; of tables that call ``on_entry``."""
+        """Return one entry as JSON, None if there is none; for tables that call ``on_entry``."""
         raise NotImplementedError
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Have *value* for an entry, as ``entry`` gave it elsewhere, or no such entry for None.
+        """Replace an entry by *value*, which another broker's ``entry`` returned; None deletes it.
 
         Raises:
-            ValueError: it makes no sense, and nothing is changed.
+            ValueError: the value is invalid, and nothing is changed.
         """
         raise NotImplementedError
 
     def _replay(self, name: str, value: Any) -> None:
-        """As ``take_entry`` at a start: nobody is told, and nothing is saved."""
+        """Apply a journal entry at a start, without notifications or saves."""
         raise NotImplementedError
 
     @abstractmethod
     def to_json(self) -> JsonObject:
-        """The whole table as its file holds it. Any thread."""
+        """Return the whole table in its file's format. Any thread."""
 
     @abstractmethod
     def from_json(self, document: JsonObject) -> None:
-        """Take the table from *document*, all or nothing. Raises ValueError."""
+        """Replace the table by *document*, all or nothing. Raises ValueError."""
 
     def load(self) -> bool:
-        """Read the file or its backup; False when there is neither. Writes nothing.
+        """Read the file or its backup; return False if neither exists. Writes nothing.
 
         Raises:
             CorruptFileError: neither file can be read as this table.
@@ -242,7 +246,10 @@ class JsonTable(ABC):
             self.mark_changed()
 
     def _compare(self, file: bytes, saved: Saved) -> None:
-        """Name what differs in *file* from what was saved. Raises ValueError: that counts."""
+        """Log the differences of *file* from what was saved.
+
+        Raises ValueError: the backup counts.
+        """
         if file == saved.content or self._file_checksum == saved.before:
             return
         different = self._differences(saved.content, file)
@@ -258,11 +265,11 @@ class JsonTable(ABC):
         )
 
     def _refuses_altered(self, saved: bytes) -> bool:
-        """Whether a file that is not as it was *saved* gives way to its backup."""
+        """Return whether the backup replaces a file that differs from what was *saved*."""
         return False
 
     def _differences(self, saved: bytes, found: bytes) -> list[str]:
-        """What differs, for people. Raises ValueError: *found* cannot be read."""
+        """Describe the differences. Raises ValueError: *found* cannot be read."""
         every = differences(_decode(saved), _decode(found))
         named = list(islice(every, DIFFERENCES_NAMED_MAX))
         if more := sum(1 for _ in every):
@@ -278,7 +285,7 @@ class JsonTable(ABC):
         return f"{unreadable} ({damage}); repair it, or {away} to start with an empty table{cost}"
 
     def _take(self, data: bytes) -> None:
-        """Decode *data*. Raises ValueError for whatever is wrong with it."""
+        """Decode *data*. Raises ValueError for any error in it."""
         document = _decode(data)
         try:
             self.from_json(document)
@@ -287,10 +294,10 @@ class JsonTable(ABC):
         self.version = DataVersion.from_json(document.get("dataVersion"))
 
     def take_copy(self, data: bytes) -> None:
-        """Take the table as another broker has it, from its file or its answer; it is saved soon.
+        """Replace the table by another broker's, from its file or its answer, and save soon.
 
         Raises:
-            ValueError: it cannot be read as this table, which stays as it is.
+            ValueError: it cannot be read as this table, which stays unchanged.
         """
         self._take(data)
         self.mark_changed()
@@ -298,7 +305,7 @@ class JsonTable(ABC):
 
     @property
     def is_saved(self) -> bool:
-        """Whether the file holds every change."""
+        """Whether the file contains every change."""
         return self._saved_changes == self._changes
 
     @property
@@ -307,12 +314,12 @@ class JsonTable(ABC):
         return self._is_saving_on
 
     def start_saving(self) -> None:
-        """From now on write changes; before, nothing may touch a store that is not locked yet."""
+        """Write changes from now on; before this, the store may not be locked yet."""
         self._is_saving_on = True
         self.save_soon()
 
     def stop_saving(self) -> None:
-        """Write nothing more: the directory may be another broker's by now."""
+        """Stop writing: the directory may belong to another broker now."""
         self._is_saving_on = False
         self._stop_timer()
 
@@ -322,9 +329,9 @@ class JsonTable(ABC):
             self._rewriting = None
 
     def mark_changed(self, name: str | None = None) -> None:
-        """Note that the file is behind; ``save_soon`` or ``saved`` writes it.
+        """Mark the file as outdated; ``save_soon`` or ``saved`` writes it.
 
-        *name* is of the entry that changed, if nothing else did.
+        *name* is the changed entry, if it is the only change.
         """
         self._changes += 1
         if name is None or self.changes_journal is None:
@@ -333,7 +340,7 @@ class JsonTable(ABC):
             self._named[name] = None
 
     def fold_journal(self) -> None:
-        """Have the file hold what only the journal tells, soon."""
+        """Write the content of the journal to the file soon."""
         self._stop_timer()
         if self.changes_journal is not None and self.changes_journal.size_bytes:
             self.mark_changed()
@@ -345,10 +352,10 @@ class JsonTable(ABC):
             self.saving = run_in_background(self._save_in_thread(), "saving a table")
 
     async def saved(self) -> None:
-        """Return when every change made until now is durable, if saving is on.
+        """Return once every change so far is durable, if saving is on.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the disk does not accept it.
             StoreError: the replicas of a set did not confirm it in time.
         """
         await self.on_disk()
@@ -356,7 +363,10 @@ class JsonTable(ABC):
             await self.confirmed()
 
     async def on_disk(self) -> None:
-        """As ``saved``, without the other replicas. Raises OSError."""
+        """Return once every change so far is on disk, without the other replicas.
+
+        Raises OSError.
+        """
         changes = self._changes
         while self._is_saving_on and self._saved_changes < changes:
             self.save_soon()
@@ -366,7 +376,7 @@ class JsonTable(ABC):
                 raise self.save_failure
 
     def save(self) -> None:
-        """Write now, blocking; for where no event loop runs. Raises OSError."""
+        """Write now, blocking, if no event loop runs. Raises OSError."""
         changes = self._changes
         self._named = {}
         self._write()
@@ -374,17 +384,20 @@ class JsonTable(ABC):
         self._saved_changes = changes
 
     async def scrub(self) -> None:
-        """Look at file and backup: what is not as it was saved is named, and written anew.
+        """Check file and backup; log differences from what was saved, and write both again.
 
         Raises:
-            TooManyOpenFilesError: nothing is known of them.
+            TooManyOpenFilesError: the files could not be read.
         """
         if self._is_saving_on and await asyncio.to_thread(self._find_altered):
             self.mark_changed()
             self.save_soon()
 
     def _find_altered(self) -> bool:
-        """Name the files that are not as they were saved; whether there is one. Any thread."""
+        """Log the files that differ from what was saved; return whether there are any.
+
+        Any thread.
+        """
         with self._write_lock:
             if self._checksums is None:
                 return False
@@ -426,7 +439,10 @@ class JsonTable(ABC):
             self.saving = None
 
     async def _save_changes(self) -> None:
-        """Write the file, or append to the journal. Raises OSError: the file is to be written."""
+        """Write the file, or append to the journal.
+
+        Raises OSError: the file must then be written.
+        """
         loop = asyncio.get_running_loop()
         is_to_be_written = self._is_to_be_written or not self._may_append()
         named, self._named, self._is_to_be_written = self._named, {}, False
@@ -438,7 +454,7 @@ class JsonTable(ABC):
             changes = [TableChange(name, self.entry(name), version) for name in named]
             await loop.run_in_executor(None, self._append, changes)
         except BaseException:
-            # A failed fsync is not repeated: what it was of is written to other files.
+            # A failed fsync is not repeated: the data is written to other files.
             self._is_to_be_written = True
             raise
         if self._rewriting is None:
@@ -461,16 +477,16 @@ class JsonTable(ABC):
                 self.changes_journal.append(self._file_sha, changes)
 
     def _begin_write(self) -> None:  # noqa: B027 - a hook
-        """What else is to happen before ``to_json`` is called for a save. Any thread."""
+        """Runs before ``to_json`` is called for a save. Any thread."""
 
     def _about_to_write(self, data: bytes) -> None:  # noqa: B027
-        """What else is to happen before the file is replaced by *data*. Any thread."""
+        """Runs before the file is replaced by *data*. Any thread."""
 
     def _written(self) -> None:  # noqa: B027
-        """What else is to happen once the file has been replaced. Any thread."""
+        """Runs after the file was replaced. Any thread."""
 
     def _replace(self, path: Path, data: bytes, backup: bytes | None = None) -> None:
-        """Have a file hold *data*. Any thread."""
+        """Replace the content of a file. Any thread."""
         write_atomically(path, data, backup)
 
     def _write(self) -> None:
@@ -490,13 +506,13 @@ class JsonTable(ABC):
             self._written()
             if self.changes_journal is not None:
                 self._file_sha, self._file_size_bytes = fingerprint(data), len(data)
-                # Those that stay are of another file.
+                # Journal files that remain belong to another file.
                 with contextlib.suppress(OSError):
                     self.changes_journal.drop()
 
 
 def _content_of(path: Path) -> bytes | None:
-    """What a file holds; None when it is missing or blank. Raises OSError."""
+    """Return the content of a file; None if it is missing or blank. Raises OSError."""
     if not path.exists():
         return None
     data = path.read_bytes()
@@ -507,7 +523,7 @@ def _content_of(path: Path) -> bytes | None:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """What a file holds; nothing where it cannot be read. Raises TooManyOpenFilesError."""
+    """Return the content of a file; empty if it cannot be read. Raises TooManyOpenFilesError."""
     try:
         with descriptor_needed():
             return path.read_bytes()
@@ -518,7 +534,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _decode(data: bytes) -> JsonObject:
-    """The document in *data*. Raises ValueError."""
+    """Decode a document. Raises ValueError."""
     try:
         document = fastjson.loads(data)
     except (ProtocolError, RecursionError) as error:
@@ -529,4 +545,4 @@ def _decode(data: bytes) -> JsonObject:
 
 
 def _ignore_entry(name: str) -> None:
-    """Nobody asked to be told."""
+    """Ignore the change."""

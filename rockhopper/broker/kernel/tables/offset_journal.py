@@ -1,24 +1,24 @@
-"""OffsetJournal: what was committed since consumerOffset.json was last saved.
+"""OffsetJournal: the commits since consumerOffset.json was last saved.
 
 ``<store>/rockhopper/offsets/<20-digit number>.records`` are files of records
 (protocol/store/note_records.py) of one kind, 1: lines of text, applied in order::
 
-    file <sha1>                     consumerOffset.json as it is, or as it is about to be
+    file <sha1>                     consumerOffset.json as it is, or is about to be
     set <topic@group> <queue> <offset>
     drop <topic@group>
 
-Lines are gathered for 25 ms and go out as one record with one write(2), without fsync: kill -9
-costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet. What
-cannot be written, as on a full disk, stays gathered and is tried again. A save begins a new
-journal file, and those in front of it go when it has ended: what they tell is in
-consumerOffset.json and in its .bak.
+Lines are gathered for 25 ms and written as one record with one write(2), without fsync. So kill -9
+loses at most the commits of 25 ms, and a power cut loses those since RocketMQ's file was saved.
+Lines that cannot be written, for example on a full disk, stay gathered and are retried. A save
+starts a new journal file. When the save has ended, earlier journal files are deleted: their content
+is in consumerOffset.json and in its .bak.
 
-The journal counts from the file on that names the consumerOffset.json that is there, or its .bak
-where that had to be read. When RocketMQ has run on the store since, its file has another sha1, and
-counts alone. Where our own file is damaged its .bak counts, and nothing is forgotten.
+The journal counts from the file that names the present consumerOffset.json, or its .bak if that had
+to be read. If RocketMQ has used the store since, its file has another sha1, and counts alone. If
+our own file is damaged, its .bak counts, and no commit is lost.
 
-Builds before 0.2.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the
-first save.
+Builds before 0.2.0 wrote the bare lines into files ``<number>``; these are read, and deleted after
+the first save.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _LINE = re.compile(
 
 
 class Change(NamedTuple):
-    """One entry: an offset, or with queue -1 the end of all offsets of a topic and group."""
+    """One entry: an offset; with queue -1 the deletion of all offsets of a topic and group."""
 
     key: str
     queue_id: int
@@ -59,12 +59,12 @@ class Change(NamedTuple):
 
 
 def encode_changes(changes: Iterable[Change]) -> bytes:
-    """Changes as the lines of a journal."""
+    """Encode changes as lines of a journal."""
     return "".join(_line_of(((key, queue), offset)) for key, queue, offset in changes).encode()
 
 
 def decode_changes(lines: bytes) -> list[Change]:
-    """What lines of a journal tell, in their order; others are passed over."""
+    """Decode the lines of a journal in order; skip invalid ones."""
     changes: list[Change] = []
     for line in lines.decode("utf-8", "replace").split("\n"):
         _take(line, [], changes)
@@ -79,21 +79,21 @@ class OffsetJournal:
         self._journal = RecordJournal(
             directory, quarantine, what="committed offsets", suffix=".records"
         )
-        # In order; queue -1: the topic and group have none any more.
+        # In order; queue -1: the topic and group have no offsets any more.
         self._pending: dict[tuple[str, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._is_failing = False
         self._parts: list[list[str]] | None = None
         self.is_open = False
-        """Whether changes are taken."""
+        """Whether changes are accepted."""
         self.on_noted: Callable[[Change], None] | None = None
-        """Called with each change, before it is written."""
+        """Called with each change before it is written."""
 
     def read(self, file: bytes | None) -> list[Change]:
-        """What was noted after *file*, the bytes of consumerOffset.json, was written.
+        """Return the changes since *file*, the bytes of consumerOffset.json, was written.
 
-        Changes nothing on disk: the store is not locked yet.
+        Changes nothing on disk, because the store is not locked yet.
 
         Raises:
             OSError: a journal file cannot be read.
@@ -120,7 +120,7 @@ class OffsetJournal:
         return changes
 
     def knows(self, file: bytes) -> bool:
-        """Whether the journal goes on from *file*. Raises OSError."""
+        """Return whether the journal continues from *file*. Raises OSError."""
         known: list[str] = []
         for lines in self._recorded_parts():
             for line in lines:
@@ -128,7 +128,7 @@ class OffsetJournal:
         return fingerprint(file) in known
 
     def _recorded_parts(self) -> list[list[str]]:
-        """The lines of each file, oldest first; read once."""
+        """Return the lines of each file, oldest first; cached."""
         if self._parts is not None:
             return self._parts
         parts: list[list[str]] = []
@@ -163,7 +163,7 @@ class OffsetJournal:
         return sorted(paths, key=lambda path: int(path.name))
 
     def begin(self, file_sha: str) -> int:
-        """Start another journal file for what comes after *file_sha*; return its number.
+        """Start another journal file for changes after *file_sha*; return its number.
 
         Raises:
             OSError: it cannot be created.
@@ -177,18 +177,18 @@ class OffsetJournal:
             return self._journal.number
 
     def expect(self, file_sha: str) -> None:
-        """Say which consumerOffset.json is about to be written. Raises OSError."""
+        """Record which consumerOffset.json is about to be written. Raises OSError."""
         with self._lock:
             self._journal.append(_record(f"file {file_sha}\n"))
 
     def drop_before(self, number: int) -> None:
-        """Remove the files older than *number*: consumerOffset.json holds what they say."""
+        """Delete the files older than *number*, whose content is in consumerOffset.json."""
         with contextlib.suppress(OSError):
             self._journal.forget_before(number)
             disk.remove_files(self._bare_files())
 
     def note(self, key: str, queue_id: int, offset: int) -> None:
-        """Write a change soon; of several of one queue the last."""
+        """Write a change soon; only the last one for each queue is written."""
         self._pending[key, queue_id] = offset
         if self.on_noted is not None:
             self.on_noted(Change(key, queue_id, offset))
@@ -196,7 +196,7 @@ class OffsetJournal:
             self._timer = asyncio.get_running_loop().call_later(GATHERING_S, self.flush)
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Note that topics and groups have no offsets any more."""
+        """Record that topics and groups have no offsets any more."""
         dropped = dict.fromkeys(keys)
         self._pending = {place: n for place, n in self._pending.items() if place[0] not in dropped}
         self._pending |= {(key, _DROPPED): 0 for key in dropped}
@@ -206,7 +206,7 @@ class OffsetJournal:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is gathered, now."""
+        """Write the gathered changes now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -226,7 +226,7 @@ class OffsetJournal:
             self._pending.clear()
 
     def close(self) -> None:
-        """Write what is gathered and take nothing more."""
+        """Write the gathered changes and accept no more."""
         self.flush()
         if self._timer is not None:
             self._timer.cancel()
@@ -237,7 +237,7 @@ class OffsetJournal:
 
 
 def fingerprint(file: bytes | None) -> str:
-    """What stands for the bytes of consumerOffset.json; ``-`` when there is none."""
+    """Return a fingerprint of consumerOffset.json; ``-`` if there is none."""
     return NO_FILE if file is None else hashlib.sha1(file, usedforsecurity=False).hexdigest()
 
 

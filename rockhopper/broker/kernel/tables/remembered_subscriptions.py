@@ -1,14 +1,13 @@
-"""What consumer groups subscribed to before the broker stopped, by its end or by kill -9.
+"""The subscriptions of consumer groups before the broker stopped, cleanly or by kill -9.
 
-A client does not notice that a broker was restarted: it connects again and goes on pulling, while
-its next heartbeat may be 30 s away, and RocketMQ refuses its pulls (24) until then. Here they are
-filtered by what the group's last heartbeat said, which is kept in
-``<store>/rockhopper/groups/subscriptions.json``::
+A client does not notice that a broker restarted: it reconnects and continues to pull, while its
+next heartbeat may be 30 s away. RocketMQ refuses its pulls (24) until then. Here they are filtered
+by the group's last heartbeat, which is stored in ``<store>/rockhopper/groups/subscriptions.json``::
 
     {"groups": {group: {"fingerprint": 0, "subscriptions": [[topic, type, expression, version]]}}}
 
-Groups whose members subscribe differently are not kept, and a minute after the start nothing is
-looked up here any more: who is alive has sent a heartbeat by then.
+Groups whose members subscribe differently are not stored. One minute after the start, the stored
+subscriptions expire: every live client has sent a heartbeat by then.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -35,11 +34,11 @@ class RememberedSubscriptions(JsonTable):
         self._parsed: dict[str, dict[str, Subscription]] = {}
 
     def to_json(self) -> JsonObject:
-        """The content of the file. A group that has not come back yet stays in it."""
+        """Return the content of the file. It includes groups that have not come back yet."""
         return {"groups": self._now.copy()}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take what was kept. Raises ValueError."""
+        """Load a stored document. Raises ValueError."""
         groups = document.get("groups")
         if not isinstance(groups, dict):
             raise ValueError("it has no groups")
@@ -47,11 +46,11 @@ class RememberedSubscriptions(JsonTable):
         self._now = dict(self._before)
 
     def put(self, group: str, subscriptions: Mapping[str, Subscription], fingerprint: int) -> None:
-        """Keep what a group subscribes to; the next save writes it, if it is new.
+        """Store a group's subscriptions; the next save writes them if they changed.
 
-        Members put the same subscriptions in turn, each with the version of its own start and with
-        a fingerprint of all its groups. The newest version stays, with its fingerprint: a group at
-        rest writes nothing.
+        Members send the same subscriptions in turn, each with its own version and with a
+        fingerprint of all its groups. The newest version is kept with its fingerprint, so an
+        unchanged group causes no writes.
         """
         entry: JsonObject = {
             "fingerprint": fingerprint,
@@ -64,7 +63,7 @@ class RememberedSubscriptions(JsonTable):
         if known is not None:
             entry = _newest(known, entry)
         is_other = self._now.pop(group, None) != entry
-        # The newest last: when there are too many, the oldest goes.
+        # The newest last; beyond the limit the oldest is dropped.
         self._now[group] = entry
         if len(self._now) > GROUPS_MAX:
             del self._now[next(iter(self._now))]
@@ -72,18 +71,18 @@ class RememberedSubscriptions(JsonTable):
             self._changed(group)
 
     def forget(self, group: str) -> None:
-        """Keep nothing of *group*."""
+        """Delete the subscriptions of *group*."""
         self._before.pop(group, None)
         self._parsed.pop(group, None)
         if self._now.pop(group, None) is not None:
             self._changed(group)
 
     def entry(self, name: str) -> JsonObject | None:
-        """What is kept of a group."""
+        """Return the stored subscriptions of a group."""
         return self._now.get(name)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Keep it, or nothing."""
+        """Store subscriptions; None deletes them."""
         if value is None:
             self.forget(name)
         else:
@@ -91,7 +90,7 @@ class RememberedSubscriptions(JsonTable):
             self._changed(name)
 
     def begin_anew(self) -> None:
-        """Count what is kept as from before a start that is now."""
+        """Treat the stored subscriptions as those from before a start that happens now."""
         self._before = dict(self._now)
         self._parsed.clear()
         self._started_ms = self._now_ms()
@@ -101,7 +100,7 @@ class RememberedSubscriptions(JsonTable):
         self.on_entry(group)
 
     def keep_only(self, groups: Collection[str]) -> None:
-        """Forget all groups but these."""
+        """Delete all groups except these."""
         for group in {*self._now, *self._before}.difference(groups):
             self.forget(group)
 
@@ -118,12 +117,12 @@ class RememberedSubscriptions(JsonTable):
         return isinstance(group, str) and self._entry(group) is not None
 
     def find(self, group: str, topic: str) -> Subscription | None:
-        """What *group* subscribed to in *topic* before the start."""
+        """Return the subscription of *group* to *topic* before the start."""
         entry = self._entry(group)
         return self._subscriptions(group, entry).get(topic) if entry is not None else None
 
     def find_all(self, group: str, fingerprint: int) -> dict[str, Subscription]:
-        """All of it, if it is what a client means by *fingerprint*; else nothing."""
+        """Return all its subscriptions if *fingerprint* matches; else none."""
         entry = self._entry(group)
         if entry is None or entry.get("fingerprint") != fingerprint:
             return {}
@@ -137,7 +136,7 @@ class RememberedSubscriptions(JsonTable):
 
 
 def _newest(known: JsonObject, entry: JsonObject) -> JsonObject:
-    """*entry*, or *known* where that says the same and is not older."""
+    """Return *entry*, or *known* if that is equal and not older."""
     versions, known_versions = _versions(entry), _versions(known)
     if versions.keys() != known_versions.keys():
         return entry

@@ -1,13 +1,12 @@
-"""Static topics: logical queues whose number stays the same while they move between brokers.
+"""Static topics: a fixed number of logical queues, which move between brokers.
 
-RocketMQ: TopicQueueMappingDetail, LogicQueueMappingItem. A logical queue is a row of pieces,
-oldest first; each is a physical queue of some broker from ``startOffset`` to ``endOffset`` (-1
-while it grows), and its first message has the logical offset ``logicOffset`` (-1 while that is not
-decided).
-The broker of the last piece leads the queue: it takes messages and answers for all pieces.
+RocketMQ: TopicQueueMappingDetail, LogicQueueMappingItem. A logical queue is a sequence of pieces,
+oldest first. Each piece is a physical queue of some broker from ``startOffset`` to ``endOffset``
+(-1 while it grows). Its first message has the logical offset ``logicOffset`` (-1 while undecided).
+The broker of the last piece leads the queue: it accepts messages, and answers for all pieces.
 
-The details are in ``config/topicQueueMapping.json``, RocketMQ's file; name services and clients get
-what is led here (``info``).
+The details are in ``config/topicQueueMapping.json``, RocketMQ's file; name servers and clients
+receive the queues that are led here (``info``).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +35,7 @@ class Piece(NamedTuple):
 
     @property
     def is_ended(self) -> bool:
-        """Whether it grows no more."""
+        """Whether it has stopped growing."""
         return self.end_offset >= self.start_offset and self.end_offset >= 0
 
     @property
@@ -45,7 +44,7 @@ class Piece(NamedTuple):
         return self.is_ended and self.end_offset == self.start_offset
 
     def logical(self, offset: int) -> int:
-        """The logical offset of a physical one; -1 while that is not decided."""
+        """Return the logical offset of a physical one; -1 while undecided."""
         if self.logic_offset < 0:
             return -1
         if self.is_ended:
@@ -53,11 +52,11 @@ class Piece(NamedTuple):
         return self.logic_offset + max(offset - self.start_offset, 0)
 
     def physical(self, offset: int) -> int:
-        """The physical offset of a logical one."""
+        """Return the physical offset of a logical one."""
         return offset - self.logic_offset + self.start_offset
 
     def to_json(self) -> JsonObject:
-        """As in files and bodies."""
+        """Return the object for files and bodies."""
         return {
             "bname": self.broker,
             "endOffset": self.end_offset,
@@ -71,7 +70,7 @@ class Piece(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Any) -> "Piece":
-        """Raises ValueError, TypeError, KeyError, AttributeError."""
+        """Decode a piece. Raises ValueError, TypeError, KeyError, AttributeError."""
         return cls(
             int(value.get("gen", 0)),
             int(value["queueId"]),
@@ -85,7 +84,7 @@ class Piece(NamedTuple):
 
 
 class StaticTopic:
-    """The logical queues of a topic that one broker has a piece of. Never changed."""
+    """The logical queues of a topic that have a piece on one broker. Immutable."""
 
     def __init__(
         self, topic: str, broker: str, total: int, epoch: int, queues: Mapping[int, list[Piece]]
@@ -103,7 +102,7 @@ class StaticTopic:
         return hash(self.topic)
 
     def leader(self, queue_id: int) -> Piece | None:
-        """The piece that takes messages, if it is on this broker."""
+        """Return the piece that accepts messages, if it is on this broker."""
         pieces = self.queues.get(queue_id)
         return pieces[-1] if pieces and pieces[-1].broker == self.broker else None
 
@@ -113,7 +112,7 @@ class StaticTopic:
         return [queue_id for queue_id in sorted(self.queues) if self.leader(queue_id) is not None]
 
     def pieces(self, queue_id: int) -> list[Piece]:
-        """The pieces with messages whose place is decided, oldest first."""
+        """Return the pieces that have messages and a decided logical offset, oldest first."""
         return [
             piece
             for piece in self.queues.get(queue_id, [])
@@ -121,7 +120,7 @@ class StaticTopic:
         ]
 
     def piece_at(self, queue_id: int, offset: int) -> Piece | None:
-        """The piece that a logical offset is in, else the oldest."""
+        """Return the piece of a logical offset, else the oldest."""
         pieces = self.pieces(queue_id)
         for piece in reversed(pieces):
             if offset >= piece.logic_offset:
@@ -129,7 +128,7 @@ class StaticTopic:
         return pieces[0] if pieces else None
 
     def has_same_pieces(self, other: "StaticTopic") -> bool:
-        """Whether the two differ in offsets at most: a queue moves in steps."""
+        """Return whether the two differ only in offsets, because a queue moves in steps."""
         ours, theirs = (
             {
                 queue_id: [(piece.gen, piece.broker, piece.queue_id) for piece in pieces]
@@ -140,7 +139,7 @@ class StaticTopic:
         return ours == theirs
 
     def info(self) -> JsonObject:
-        """What routes and registrations show: logical queue -> physical queue here."""
+        """Return what routes and registrations contain: logical queue -> physical queue here."""
         led = {str(queue_id): self.queues[queue_id][-1].queue_id for queue_id in self.led}
         return {
             "bname": self.broker,
@@ -152,7 +151,7 @@ class StaticTopic:
         }
 
     def to_json(self) -> JsonObject:
-        """As in files and bodies."""
+        """Return the object for files and bodies."""
         return {
             "bname": self.broker,
             "currIdMap": {},
@@ -169,7 +168,7 @@ class StaticTopic:
 
     @classmethod
     def from_json(cls, value: object) -> "StaticTopic":
-        """The topic in *value*. Raises ValueError for whatever is wrong with it."""
+        """Decode a static topic. Raises ValueError for any error in it."""
         try:
             assert isinstance(value, dict)
             hosted = value.get("hostedQueues") or {}
@@ -206,14 +205,14 @@ class StaticTopic:
 
 
 class StaticTopicTable(JsonTable):
-    """Topic -> StaticTopic. A change is to be saved by whoever makes it."""
+    """Topic -> StaticTopic."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
         self.mappings: dict[str, StaticTopic] = {}
 
     def to_json(self) -> JsonObject:
-        """The content of topicQueueMapping.json."""
+        """Return the content of topicQueueMapping.json."""
         return {
             "dataVersion": self.version.to_json(),
             "topicQueueMappingInfoMap": {
@@ -222,7 +221,7 @@ class StaticTopicTable(JsonTable):
         }
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the mappings of a topicQueueMapping.json."""
+        """Load the mappings of a topicQueueMapping.json."""
         found = {
             name: StaticTopic.from_json(value)
             for name, value in (document.get("topicQueueMappingInfoMap") or {}).items()
@@ -231,7 +230,7 @@ class StaticTopicTable(JsonTable):
         self.mappings.update(found)
 
     def put(self, static: StaticTopic) -> bool:
-        """Create or replace a mapping; False when it is exactly so already."""
+        """Create or replace a mapping; return False if it is unchanged."""
         if self.mappings.get(static.topic) == static:
             return False
         self.mappings[static.topic] = static
@@ -239,17 +238,17 @@ class StaticTopicTable(JsonTable):
         return True
 
     def delete(self, topic: str) -> None:
-        """Forget the mapping of a topic, if there is one."""
+        """Delete the mapping of a topic, if there is one."""
         if self.mappings.pop(topic, None) is not None:
             self._changed(topic)
 
     def entry(self, name: str) -> JsonObject | None:
-        """The mapping of one topic."""
+        """Return the mapping of one topic."""
         static = self.mappings.get(name)
         return None if static is None else static.to_json()
 
     def take_entry(self, name: str, value: object) -> None:
-        """Create, replace or forget a mapping. Raises ValueError."""
+        """Create, replace or delete a mapping. Raises ValueError."""
         if value is None:
             self.delete(name)
         else:

@@ -1,7 +1,7 @@
 """SubscriptionGroupTable: the settings of consumer groups, in ``config/subscriptionGroup.json``.
 
-RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig. Who is consuming right now is not
-here but in consumer_groups.py.
+RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig. The online members are in
+consumer_groups.py.
 """
 
 from collections import OrderedDict
@@ -37,7 +37,7 @@ _FIELDS: dict[str, tuple[str, bool | int]] = {
 
 
 MADE_ON_USE_MAX = 20_000
-"""With so many groups none is made on first use any more: an administrator still makes them."""
+"""Beyond this number, groups are no longer created on first use, only by an administrator."""
 
 FORBIDDEN_READ = 1 << 2
 """RocketMQ's bit in a forbiddenTable: 1 << PermName.INDEX_PERM_READ."""
@@ -45,10 +45,10 @@ _FORBIDDEN_READ_BEFORE = 1
 
 
 class SubscriptionGroup:
-    """The settings of one group. Never changed: put another in its place.
+    """The settings of one group. Immutable: replace it by another.
 
-    ``others`` holds what RocketMQ keeps in the object and this broker only hands on: attributes,
-    groupRetryPolicy, subscriptionDataSet and fields of later releases.
+    ``others`` contains what RocketMQ stores in the object and this broker only passes on:
+    attributes, groupRetryPolicy, subscriptionDataSet and fields of later releases.
     """
 
     __slots__ = (
@@ -95,18 +95,18 @@ class SubscriptionGroup:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What RocketMQ's ``+key=value`` may change."""
+        """The attributes that RocketMQ's ``+key=value`` can change."""
         found = self.others.get("attributes")
         return dict(found) if isinstance(found, dict) else {}
 
     @property
     def priority_factor(self) -> int:
-        """Percent of the pops of a PRIORITY topic that look at the most urgent queue first."""
+        """The percentage of pops of a PRIORITY topic that search the most urgent queue first."""
         text = str(self.attributes.get(ATTRIBUTE_PRIORITY_FACTOR, ""))
         return int(text) if text.isdecimal() else 100
 
     def to_json(self) -> JsonObject:
-        """The object as it stands in subscriptionGroup.json and in bodies."""
+        """Return the object for subscriptionGroup.json and bodies."""
         value: JsonObject = {"groupName": self.name, **self.others}
         for wire_name, (attribute, _) in _FIELDS.items():
             value[wire_name] = getattr(self, attribute)
@@ -114,7 +114,7 @@ class SubscriptionGroup:
 
     @classmethod
     def from_json(cls, name: str, value: Any) -> "SubscriptionGroup":
-        """The group in *value*, absent fields at their defaults. Raises ValueError."""
+        """Decode a group; missing fields get their defaults. Raises ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"group {name} is no JSON object")
         group = cls(name)
@@ -144,18 +144,18 @@ class SubscriptionGroupTable(JsonTable):
         self._live = config.live
         self.groups: dict[str, SubscriptionGroup] = {}
         self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
-        """The group's settings, None when nobody created it. Bound to the dict for speed."""
+        """Returns the group's settings, None if it does not exist. Bound to the dict for speed."""
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}
         self._made_ms: OrderedDict[str, int] = OrderedDict()
-        """Groups that were made on first use since the start, the oldest first."""
+        """Groups that were created on first use since the start, the oldest first."""
         self._is_full = False
         self.listeners: list[Callable[[], None]] = []
-        """Called when anything has changed."""
+        """Called after any change."""
 
     def to_json(self) -> JsonObject:
-        """The content of subscriptionGroup.json."""
+        """Return the content of subscriptionGroup.json."""
         return {
             "dataVersion": self.version.to_json(),
             "forbiddenTable": {
@@ -167,7 +167,7 @@ class SubscriptionGroupTable(JsonTable):
         }
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the groups of a subscriptionGroup.json."""
+        """Load the groups of a subscriptionGroup.json."""
         table = document.get("subscriptionGroupTable")
         if not isinstance(table, dict):
             raise ValueError("it has no subscriptionGroupTable")
@@ -180,7 +180,7 @@ class SubscriptionGroupTable(JsonTable):
         self.groups.update(groups)
 
     def _get_or_light(self, name: str) -> SubscriptionGroup | None:
-        """The same where a group named like a light queue has default settings, and no file."""
+        """Return a group's settings; defaults for a group with the name of a light queue."""
         group = self.groups.get(name)
         if group is None and light_queue_error(name) is None:
             return SubscriptionGroup(name)
@@ -193,7 +193,10 @@ class SubscriptionGroupTable(JsonTable):
         return len(self.groups)
 
     def find_or_create(self, name: str) -> SubscriptionGroup | None:
-        """The group a client names, created on first use when allowed; None means: not there."""
+        """Return a client's group, creating it on first use if allowed.
+
+        None if it does not exist.
+        """
         group = self.get(name)
         if group is not None:
             return group
@@ -220,12 +223,12 @@ class SubscriptionGroupTable(JsonTable):
             )
 
     def note_made(self, name: str) -> None:
-        """Take note that a group was made on first use, and is not known to be used yet."""
+        """Record that a group was created on first use and is not known to be used."""
         self._made_ms.pop(name, None)
         self._made_ms[name] = self._now_ms()
 
     def take_made_before(self, age_ms: int, count: int) -> list[str]:
-        """At most *count* groups that were noted so long ago; they are noted no more."""
+        """Remove and return at most *count* groups that were recorded *age_ms* ago or earlier."""
         made_before_ms = self._now_ms() - age_ms
         found: list[str] = []
         for name, made_ms in self._made_ms.items():
@@ -237,10 +240,10 @@ class SubscriptionGroupTable(JsonTable):
         return [name for name in found if name in self.groups]
 
     def put(self, group: SubscriptionGroup) -> bool:
-        """Create or replace a group; False when it is exactly so already, or a light queue's."""
+        """Create or replace a group; return False if it is unchanged, or a light queue's."""
         if self.config.store.light_queues_enabled and is_light(group.name):
             return False
-        # An administrator who sets it means to keep it.
+        # An administrator who sets it wants to keep it.
         self._made_ms.pop(group.name, None)
         if self.groups.get(group.name) == group:
             return False
@@ -249,7 +252,7 @@ class SubscriptionGroupTable(JsonTable):
         return True
 
     def delete(self, name: str) -> bool:
-        """Forget a group's settings; False when there are none."""
+        """Delete a group's settings; return False if there are none."""
         if self.groups.pop(name, None) is None:
             return False
         self._forbidden.pop(name, None)
@@ -259,7 +262,7 @@ class SubscriptionGroupTable(JsonTable):
         return True
 
     def entry(self, name: str) -> JsonObject | None:
-        """A group's settings, if anybody made it, and what it may not read."""
+        """Return a group's settings, if any, and the topics that it may not read."""
         group, forbidden = self.groups.get(name), self._forbidden.get(name)
         if group is None and forbidden is None:
             return None
@@ -267,7 +270,7 @@ class SubscriptionGroupTable(JsonTable):
         return {"settings": settings, "forbidden": forbidden or {}}
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Create, replace or forget a group and what it may not read. Raises ValueError."""
+        """Create, replace or delete a group with its forbidden topics. Raises ValueError."""
         self._replay(name, value)
         self._changed(name)
 
@@ -285,7 +288,7 @@ class SubscriptionGroupTable(JsonTable):
             self._forbidden[name] = forbidden
 
     def is_forbidden(self, group: str, topic: str, bit: int = FORBIDDEN_READ) -> bool:
-        """Whether *group* may not read *topic*."""
+        """Return whether *group* may not read *topic*."""
         return bool(self._forbidden and self._forbidden.get(group, {}).get(topic, 0) & bit)
 
     def forbid(self, group: str, topic: str, *, readable: bool, bit: int = FORBIDDEN_READ) -> None:
@@ -316,5 +319,5 @@ class SubscriptionGroupTable(JsonTable):
 
 
 def _forbidden_bits(bits: int) -> int:
-    """The bits of a file; ours of 0.1 called reading 1, which RocketMQ never sets."""
+    """Convert a file's bits; Rockhopper 0.1 used 1 for reading, which RocketMQ never sets."""
     return FORBIDDEN_READ if bits == _FORBIDDEN_READ_BEFORE else bits

@@ -1,8 +1,8 @@
 """TableJournal: the changes of one table since its file was written (protocol: table_changes.py).
 
-A table of 30,000 topics is 12 MB, and a change of one topic is some hundred bytes. Up to the next
-time that the file is written, changes are appended here, each durable before anybody is answered.
-A kill, a power cut: the next start reads file and changes, and writes the file anew.
+A table of 30,000 topics has 12 MB, and a change of one topic some hundred bytes. Until the file is
+written again, changes are appended here, and each is durable before its request is answered. After
+a kill or a power cut, the next start reads the file and the changes, and writes a new file.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from rockhopper.protocol.store.table_changes import (
 
 
 class TableJournal:
-    """The directory of them. Any thread, one at a time."""
+    """The journal's directory. Usable from any thread, one at a time."""
 
     def __init__(
         self, directory: Path, quarantine: Path, *, mode: int = disk.DEFAULT_FILE_MODE
@@ -33,20 +33,20 @@ class TableJournal:
 
     @property
     def size_bytes(self) -> int:
-        """How much is noted; 0 when the file holds everything."""
+        """The size of the recorded changes; 0 if the file contains everything."""
         return self._journal.size_bytes if self._is_begun else 0
 
     @property
     def has_files(self) -> bool:
-        """Whether something is there that the file may hold, or not."""
+        """Whether there are journal files, whose changes may already be in the table's file."""
         return bool(self._journal.files())
 
     def read(self, shas: Iterable[str]) -> list[TableChange]:
-        """What was noted after a file with one of these fingerprints; changes nothing.
+        """Return the changes after a file with one of these fingerprints; modifies nothing.
 
         Raises:
             OSError: a journal file cannot be read.
-            ValueError: it holds what makes no sense.
+            ValueError: its content is invalid.
         """
         return changes_of(self._journal.read(), shas)
 
@@ -56,7 +56,7 @@ class TableJournal:
         return self._journal.is_rotten
 
     def append(self, file_sha: str, changes: Iterable[TableChange]) -> None:
-        """Note changes of a file with this fingerprint, durably. Raises OSError."""
+        """Append changes of a file with this fingerprint, durably. Raises OSError."""
         data = b"".join(map(encode_change, changes))
         if not self._is_begun:
             self._journal.mend()
@@ -72,7 +72,7 @@ class TableJournal:
             raise
 
     def drop(self) -> None:
-        """Forget all: the file holds it. Raises OSError."""
+        """Delete the journal, because the file contains everything. Raises OSError."""
         self._journal.mend()
         self._journal.close()
         self._is_begun = False

@@ -1,14 +1,14 @@
-r"""The seal of a table's backup: by it the next start knows that file and backup are as saved.
+r"""The seal of a table's backup: it shows the next start whether file and backup are as saved.
 
-RocketMQ's config files have no checksum, and a flipped bit often leaves good JSON. The file stays
-as RocketMQ writes it; its ``.bak`` holds the same, and as the last keys two of ours, which RocketMQ
-passes over where it has to read it:
+RocketMQ's config files have no checksum, and JSON with a flipped bit is often still valid. The file
+stays in RocketMQ's format. Its ``.bak`` has the same content, with two more keys at the end, which
+RocketMQ ignores if it has to read it:
 
     ,\n\t"rockhopperBefore":<CRC-32 of the file that is replaced>
-    ,\n\t"rockhopperCrc32":<CRC-32 of all in front of this line>\n}
+    ,\n\t"rockhopperCrc32":<CRC-32 of everything before this line>\n}
 
-The backup is replaced first; a crash in between leaves the file that the first of them names. A
-``.bak`` without them is RocketMQ's or an early build's, and tells nothing.
+The backup is replaced first. After a crash in between, the file is the one that the first key
+names. A ``.bak`` without these keys is from RocketMQ or an early build, and proves nothing.
 """
 
 import json
@@ -24,22 +24,22 @@ _SHOWN_CHARS = 100
 
 
 class Saved(NamedTuple):
-    """What a backup tells."""
+    """The content of a backup."""
 
     content: bytes
     """The file as it was saved."""
     before: int
-    """CRC-32 of the file that this one replaced."""
+    """The CRC-32 of the file that this one replaced."""
 
 
 def seal(content: bytes, before: int) -> bytes:
-    """The backup of a file; *content* is a pretty-printed object that is not empty."""
+    """Return the backup of a file; *content* is a pretty-printed object that is not empty."""
     head = b"%b%b%d" % (content.removesuffix(_END), _BEFORE, before)
     return b"%b%b%d%b" % (head, _CHECKSUM, crc32(head), _END)
 
 
 def unseal(backup: bytes) -> Saved | None:
-    """What ``seal`` was given; None where *backup* is not, to the byte, what it returned."""
+    """Return what ``seal`` was given; None unless *backup* is exactly its result."""
     head, _, checksum = backup.rpartition(_CHECKSUM)
     if checksum != b"%d%b" % (crc32(head), _END):
         return None
@@ -48,7 +48,7 @@ def unseal(backup: bytes) -> Saved | None:
 
 
 def is_damaged(backup: bytes) -> bool:
-    """Whether what has no sound seal is not another broker's either."""
+    """Return whether a backup without a valid seal cannot be another broker's either."""
     return (
         _OWN_KEYS in backup
         or not backup.startswith(b"{")
@@ -57,7 +57,7 @@ def is_damaged(backup: bytes) -> bool:
 
 
 def differences(saved: Any, found: Any, place: str = "") -> Iterator[str]:
-    """What is not alike in two values of JSON, for people: ``where: what, saved as what``."""
+    """Describe the differences of two JSON values: ``where: what, saved as what``."""
     if isinstance(saved, dict) and isinstance(found, dict):
         for name in sorted(saved.keys() | found.keys()):
             inner = f"{place}.{name}" if place else name

@@ -1,7 +1,7 @@
-"""Attributes of topics and groups: which exist, and what ``+key=value,-key`` may do to them.
+"""Attributes of topics and groups: the valid ones, and the effects of ``+key=value,-key``.
 
-RocketMQ: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil; the messages of errors are
-RocketMQ's, tools show them.
+RocketMQ: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil. The error messages are
+RocketMQ's, because tools show them.
 """
 
 import re
@@ -28,7 +28,7 @@ _is_number = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
 class AttributeRule(NamedTuple):
-    """One attribute: its values (None: a number), whether it may change, and what absent means."""
+    """One attribute: its values (None: a number), whether it may change, and its default."""
 
     values: frozenset[str] | None
     is_changeable: bool
@@ -74,11 +74,11 @@ _NOT_COMPACTED = (
 
 
 class AttributeChangeError(ValueError):
-    """A change of attributes that is not allowed; str() says which."""
+    """A change of attributes that is not allowed; str() describes it."""
 
 
 def parse_attribute_changes(text: str) -> dict[str, str]:
-    """``+k=v,-k`` as a dict whose keys keep their sign. Raises AttributeChangeError."""
+    """Parse ``+k=v,-k`` to a dict whose keys include the sign. Raises AttributeChangeError."""
     changes: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, separator, value = part.partition("=")
@@ -95,10 +95,12 @@ def change_attributes(
     changes: Mapping[str, str],
     rules: Mapping[str, AttributeRule] = RULES,
 ) -> dict[str, str]:
-    """*current* (None: the owner is being created) after *changes*, whose keys start with + or -.
+    """Return *current* after *changes*, whose keys start with + or -.
+
+    *current* None: the owner is being created.
 
     Raises:
-        AttributeChangeError: an unknown attribute or value, or one that may not change.
+        AttributeChangeError: an attribute or value is unknown, or may not change.
     """
     after = dict(current or {})
     touched: set[str] = set()

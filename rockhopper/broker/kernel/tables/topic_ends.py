@@ -1,15 +1,17 @@
-"""TopicEnds: where the queues of topics ended that were deleted or emptied.
+"""TopicEnds: the end offsets of the queues of deleted or emptied topics.
 
-A topic that is created again goes on at the offsets where the former one of its name ended.
-Consumers that are still running keep their positions, and nothing that is sent to the new topic
-has an offset that they have passed already. RocketMQ begins at 0 again, and consumers skip as many
-messages as the former topic had.
+A topic that is created again continues at the end offsets of the former topic of its name. Running
+consumers keep their positions, and no new message has an offset that they have already passed.
+RocketMQ begins at 0 again, and consumers skip as many messages as the former topic had.
 
-Kept in ``<store>/rockhopper/topic-ends.json`` (checked_table.py); an entry is
+    topic T has 100 messages in queue 0; a group has consumed all of them
+    T is deleted and created again; its next message gets offset 100, and the group receives it
+
+The file is ``<store>/rockhopper/topic-ends.json`` (checked_table.py); an entry is
 
     topic: {"<queue id>": offset of the next message, …}
 
-At most ``TOPICS_MAX`` topics are kept; the oldest go first, and begin at 0 again.
+At most ``TOPICS_MAX`` topics are stored; the oldest are dropped first, and begin at 0 again.
 """
 
 from collections.abc import Mapping
@@ -28,28 +30,28 @@ class TopicEnds(CheckedTable):
     )
 
     def add(self, topic: str, ends: Mapping[int, int]) -> None:
-        """Keep the ends of the queues of a topic that is about to be deleted or emptied."""
+        """Store the ends of the queues of a topic that is about to be deleted or emptied."""
         ends_by_id = {str(queue_id): end for queue_id, end in ends.items() if end > 0}
         merged = {**self.entries.get(topic, {}), **ends_by_id}
         if merged != self.entries.get(topic, {}):
-            # At the end of the order: it is the newest.
+            # Moved to the end of the order, because it is the newest.
             self.entries.pop(topic, None)
             self.set(topic, merged)
         while len(self.entries) > TOPICS_MAX:
             self.forget(next(iter(self.entries)))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Delete all entries."""
         for topic in list(self.entries):
             self.forget(topic)
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """The offset at which a queue of a new topic of this name begins."""
+        """Return the offset at which a queue of a new topic of this name begins."""
         queues = self.entries.get(topic)
         return 0 if queues is None else int(queues.get(str(queue_id), 0))
 
     def from_json(self, document: JsonObject) -> None:
-        """Take what was kept. Raises ValueError."""
+        """Load a stored document. Raises ValueError."""
         super().from_json(document)
         for queues in self.entries.values():
             if not isinstance(queues, dict) or not all(

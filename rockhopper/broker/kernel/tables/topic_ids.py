@@ -1,14 +1,14 @@
-"""TopicIds: what tells a topic from another one that had its name before.
+"""TopicIds: ids that distinguish a topic from an earlier one of the same name.
 
-A topic that is deleted and made anew begins at offset 0 again, and once it has more messages than a
-reader had read, offsets tell it nothing. So each topic has an id, of 16 hex digits at random, from
-the first time that somebody asks for it until it is deleted. Kept in
-``<store>/rockhopper/topic-ids.json`` (checked_table.py); an entry is
+A topic that is deleted and created again may reuse offsets. Once it has more messages than a reader
+had read, offsets alone do not reveal the change. So each topic has a random id of 16 hex digits,
+from its first query until it is deleted. The file is ``<store>/rockhopper/topic-ids.json``
+(checked_table.py); an entry is
 
-    [id, where the commit log ended when it was given]
+    [id, where the commit log ended when it was assigned]
 
-Whoever gets an id gets it after it is on disk. At a start those are dropped whose topic is not
-there, or was deleted later than the id was given: then the process ended in the midst of deleting.
+A client receives an id only after it is on disk. At a start, an id is dropped if its topic is
+missing, or was deleted after the id was assigned: then the process ended during the deletion.
 """
 
 import secrets
@@ -30,12 +30,12 @@ class TopicIds(CheckedTable):
     lost = "jobs will treat every topic as created anew: the list of topic ids is damaged"
 
     def known(self, topic: str) -> str | None:
-        """The id of a topic, None if nobody has asked for it."""
+        """Return the id of a topic, None if it was never queried."""
         entry = self.entries.get(topic)
         return None if entry is None else str(entry[0])
 
     def get(self, topic: str, log_end: int) -> str:
-        """The id of a topic that is there; ``saved`` must return before it is told to anybody."""
+        """Return the id of an existing topic; ``saved`` must return before a client receives it."""
         found = self.known(topic)
         if found is None:
             found = secrets.token_hex(ID_BYTES)
@@ -43,12 +43,12 @@ class TopicIds(CheckedTable):
         return found
 
     def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        """Listen to a TopicTable: forget the topics that go."""
+        """Delete the id of a deleted topic; a listener of TopicTable."""
         if topic is None:
             self.forget(name)
 
     def agree_with(self, topics: Container[str], deletions: Iterable[tuple[str, int]]) -> None:
-        """Drop the ids of topics that are not there, or were deleted since; writes nothing.
+        """Delete the ids of topics that are missing, or were deleted since; writes nothing.
 
         *deletions* are (topic, commit log offset).
         """
@@ -59,7 +59,7 @@ class TopicIds(CheckedTable):
                 self.forget(topic)
 
     def from_json(self, document: dict[str, object]) -> None:
-        """Take what was kept. Raises ValueError."""
+        """Load a stored document. Raises ValueError."""
         super().from_json(document)
         if not all(isinstance(entry, list) and len(entry) == 2 for entry in self.entries.values()):
             raise ValueError("an entry is not an id and an offset")

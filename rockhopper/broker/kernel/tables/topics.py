@@ -1,7 +1,8 @@
-"""TopicTable: what topics exist, kept in ``config/topics.json``.
+"""TopicTable: the existing topics, in ``config/topics.json``.
 
 RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes. A TopicConfig is never changed, only
-replaced, so the hot path may keep what it derived from one as long as ``get`` returns the same.
+replaced. So the fast path may cache values derived from one as long as ``get`` returns the same
+object.
 """
 
 import os
@@ -60,16 +61,16 @@ SYS_FLAG_UNIT_SUBSCRIPTION = 2
 SCHEDULE_LEVEL_COUNT = 18
 
 QUEUE_COUNT_MAX = route.QUEUE_COUNT_MAX
-# Topics made for clients that may still grow as another master says.
+# The number of topics created for clients that may still be extended for another master.
 CREATED_REMEMBERED_MAX = 10_000
 MADE_ON_USE_MAX = 50_000
-"""With so many topics none is made on first use any more: an administrator still makes them."""
-# What clients ask for when a topic is made by their first message.
+"""Beyond this number, topics are no longer created on first use, only by an administrator."""
+# The number of queues that clients request when their first message creates a topic.
 CLIENT_QUEUE_COUNT = 4
 
 
 class TopicConfig:
-    """The settings of one topic. Never changed: ``replace`` makes another."""
+    """The settings of one topic. Immutable: ``replace`` creates another."""
 
     __slots__ = (
         "_text",
@@ -127,7 +128,7 @@ class TopicConfig:
         return f"TopicConfig({self.to_json()})"
 
     def to_json(self) -> JsonObject:
-        """The object as it stands in topics.json and in bodies."""
+        """Return the object for topics.json and bodies."""
         return {
             "attributes": self.attributes,
             "order": self.order,
@@ -140,14 +141,14 @@ class TopicConfig:
         }
 
     def text(self) -> fastjson.Written:
-        """The object as the text of topics.json, which each change of a topic writes anew."""
+        """Return the object's text in topics.json, cached because each change rewrites the file."""
         if self._text is None:
             self._text = fastjson.written(self.to_json(), 2)
         return self._text
 
     @classmethod
     def from_json(cls, name: str, value: object) -> "TopicConfig":
-        """The topic in *value*, absent fields at their defaults. Raises ValueError."""
+        """Decode a topic; missing fields get their defaults. Raises ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"topic {name} is no JSON object")
         attributes = value.get("attributes") or {}
@@ -164,7 +165,7 @@ class TopicConfig:
 
     @classmethod
     def from_body(cls, body: bodies.TopicConfig) -> "TopicConfig":
-        """The topic that a request's body describes."""
+        """Return the topic that a request's body describes."""
         return cls(
             body.topic_name,
             read_queue_nums=body.read_queue_nums,
@@ -177,12 +178,12 @@ class TopicConfig:
         )
 
 
-# Called with a topic's name and what it is now, None when it is gone; a blank name means: all.
+# Called with a topic's name and its new settings, None if deleted; a blank name means all topics.
 Listener = Callable[[str, TopicConfig | None], None]
 
 
 class TopicTable(JsonTable):
-    """Topic name -> TopicConfig. Every change is saved soon and told to the listeners."""
+    """Topic name -> TopicConfig. Every change is saved soon, and reported to the listeners."""
 
     without = "topics that have queues come back, with default settings"
 
@@ -194,26 +195,26 @@ class TopicTable(JsonTable):
         self._live = config.live
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
-        """The topic's settings, None when it does not exist. Bound to the dict for speed."""
+        """Returns the topic's settings, None if it does not exist. Bound to the dict for speed."""
         self._light: dict[str, TopicConfig] = {}
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self.listeners: list[Listener] = []
         self.mappings: Mapping[str, StaticTopic] = {}
-        """The static topics among them: theirs are logical queues."""
+        """The static topics among them, which have logical queues."""
         self.on_created: list[Callable[[TopicConfig], None]] = []
-        """Called with a topic that was made because a client sent to it or asked for its route."""
+        """Called with a topic that was created by a client's send or route query."""
         self._created: set[str] = set()
         self._said_full = False
         self._system_names = _system_names(config)
 
     def to_json(self) -> JsonObject:
-        """The content of topics.json."""
+        """Return the content of topics.json."""
         topics = {name: topic.text() for name, topic in self.configs.copy().items()}
         return {"dataVersion": self.version.to_json(), "topicConfigTable": topics}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the topics of a topics.json."""
+        """Load the topics of a topics.json."""
         table = document.get("topicConfigTable")
         if not isinstance(table, dict):
             raise ValueError("it has no topicConfigTable")
@@ -222,7 +223,10 @@ class TopicTable(JsonTable):
         self.configs.update(configs)
 
     def _get_or_light(self, name: str) -> TopicConfig | None:
-        """The same where a light queue is a topic with one queue, known or not."""
+        """Return a topic's settings.
+
+        For a light queue, known or not, those of a topic with one queue.
+        """
         topic = self.configs.get(name)
         if topic is not None or light_queue_error(name) is not None:
             return topic
@@ -241,20 +245,20 @@ class TopicTable(JsonTable):
         return len(self.configs)
 
     def is_system(self, name: str) -> bool:
-        """Whether *name* is RocketMQ's own and not for users to change."""
+        """Return whether *name* is a system topic, which users may not change."""
         return name in self._system_names or is_system_topic(name)
 
     def system_topics(self) -> list[str]:
-        """The system topics that exist here."""
+        """Return the system topics that exist here."""
         return sorted(filter(self.is_system, list(self.configs)))
 
     def is_batch(self, name: str) -> bool:
-        """Whether the topic's queues are of type BatchCQ."""
+        """Return whether the topic's queues are of type BatchCQ."""
         topic = self.configs.get(name)
         return topic is not None and topic.is_batch
 
     def put(self, topic: TopicConfig) -> bool:
-        """Create or replace a topic; False when it is exactly so already, or a light queue."""
+        """Create or replace a topic; return False if it is unchanged, or a light queue."""
         if self.config.store.light_queues_enabled and is_light(topic.name):
             return False
         if self.configs.get(topic.name) == topic:
@@ -264,19 +268,19 @@ class TopicTable(JsonTable):
         return True
 
     def delete(self, name: str) -> bool:
-        """Forget a topic; False when there is none."""
+        """Delete a topic; return False if there is none."""
         if self.configs.pop(name, None) is None:
             return False
         self._changed(name, None)
         return True
 
     def entry(self, name: str) -> JsonObject | None:
-        """A topic's settings as topics.json has them."""
+        """Return a topic's settings in the format of topics.json."""
         topic = self.configs.get(name)
         return None if topic is None else topic.to_json()
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Create, replace or forget a topic. Raises ValueError."""
+        """Create, replace or delete a topic. Raises ValueError."""
         if value is None:
             self.delete(name)
         else:
@@ -304,10 +308,10 @@ class TopicTable(JsonTable):
     def create_on_send(
         self, name: str, default_topic: str, wanted_queues: int, *, unit_mode: bool = False
     ) -> TopicConfig | None:
-        """The topic of a message, made after *default_topic* if need be; None if that may not be.
+        """Return the topic of a message, created like *default_topic* if necessary.
 
-        The default topic must carry the inherit permission; TBW102 does unless autoCreateTopic is
-        off.
+        None if not allowed. The default topic must have the inherit permission; TBW102 has it
+        unless autoCreateTopic is off.
         """
         topic = self.get(name)
         if topic is not None:
@@ -329,7 +333,7 @@ class TopicTable(JsonTable):
         )
 
     def create_on_lookup(self, name: str) -> TopicConfig | None:
-        """The topic whose route is asked for, made if autoCreateTopic=on-lookup; else None."""
+        """Return the topic of a route query, created if autoCreateTopic=on-lookup; else None."""
         topic = self.configs.get(name)
         if topic is not None:
             return topic
@@ -342,7 +346,7 @@ class TopicTable(JsonTable):
         return self._created_for_client(self._create(name, self._queue_count_for_clients))
 
     def _is_full(self, name: str) -> bool:
-        """Whether there are too many to make another on first use, which is logged once."""
+        """Return whether there are too many topics to create one on first use; log this once."""
         if len(self.configs) < MADE_ON_USE_MAX:
             self._said_full = False
             return False
@@ -361,7 +365,7 @@ class TopicTable(JsonTable):
         return min(CLIENT_QUEUE_COUNT, self._live.default_topic_queue_nums)
 
     def _is_wanted_trace_topic(self, name: str) -> bool:
-        """Whether it is where clients send the traces that traceOn asks them for."""
+        """Return whether clients send traces to this topic, as traceOn requests."""
         return self.config.trace_on and name == self.config.trace_topic_name
 
     def _created_for_client(self, topic: TopicConfig) -> TopicConfig:
@@ -373,9 +377,10 @@ class TopicTable(JsonTable):
         return topic
 
     def adopt(self, name: str, queue_count: int, perm: int) -> None:
-        """Make a topic that another master has made for a client, unless autoCreateTopic=off.
+        """Create a topic that another master created for a client, unless autoCreateTopic=off.
 
-        One that was just made here for a client grows to as many queues; others stay.
+        A topic that was just created here for a client is extended to the same number of queues;
+        other topics stay unchanged.
         """
         if (
             not self.creates_on_send
@@ -393,13 +398,13 @@ class TopicTable(JsonTable):
 
     @property
     def creates_on_send(self) -> bool:
-        """Whether a message to an unknown topic makes it."""
+        """Whether a message to an unknown topic creates it."""
         return self._live.auto_create_topic is not AutoCreateTopic.OFF
 
     def ensure_retry_topic(
         self, group: str, queue_count: int = 1, *, unit_mode: bool = False
     ) -> TopicConfig:
-        """``%RETRY%group``: where failed messages of a group wait."""
+        """Return ``%RETRY%group``, for failed messages of a group; create it if necessary."""
         name = retry_topic(group)
         topic = self.configs.get(name)
         if topic is None:
@@ -408,7 +413,7 @@ class TopicTable(JsonTable):
         return topic
 
     def ensure_dlq_topic(self, group: str) -> TopicConfig:
-        """``%DLQ%group``: where messages end that failed too often."""
+        """Return ``%DLQ%group``, for messages that failed too often; create it if necessary."""
         name = dlq_topic(group)
         return self.configs.get(name) or self._create(name, 1)
 
@@ -433,18 +438,19 @@ class TopicTable(JsonTable):
         return topic
 
     def seed_system_topics(self) -> None:
-        """Create the system topics that are missing; TBW102 follows defaultTopicQueueNums."""
+        """Create the missing system topics; TBW102 follows defaultTopicQueueNums."""
         for topic in _system_topics(self.config):
             existing = self.configs.get(topic.name)
             if existing is None or topic.name == AUTO_CREATE_TOPIC:
                 self.put(topic)
 
     def restore_from_queue_directories(self, found: Iterable[tuple[str, int, bool]]) -> list[str]:
-        """Bring back topics that have queues on disk but are not known; return their names.
+        """Restore unknown topics that have queues on disk; return their names.
 
-        *found* is (topic, queue id, is BatchCQ) for each queue directory that holds a file. The
-        highest queue id decides how many queues the topic gets; one that a client may have made by
-        its first sends, which a kill can let the table forget, gets as many as clients ask for.
+        *found* is (topic, queue id, is BatchCQ) for each queue directory with a file. The highest
+        queue id determines the topic's number of queues. A topic may also be one that clients
+        created by their first sends, and that a kill made the table forget. It gets at least the
+        number of queues that clients request.
         """
         queue_counts: dict[str, int] = {}
         batch: set[str] = set()
@@ -477,7 +483,7 @@ class TopicTable(JsonTable):
 
 
 def may_be_looked_up(name: str) -> bool:
-    """Whether *name* can be that of a topic which comes into being by itself."""
+    """Return whether *name* is valid for a topic that is created automatically."""
     derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX))
     return not derived and not is_system_topic(name) and topic_error(name) is None
 
@@ -485,9 +491,9 @@ def may_be_looked_up(name: str) -> bool:
 def queue_directories(
     layout: StoreLayout, known: Container[str] = ()
 ) -> Iterable[tuple[str, int, bool]]:
-    """(topic, queue id, is BatchCQ) of each queue directory of a store that holds a file.
+    """Yield (topic, queue id, is BatchCQ) for each queue directory of a store with a file.
 
-    Those of *known* topics are not looked into.
+    Skips *known* topics.
     """
     for parent, is_batch in (
         (layout.consume_queues, False),
@@ -510,7 +516,10 @@ def _directories(path: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """What exists in every broker. RocketMQ's BenchmarkTest with its 1024 queues is left out."""
+    """Return the topics of every broker.
+
+    RocketMQ's BenchmarkTest with its 1024 queues is omitted.
+    """
     read_write = PERM_READ | PERM_WRITE
     cluster, broker = config.cluster_name, config.broker_name
     seeds = [
