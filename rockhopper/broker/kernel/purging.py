@@ -1,10 +1,10 @@
-"""What users put into a broker, and how it is forgotten: for ``Broker.purge``.
+"""Deletes the users' content of a broker: for ``Broker.purge``.
 
-User topics, groups, offsets and settings go, and with them every message. System topics stay and
-are emptied; theirs are the only queues that do not begin at 0 again.
+User topics, groups, offsets and settings are deleted, with every message. System topics stay but
+are emptied; only their queues do not begin at 0 again.
 
-Connections stay, and so do the groups and topics of consumers that are online: a client that lives
-longer than a test goes on as if it had just joined.
+Connections stay, and so do the groups and topics of online consumers. So a client that outlives one
+test continues as if it had just joined.
 """
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -19,8 +19,8 @@ from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic
 class Contents(Part):
     """The messages of the store and the entries of the tables.
 
-    In the order of parts it stands behind those that need the store as it was for their purge
-    (half messages are rolled back) and before those that go on behind its end.
+    In the order of parts, this comes after the parts that need the old store for their purge (half
+    messages are rolled back), and before those that continue at its new end.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Contents(Part):
         self._consumers = consumers
 
     def purge(self) -> None:
-        """Forget everything; takes no turn of the event loop."""
+        """Delete everything, without yielding to the event loop."""
         kept = self._topics_online()
         self._empty_store()
         for name in list(self._topics.configs):
@@ -51,7 +51,7 @@ class Contents(Part):
         self._bring_back(kept)
 
     def _topics_online(self) -> list[TopicConfig]:
-        """The topics that consumers which are online subscribe to, if they exist."""
+        """Return the existing topics to which online consumers subscribe."""
         wanted = {topic for group in self._consumers for topic in group.subscriptions()}
         return [
             topic
@@ -68,9 +68,9 @@ class Contents(Part):
         self._store.purge_topics(system)
 
     def _bring_back(self, topics: list[TopicConfig]) -> None:
-        """Give consumers that are online what their first heartbeats had given them."""
+        """Recreate what the first heartbeats of online consumers had created."""
         for topic in topics:
-            # A copy: whoever keeps what it derived from the settings must derive it anew.
+            # A copy, so that everything derived from the settings is derived again.
             self._topics.put(TopicConfig.from_json(topic.name, topic.to_json()))
         online = {group.name for group in self._consumers}
         self._subscriptions.keep_only(online)

@@ -1,12 +1,12 @@
-"""Whom the files of a store let in, where its broker has users.
+"""File permissions of a store whose broker has users.
 
-A broker that serves users only must not hand the same messages to everybody who has an account on
-its host. So its store's directories have mode 0700 and its files 0600. ``storeGroup`` names a group
-that may read (Spark, the store tools): 2750 and 0640, and files that are made later belong to it
-too. What holds secrets stays with the owner: the table of users, and keys made for TLS.
+If a broker serves only users, its messages must not be readable for every account on its host. So
+the directories of its store have mode 0700, and its files 0600. ``storeGroup`` names a group that
+may read (Spark, the store tools): then the modes are 2750 and 0640, and new files belong to the
+group too. Secrets stay with the owner: the table of users, and keys created for TLS.
 
-New files get their mode by the umask of the process. A store that was open before is changed once,
-its root last: a start that is killed in between begins again.
+The umask of the process sets the modes of new files. A store that was open before is changed once,
+its root last: if a start is killed in between, the next one repeats this.
 """
 
 import errno
@@ -28,11 +28,11 @@ SECRET_NAMES = ("users.json", "tls")
 
 
 def protect_store(config: BrokerConfig) -> None:
-    """Give a store that exists the modes that *config* asks for, where its root has others.
+    """Set the modes of *config* in an existing store, if its root has others.
 
     Raises:
         SettingError: as ``find_modes``.
-        OSError: files belong to somebody else, or this user is not in the group.
+        OSError: files belong to another user, or this user is not in the group.
     """
     modes = find_modes(config)
     if modes is None:
@@ -63,7 +63,7 @@ def protect_store(config: BrokerConfig) -> None:
 
 
 def _apply(modes: Modes, path: Path, *, is_directory: bool, is_secret: bool) -> bool:
-    """Give *path* its mode and group; return whether it had others. Raises OSError."""
+    """Set the mode and group of *path*; return whether they differed. Raises OSError."""
     mode = modes.directory if is_directory else modes.file
     if is_secret:
         mode &= ~OTHERS
@@ -85,7 +85,7 @@ def _is_protected(root: Path, modes: Modes) -> bool:
 
 
 def _below(directory: Path, *, is_secret: bool = False) -> Iterator[tuple[Path, bool, bool]]:
-    """Every path below *directory*, those inside a directory first; links are left out."""
+    """Yield every path below *directory*, a directory after its content; links are skipped."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink():

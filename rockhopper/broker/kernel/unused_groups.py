@@ -1,9 +1,9 @@
-"""UnusedGroups: removes groups that clients created by naming them and never used.
+"""UnusedGroups: deletes groups that clients created by name and never used.
 
-A group and its retry topic are created when a client first names the group. A client that makes up
-a name at each start, or a hostile one, would fill memory and files with them. Only groups created
-by clients since this broker started are removed, never one that an administrator created, and never
-one that has committed an offset, popped a message or returned one.
+A group and its retry topic are created when a client first names the group. A client that invents a
+name at each start, or a hostile one, would fill memory and files. Only groups that clients created
+since this broker started are deleted. A group is kept if an administrator created it, or if it has
+committed an offset, popped a message or sent one back.
 """
 
 import structlog
@@ -24,7 +24,7 @@ LOOKED_AT_ONCE_MAX = 200
 
 
 class UnusedGroups(Part):
-    """Looks at the oldest of them every few seconds."""
+    """Checks the oldest of these groups every few seconds."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class UnusedGroups(Part):
         self._store = store
 
     def expire(self) -> None:
-        """Forget those that were made an hour ago, that nobody is in and nobody ever used."""
+        """Delete groups that were created an hour ago, have no members, and were never used."""
         due = self._groups.take_made_before(UNUSED_MS, LOOKED_AT_ONCE_MAX)
         if not due:
             return
