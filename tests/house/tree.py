@@ -148,4 +148,4 @@ def room_of(name: str) -> str:
     above = next((group for group in GROUPS if name.startswith(f"{group}.")), BROKER)
     if not name.startswith(f"{above}."):
         return ""
-    return name.removeprefix(f"{above}.").partition(".")[0]
+    return f"{above}.{name.removeprefix(f'{above}.').partition('.')[0]}"

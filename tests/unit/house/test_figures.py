@@ -28,7 +28,7 @@ def test_circles_are_found_among_rooms_and_modules(tmp_path: Path) -> None:
         client__y="from rockhopper.client.x import f\n",
     )
     assert figures.circles(tree) == [
-        "a <-> b",
+        "broker.a <-> broker.b",
         "client.x <-> client.y",
     ]
 
@@ -62,7 +62,17 @@ def test_a_room_is_a_folder_of_the_broker_or_of_a_group_of_rooms(tmp_path: Path)
         broker__kernel__send__sender="",
         broker__kernel__send__checks="from rockhopper.broker.kernel.topics import table\n",
     )
-    assert figures.circles(tree) == ["send <-> topics"]
+    assert figures.circles(tree) == ["broker.kernel.send <-> broker.kernel.topics"]
+
+
+def test_rooms_of_one_name_in_two_groups_are_two_rooms(tmp_path: Path) -> None:
+    tree = house(
+        tmp_path,
+        broker__kernel__state="",
+        broker__kernel__parts="from rockhopper.broker.kernel import state\n",
+        broker__replication__state__writer="from rockhopper.broker.kernel import parts\n",
+    )
+    assert figures.circles(tree) == []
 
 
 def test_declared_log_checks_count_as_long_as_they_are_defined(tmp_path: Path) -> None:
