@@ -1,1 +1,1 @@
-"""The hot pass: what makes up nearly all traffic, and the compiled code that serves it."""
+"""The hot pass: the requests that make up nearly all traffic, and the compiled code for them."""

@@ -1,18 +1,17 @@
-/* JSON as known clients print it: no blanks, strings of ASCII without escapes, numbers as printed.
-
-   Each function says 0 for anything else, wrong or only unusual. */
+/* JSON as known clients print it: no blanks, ASCII strings without escapes, canonical numbers. Each
+   function returns 0 for anything else, whether invalid or only unusual. */
 
 #ifndef ROCKHOPPER_JSON_TEXT_H
 #define ROCKHOPPER_JSON_TEXT_H
 
 #include "../store/log/_bytes.h"
 
-/* What is left of a text. */
+/* The rest of a text. */
 typedef struct {
     const char *p, *end;
 } Cursor;
 
-/* A number as it is printed; 0 for any other form. */
+/* Reads a number in its canonical form; returns 0 for any other form. */
 static inline int read_number(Span text, int64_t *value)
 {
     const char *p = text.data, *end = text.data + text.size;
@@ -57,7 +56,7 @@ static inline int is_usual(char c)
     return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
 }
 
-/* Whether eight characters are usual; now and then it says no of some that are. */
+/* Whether eight characters are usual; may return 0 for some that are. */
 static inline int are_usual(const char *p)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x80 * ones;
@@ -67,7 +66,7 @@ static inline int are_usual(const char *p)
     return ((eight | (eight - 0x20 * ones) | (quote - ones) | (backslash - ones)) & tops) == 0;
 }
 
-/* A string of ASCII without escapes. */
+/* Reads an ASCII string without escapes. */
 static inline int take_plain_string(Cursor *cursor, Span *text)
 {
     if (!take_char(cursor, '"'))
@@ -82,7 +81,7 @@ static inline int take_plain_string(Cursor *cursor, Span *text)
     return take_char(cursor, '"');
 }
 
-/* A bare number, true, false or null. */
+/* Reads a bare number, true, false or null. */
 static inline int take_word(Cursor *cursor, Span *text)
 {
     const char *p = cursor->p;
@@ -98,7 +97,7 @@ static inline int is_bare(const Cursor *cursor)
     return cursor->p < cursor->end && *cursor->p != '"';
 }
 
-/* A value that plays no part. */
+/* Skips a value that does not matter. */
 static inline int pass_over(Cursor *cursor)
 {
     Span text;

@@ -1,8 +1,7 @@
-/* Compiled: the plain pulls at the front of a pass, from frames to one stretch of answers.
-
-   hot_pass.py says what is to be done with each; here it is done for those whose queue is known to be
-   readable for them, and whose messages stand, sound, in the newest file of queue and log, or in those
-   that Python has named. The first for which that does not hold is for Python. */
+/* Compiled: serves the plain pulls at the front of a pass, from frames to one block of responses.
+   hot_pass.py defines what must be done with each. This code serves pulls whose queue is known to
+   be readable for them, and whose messages are sound and in the newest file of queue and log, or in
+   files that Python has named. Python must serve the first other pull. */
 
 #include "_json_text.h"
 #include "../store/log/_selecting.h"
@@ -14,13 +13,13 @@
 #define PULL_FLAG_SUSPEND 2
 #define ANSWER_PIECES 5
 #define KEY_SIZE_MAX 1024
-/* So many messages are looked at for their properties before others have a turn. */
+/* At most this many messages are read for their properties before other work runs. */
 #define SCANNED_MAX 32768
 
 /* Names of attributes of a queue. */
 static PyObject *min_offset, *max_offset, *mapping_start_name, *mapping_name, *topic_field;
 
-/* The fields of a pull, as bits of what was seen. */
+/* The fields of a pull, as bits of the set of fields seen. */
 enum {
     GROUP = 1, TOPIC = 2, QUEUE_ID = 4, OFFSET = 8, COUNT_MAX = 16, SYS_FLAG = 32, COMMIT = 64,
     SUSPEND = 128, VERSION = 256, SUBSCRIPTION = 512, EXPRESSION_TYPE = 1024, NEEDED = 511
@@ -42,8 +41,7 @@ typedef struct {
     Span group, topic, version, subscription, expression_type;
 } PullHeader;
 
-/* What became of the pulls of a queue by a group, in whatever words: one of their entries, and what
-   is to be counted. */
+/* The pulls of a queue by a group, in any form: one of their entries, and the numbers to count. */
 typedef struct {
     PyObject *entry;
     int64_t pulls, messages, size, next_offset, scanned;
@@ -56,25 +54,25 @@ typedef struct {
     /* The newest file of the log. */
     const unsigned char *log;
     int64_t base, end, unchecked_from;
-    /* What it has made; the bytes object has room for more than is in it. */
+    /* The output; the bytes object has room for more than it holds. */
     PyObject *answers;
     Py_ssize_t size;
     Counted *counted;
     Py_ssize_t counted_count, counted_room;
     PyObject *commits, *missing_key, *parked;
-    /* What tests have chosen, and how many messages they have looked at. */
+    /* The units that tests have selected, and how many messages they have read. */
     unsigned char *chosen;
     Py_ssize_t chosen_room;
     int64_t scanned;
     /* The frame that is being served. */
     Py_ssize_t at;
     int may_park;
-    /* What is to be placed before a pull can be served, and for which offset. */
+    /* The entry whose files Python must find before a pull can be served, and the offset. */
     PyObject *misplaced;
     int64_t misplaced_offset;
 } Pass;
 
-/* A file of a queue's units, and one of the log, that its records stand in. */
+/* A file of a queue's units, and the file of the log with their records. */
 typedef struct {
     Py_buffer units, records;
     int64_t units_start, base, end;
@@ -88,7 +86,7 @@ static int field_of(Span name)
     return is_text(name, "rh") ? -1 : 0;
 }
 
-/* Takes one field; 0 if it is for Python. */
+/* Reads one field; returns 0 if Python must serve the pull. */
 static int take_field(int field, Span value, PullHeader *pull)
 {
     int64_t ignored;
@@ -198,8 +196,8 @@ static unsigned char *put_text(unsigned char *p, Span text)
     return p;
 }
 
-/* What decides whether a pull is allowed, and what it reads; NULL with an exception, or without one
-   if that is too long. */
+/* The key that decides whether a pull is allowed, and what it reads; NULL with an exception, or
+   without one if it is too long. */
 static PyObject *key_of(const PullHeader *pull)
 {
     unsigned char key[KEY_SIZE_MAX + 64], *p = key;
@@ -214,8 +212,8 @@ static PyObject *key_of(const PullHeader *pull)
     return PyBytes_FromStringAndSize((const char *)key, p - key);
 }
 
-/* The entry for a pull: (queue, traffic, reads, topic, group, place, test); NULL if there is none, and *key* then
-   says which was looked for, or with an exception. */
+/* The entry for a pull: (queue, traffic, reads, topic, group, place, test). Returns NULL if there
+   is none, and then sets *missing_key*; or NULL with an exception. */
 static PyObject *entry_of(Pass *pass, const PullHeader *pull)
 {
     PyObject *key = key_of(pull);
@@ -242,7 +240,7 @@ static int number_of(PyObject *object, PyObject *name, int64_t *value)
     return fits;
 }
 
-/* Room for *size* more bytes of answers; NULL without memory, with an exception. */
+/* Makes room for *size* more bytes of responses; returns NULL without memory, with an exception. */
 static unsigned char *room_for(Pass *pass, int64_t size)
 {
     Py_ssize_t room = pass->answers == NULL ? 0 : PyBytes_GET_SIZE(pass->answers);
@@ -307,7 +305,8 @@ static int note_commit(Pass *pass, const PullHeader *pull, PyObject *entry)
     return is_noted;
 }
 
-/* Sets what is wanted of a place; 0 if it is not there. *is_tested*: more is looked at than wanted. */
+/* Finds the wanted units in a place; returns 0 if they are not there. With *is_tested*, more units
+   are scanned than wanted. */
 static int find_units(const Pass *pass, const PullHeader *pull, int64_t high, const Place *place,
                       int is_tested, Wanted *wanted)
 {
@@ -335,7 +334,7 @@ static int is_in_memory(const Pass *pass, const Wanted *wanted)
     return get64(wanted->units) >= pass->end - pass->memory_size;
 }
 
-/* What a test wants of the units that were found, if it wants any; *scanned* is how many it looked at. */
+/* Selects the units that match a test; returns whether any does. *scanned* is how many it read. */
 static int select_wanted(Pass *pass, Wanted *wanted, const Owner *owner, PyObject *test_object,
                          int64_t *scanned)
 {
@@ -346,7 +345,7 @@ static int select_wanted(Pass *pass, Wanted *wanted, const Owner *owner, PyObjec
         return -1;
     Chosen chosen = {pass->chosen, 0};
     int is_sound = choose(wanted, owner, &test, &chosen);
-    /* Python asks again, and says what is wrong. */
+    /* Python tests them again, and raises the error. */
     PyErr_Clear();
     pass->scanned += chosen.scanned;
     *scanned = chosen.scanned;
@@ -354,7 +353,7 @@ static int select_wanted(Pass *pass, Wanted *wanted, const Owner *owner, PyObjec
     return is_sound && wanted->count > 0;
 }
 
-/* Answers by the units that were found; 1 if it was done, 0 if it is for Python, -1 with an exception. */
+/* Responds with the found units; returns 1 if done, 0 if Python must respond, -1 with an exception. */
 static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t low, int64_t high,
                        Wanted wanted)
 {
@@ -390,7 +389,7 @@ static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int6
     return 1;
 }
 
-/* Takes hold of a mapping: 1; 0 if it is closed; -1 with an exception. */
+/* Acquires a mapping: returns 1; 0 if it is closed; -1 with an exception. */
 static int hold(PyObject *mapping, Py_buffer *buffer)
 {
     if (PyObject_GetBuffer(mapping, buffer, PyBUF_SIMPLE) == 0)
@@ -401,7 +400,7 @@ static int hold(PyObject *mapping, Py_buffer *buffer)
     return 0;
 }
 
-/* From the newest files of queue and log; *place* is to be released if this is 1. */
+/* Takes the newest files of queue and log; if it returns 1, *place* must be released. */
 static int take_newest(const Pass *pass, PyObject *queue, Place *place)
 {
     if (!number_of(queue, mapping_start_name, &place->units_start))
@@ -415,7 +414,7 @@ static int take_newest(const Pass *pass, PyObject *queue, Place *place)
     return held;
 }
 
-/* From [units, start of them, log, start, end], as Python has noted it; as take_newest. */
+/* Takes [units, their start, log, start, end], as Python has noted it; returns as take_newest. */
 static int take_noted(PyObject *noted, Place *place)
 {
     if (!PyList_Check(noted) || PyList_GET_SIZE(noted) != 5)
@@ -470,7 +469,7 @@ static int serve_at(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t
     return 0;
 }
 
-/* Notes a pull that waits for the next message of its queue. */
+/* Registers a pull that waits for the next message of its queue. */
 static int park(Pass *pass, const PullHeader *pull, PyObject *entry)
 {
     PyObject *parked = Py_BuildValue("nOLL", pass->at, entry, (long long)pull->offset,
@@ -500,7 +499,7 @@ static int serve(Pass *pass, Span header)
     return serve_at(pass, &pull, entry, low, high);
 }
 
-/* Takes the pulls in front; returns how many, -1 with an exception. */
+/* Serves the pulls at the front; returns how many, -1 with an exception. */
 static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
 {
     Py_ssize_t at = first;

@@ -6,11 +6,11 @@
 #define CODE_SEND 10
 #define CODE_SEND_V2 310
 #define CODE_BATCH 320
-/* Of the binary header: in front of the remark, of which there is none, and of the fields. */
+/* The size of the binary header before the remark, which is empty, and the fields. */
 #define BINARY_HEAD_SIZE 17
 #define FIELDS_MAX 64
 
-/* The letters that fields have in SEND_MESSAGE_V2, as bits. */
+/* The letters of fields in SEND_MESSAGE_V2, as bits. */
 #define BIT(letter) (1u << ((letter) - 'a'))
 #define NEEDED (BIT('a') | BIT('b') | BIT('e') | BIT('f') | BIT('g') | BIT('h'))
 #define NEEDED_OF_ALL (NEEDED | BIT('c') | BIT('d'))
@@ -24,13 +24,13 @@ static const struct {
     {"reconsumeTimes", 'j'}, {"unitMode", 'k'}, {"maxReconsumeTimes", 'l'}, {"batch", 'm'},
     {NULL, 0}};
 
-/* Whether a field is text that is no number and no boolean. */
+/* Whether a field is a text, not a number or a boolean. */
 static int is_name(int letter)
 {
     return letter <= 0 || strchr("defghjklm", letter) == NULL;
 }
 
-/* The letter of a field; 0 if it plays no part, -1 if it is for Python. */
+/* The letter of a field; 0 if it does not matter, -1 if Python must read it. */
 static int letter_of(int32_t code, Span name)
 {
     if (code == CODE_SEND) {
@@ -44,7 +44,7 @@ static int letter_of(int32_t code, Span name)
     return name.size == 0 || is_text(name, "rh") ? -1 : 0;
 }
 
-/* Takes one field; 0 if it is for Python. *seen* has the letters so far. */
+/* Reads one field; returns 0 if Python must read it. *seen* has the letters so far. */
 static int take_field(int32_t code, int letter, Span value, uint32_t *seen, SendHeader *read)
 {
     int32_t ignored;
@@ -129,7 +129,7 @@ static int hex_digit(char c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The character behind a backslash, to *out; one of a pair of surrogates does not make UTF-8. */
+/* Writes the escaped character to *out*; one of a pair of surrogates does not make UTF-8. */
 static int take_escape(Cursor *cursor, unsigned char **out)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -165,7 +165,7 @@ static int take_escape(Cursor *cursor, unsigned char **out)
     return 1;
 }
 
-/* Any string; it is no longer than it is written. -1 without memory. */
+/* Reads any string; decoding never makes it longer. Returns -1 without memory. */
 static int take_string(Cursor *cursor, Scratch *scratch, Span *text)
 {
     Cursor whole = *cursor;
@@ -253,7 +253,7 @@ static int read_json(Span header, Scratch *scratch, SendHeader *read)
     return finish(read, flag, code == CODE_SEND ? NEEDED_OF_ALL : NEEDED, seen);
 }
 
-/* The stretch of *size* bytes at *p; 0 if it is not all there. */
+/* Takes the next *size* bytes at *p*; returns 0 if they are not all there. */
 static int take_span(const unsigned char **p, const unsigned char *end, uint32_t size, Span *span)
 {
     if (size > (uint64_t)(end - *p))

@@ -1,8 +1,7 @@
-/* Headers of requests that send: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
-
-   Only what known clients write is read here: JSON that names the code first, without blanks, or
-   RocketMQ's binary header; each field once, numbers as they are printed, escapes in the properties
-   alone. Whatever else there may be, right or wrong, is for Python to read. */
+/* Headers of sends: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320). Reads only
+   what known clients write: JSON with the code first and no blanks, or RocketMQ's binary header;
+   each field once, canonical numbers, escapes only in the properties. Python reads everything else,
+   valid or not. */
 
 #ifndef ROCKHOPPER_SEND_HEADERS_H
 #define ROCKHOPPER_SEND_HEADERS_H
@@ -19,14 +18,14 @@ typedef struct {
     int is_batch, is_oneway, has_long_names;
 } SendHeader;
 
-/* Room for properties that have escapes; they stay there until the next header. */
+/* Memory for properties with escapes; they stay there until the next header. */
 typedef struct {
     unsigned char *data;
     Py_ssize_t room;
 } Scratch;
 
-/* 1: read; 0: it is for Python; -1 without memory, with an exception. The spans are those of *header*
-   and *scratch*. */
+/* Returns 1 if read, 0 if Python must read it, -1 without memory, with an exception. The spans
+   point into *header* and *scratch*. */
 int read_send_header(int64_t serialize_type, Span header, Scratch *scratch, SendHeader *read);
 
 #endif

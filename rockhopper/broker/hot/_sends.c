@@ -1,22 +1,21 @@
-/* Compiled: the plain sends at the front of a pass, from frames to records, runs and answers.
-
-   hot_pass.py says what is to be done with each; here it is done for as many as follow each other
-   without anything else in between. The first that is not plain, or has no room in its file, is for
-   Python, and nothing of it has been done then. */
+/* Compiled: serves the plain sends at the front of a pass, from frames to records, runs and
+   responses. hot_pass.py defines what must be done with each. This code serves as many as follow
+   each other without another request in between. Python must serve the first that is not plain, or
+   has no room in its file; this code then leaves nothing of it behind. */
 
 #include "_send_headers.h"
 #include "_json_text.h"
 #include "../store/log/_records.h"
 #include "../store/queues/_slots.h"
 
-/* Of records that hold a batch: not plain. */
+/* The flags of records that hold a batch: not plain. */
 #define INNER_BATCH_FLAGS (0x80 | 0x40)
 #define TRANSACTION_FLAGS 0xC
 #define HALF_FLAG 4
 #define SENT_PIECES 6
 #define BATCH_PIECES 5
 #define BINARY_PIECES 3
-/* More would not fit the header of an answer. */
+/* More would not fit the header of a response. */
 #define IDS_SIZE_MAX (15 << 20)
 #define RECORDS_GUESS_MAX (1 << 20)
 #define FRAMES_GUESSED_MAX 64
@@ -27,11 +26,11 @@ enum { MESSAGES, CALLS, BYTES };
 static const char *const tail_names[] = {"constants", "next_offset", "consume_queue", NULL};
 static const char *const traffic_names[] = {"messages", "calls", "bytes", NULL};
 static Slots tail_slots, traffic_slots;
-/* What a run becomes. */
+/* The class of the runs in the result. */
 static PyObject *run_class;
 
-/* The messages of one queue. Its tail is kept alive by the table of topics or that of tails, in which
-   nothing changes meanwhile. */
+/* The messages of one queue. The table of topics or of tails keeps the tail alive, and does not
+   change meanwhile. */
 typedef struct {
     PyObject *tail;
     Shared shared;
@@ -40,13 +39,13 @@ typedef struct {
     Py_ssize_t room;
 } Run;
 
-/* What is counted for one topic. */
+/* The numbers to count for one topic. */
 typedef struct {
     PyObject *traffic;
     int64_t messages, calls, size;
 } Counted;
 
-/* Places in an array by the objects that they belong to; no more than SLOTS_USED_MAX of them. */
+/* A hash table from objects to their index in an array; at most SLOTS_USED_MAX of them. */
 #define SLOTS_BITS 9
 #define SLOTS_USED_MAX 384
 typedef struct {
@@ -57,7 +56,7 @@ typedef struct {
     Slot slots[1 << SLOTS_BITS];
 } Places;
 
-/* The slot of *key*, or where it may be put. */
+/* The slot of *key*, or the free slot for it. */
 static Slot *slot_of(Places *places, const PyObject *key)
 {
     size_t at = (size_t)((uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u >> (64 - SLOTS_BITS));
@@ -66,7 +65,7 @@ static Slot *slot_of(Places *places, const PyObject *key)
     return &places->slots[at];
 }
 
-/* Answers that leave together. */
+/* Responses that are sent together. */
 typedef struct {
     Py_ssize_t start;
     int64_t log_offset;
@@ -79,21 +78,21 @@ typedef struct {
 } Buffer;
 
 typedef struct {
-    /* What all sends of a broker have in common. */
+    /* The common data of all sends to a broker. */
     Span store_host, suffix, id_host;
     int64_t body_size_max;
     Span sent[SENT_PIECES], batch[BATCH_PIECES], binary[BINARY_PIECES];
-    /* Of messages that wait elsewhere: all tails, the delays of the levels, the topics that they wait
-       in, and what is counted for half messages. */
+    /* For messages that wait elsewhere: all tails, the delays of the levels, the topics in which
+       they wait, and the counter of half messages. */
     PyObject *all_tails, *delays_ms, *delay_topic, *half_topic, *half_traffic;
-    /* Of this pass. */
+    /* The input of this pass. */
     PyObject *sendable;
     Span born_host;
     int64_t log_offset, room_end, store_time_ms;
-    /* The topic of the last message, and one that was not known to take any. */
+    /* The topic of the last message, and one that is not known to accept messages. */
     Span topic, unknown;
     PyObject *tails, *traffic;
-    /* What it has made. */
+    /* The output. */
     Run *runs;
     Py_ssize_t run_count, runs_room;
     Counted *counted;
@@ -103,14 +102,14 @@ typedef struct {
     Owed *owed;
     Py_ssize_t owed_count, owed_room;
     Buffer answers;
-    /* Bytes of Python, the first *records_size* of them written. */
+    /* A bytes object, the first *records_size* bytes of it written. */
     PyObject *records;
     Py_ssize_t records_size, records_hint;
     Keys keys;
     Scratch scratch, suffix_room;
 } Pass;
 
-/* Where a message goes and what is added to its properties; *group* is of a half message. */
+/* The queue of a message and the properties added to it; *group* is that of a half message. */
 typedef struct {
     PyObject *tail, *traffic;
     Span suffix, group;
@@ -151,7 +150,7 @@ static int take_waiting(PyObject *waiting, Pass *pass)
     return 1;
 }
 
-/* (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting), see plain_sends.py. */
+/* See plain_sends.py: (store_host, suffix, id_host, body_size_max, sent, batch, binary, waiting). */
 static int take_common(PyObject *common, Pass *pass)
 {
     if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != 8) {
@@ -183,7 +182,7 @@ static void free_pass(Pass *pass)
     free_keys(&pass->keys);
 }
 
-/* Room for *size* more bytes, and where they go; NULL without memory, with an exception. */
+/* Makes room for *size* more bytes, and returns it; NULL without memory, with an exception. */
 static unsigned char *room_in(Buffer *buffer, Py_ssize_t size)
 {
     if (!make_room((void **)&buffer->data, &buffer->room, buffer->size + size))
@@ -206,7 +205,8 @@ static unsigned char *room_for_records(Pass *pass, Py_ssize_t size)
     return (unsigned char *)PyBytes_AS_STRING(pass->records) + pass->records_size;
 }
 
-/* 1: the queues of *topic* are in *pass*; 0: it is not known to take messages; -1: an exception. */
+/* Returns 1 if the queues of *topic* are in *pass*, 0 if it is not known to accept messages, -1
+   with an exception. */
 static int find_topic(Pass *pass, Span topic)
 {
     if (pass->tails != NULL && topic.size == pass->topic.size
@@ -232,9 +232,9 @@ static int find_topic(Pass *pass, Span topic)
     return 1;
 }
 
-/* What a run of *tail* begins with; 0 with an exception, or without one if its queue is to be opened
-   first: without its files, a message takes longer than many of the others. Its constants outlive
-   the call: the tail keeps them. */
+/* Begins a run of *tail*. Returns 0 with an exception, or without one if its queue must be opened
+   first: a message takes longer than many others while its queue has no files. The tail keeps its
+   constants alive. */
 static int begin_run(Pass *pass, Run *run, PyObject *tail)
 {
     *run = (Run){.tail = tail, .start = pass->log_offset};
@@ -256,7 +256,7 @@ static int begin_run(Pass *pass, Run *run, PyObject *tail)
     return taken;
 }
 
-/* The run of a queue; NULL with an exception, or without one if that is for Python. */
+/* The run of a queue; NULL with an exception, or without one if Python must handle it. */
 static Run *run_of(Pass *pass, PyObject *tail)
 {
     Slot *slot = slot_of(&pass->run_places, tail);
@@ -272,7 +272,7 @@ static Run *run_of(Pass *pass, PyObject *tail)
     return run;
 }
 
-/* Counts messages of one request for a topic; 0 without memory, with an exception. */
+/* Counts the messages of one request for a topic; returns 0 without memory, with an exception. */
 static int count_request(Pass *pass, PyObject *traffic, int64_t messages, int64_t size)
 {
     Slot *slot = slot_of(&pass->counted_places, traffic);
@@ -302,7 +302,7 @@ static void make_hex_pairs(void)
     }
 }
 
-/* The id of the message at a place of the log: 16 digits behind the host. */
+/* Writes the id of the message at a log offset: the host, then 16 digits. */
 static unsigned char *put_id(unsigned char *p, Span host, int64_t log_offset)
 {
     p = put_span(p, host);
@@ -321,7 +321,7 @@ static unsigned char *put_ids(unsigned char *p, Span host, const unsigned char *
     return p;
 }
 
-/* What an answer says: *units* are those of the messages, *key* is of a single one. */
+/* The values of a response: *units* are those of the messages, *key* is that of a single one. */
 typedef struct {
     const unsigned char *units;
     Py_ssize_t count;
@@ -378,7 +378,7 @@ static Py_ssize_t size_of(const Span *spans, Py_ssize_t count)
     return size;
 }
 
-/* Adds an answer to those that are owed; 0 without memory, with an exception. */
+/* Adds a response to the pending ones; returns 0 without memory, with an exception. */
 static int owe(Pass *pass, int64_t serialize_type, const Answer *answer, int is_batch, int waits)
 {
     Py_ssize_t most = 256 + answer->count * (pass->id_host.size + 17) + answer->key.size
@@ -401,9 +401,10 @@ static int owe(Pass *pass, int64_t serialize_type, const Answer *answer, int is_
     return 1;
 }
 
-/* What a request has had done: 1, nothing: 0, nothing and an exception: -1. */
+/* Return values of the following functions: 1 done; 0 nothing done; -1 nothing done, with an
+   exception. */
 
-/* The tail of a queue that messages wait in, without a new reference. */
+/* Finds the tail of a queue in which messages wait; borrowed. */
 static int find_tail(Pass *pass, PyObject *topic, int32_t queue_id, PyObject **tail)
 {
     PyObject *key = Py_BuildValue("Oi", topic, (int)queue_id);
@@ -414,7 +415,8 @@ static int find_tail(Pass *pass, PyObject *topic, int32_t queue_id, PyObject **t
     return *tail != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
 }
 
-/* What the broker adds for a message that waits; *key* is its own if it is a half one. */
+/* Makes the properties that the broker adds to a waiting message; *key* is its own if it is a half
+   message. */
 static int make_suffix(Pass *pass, const SendHeader *send, Span key, Span *suffix)
 {
     Py_ssize_t most = pass->suffix.size + key.size + send->topic.size + NUMBER_SIZE_MAX + 64;
@@ -443,7 +445,7 @@ static int may_be_half(const Pass *pass, const SendHeader *send, const Waiting *
            && memchr(send->group.data, 2, (size_t)send->group.size) == NULL;
 }
 
-/* The way of a message whose properties say that it waits elsewhere. */
+/* Finds the queue of a message whose properties make it wait elsewhere. */
 static int find_detour(Pass *pass, const SendHeader *send, Span unique_key, Way *way)
 {
     Waiting waiting;
@@ -469,7 +471,7 @@ static int find_detour(Pass *pass, const SendHeader *send, Span unique_key, Way 
     return found > 0 ? make_suffix(pass, send, (Span){NULL, 0}, &way->suffix) : found;
 }
 
-/* Whether messages of one more topic, or of this one, can be counted. */
+/* Whether the pass can count messages of one more topic, or counts this one already. */
 static int is_countable(Pass *pass, PyObject *traffic)
 {
     return pass->counted_count < SLOTS_USED_MAX
@@ -496,7 +498,7 @@ static int note_half(Pass *pass, const Run *run, Span group)
     return noted;
 }
 
-/* The run of a queue, which the next record goes to; NULL as in run_of. */
+/* Prepares the run of a queue for the next record; returns NULL as run_of. */
 static Run *aim(Pass *pass, const SendHeader *send, PyObject *tail)
 {
     Run *run = run_of(pass, tail);
@@ -509,7 +511,7 @@ static Run *aim(Pass *pass, const SendHeader *send, PyObject *tail)
     return run;
 }
 
-/* Records of so many messages were made for *run*, whose offsets go on behind them already. */
+/* Adds records to *run*, whose offsets are already advanced behind them. */
 static int add(Pass *pass, Run *run, PyObject *traffic, int64_t messages, Py_ssize_t size)
 {
     if (!count_request(pass, traffic, messages, size))
@@ -599,7 +601,7 @@ static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
     int done = read_send_header(serialize_type, header, &pass->scratch, &send);
     if (done <= 0 || (send.sys_flag & INNER_BATCH_FLAGS) != 0 || body.size > pass->body_size_max)
         return done < 0 ? -1 : 0;
-    /* Python reads and writes them anew for these. */
+    /* For these Python decodes and encodes the properties. */
     if (send.has_long_names && !are_regular(send.properties))
         return 0;
     done = find_topic(pass, send.topic);
@@ -609,8 +611,8 @@ static int stage(Pass *pass, int64_t serialize_type, Span header, Span body)
                          : stage_message(pass, &send, body, serialize_type);
 }
 
-/* About what the records of some frames will take: as much as they do, and half as much again, for
-   a message in a batch has a short head. */
+/* Estimates the size of the records of some frames: the frames' size and half of it, because a
+   message in a batch has a short head. */
 static Py_ssize_t guess_size(PyObject *frames, Py_ssize_t first)
 {
     Py_ssize_t size = 0, end = PyList_GET_SIZE(frames);
@@ -626,7 +628,7 @@ static Py_ssize_t guess_size(PyObject *frames, Py_ssize_t first)
     return (size < RECORDS_GUESS_MAX ? size : RECORDS_GUESS_MAX) * 3 / 2;
 }
 
-/* Takes the sends in front; returns how many, -1 with an exception. */
+/* Stages the sends at the front; returns how many, -1 with an exception. */
 static Py_ssize_t stage_all(Pass *pass, PyObject *frames, Py_ssize_t first)
 {
     Py_ssize_t at = first;
@@ -723,7 +725,7 @@ static PyObject *counted_of(const Pass *pass)
     return list;
 }
 
-/* Adds item *at* of a tuple to a number in a slot; 0 with an exception. */
+/* Adds item *at* of a tuple to a number in a slot; returns 0 with an exception. */
 static int add_to(PyObject *traffic, int name, PyObject *tuple, Py_ssize_t at)
 {
     PyObject *before = *slot(traffic, &traffic_slots, name);

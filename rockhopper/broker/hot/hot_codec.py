@@ -1,15 +1,15 @@
-"""Bytes and plain values of the hot pass: what it reads and writes, and nothing that it does.
+"""Decode requests and encode responses of the hot pass, as bytes and plain values.
 
-Plain functions over bytes, numbers and text, without a store or a connection: a compiled twin can
-take their place, as there is one of the record's encoder.
+Pure functions over bytes, numbers and text, without a store or a connection: a compiled twin can
+replace them, as one does for the record encoder.
 
-In: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
+Input: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
 UPDATE_CONSUMER_OFFSET (15), END_TRANSACTION (37) and ACK_MESSAGE (200051), in JSON with the code
-first, and of 310 in any serialisation. Only fields that a plain request has a use for
-are read; one that lacks any of them, or has something else in it, does not decode.
+first; and those of 310 in any serialisation. Only the fields that a plain request uses are read; a
+header that lacks one, or has an invalid one, does not decode.
 
-Out: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that are
-made once: of an answer to a send only numbers and the message's key are its own.
+Output: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that
+are made once: in a response to a send, only the numbers and the message's key vary.
 """
 
 import re
@@ -35,10 +35,10 @@ SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
 }
-"""How headers begin that ask for messages to be stored, by their serialisation."""
+"""The first bytes of headers of sends, by serialisation."""
 SIGNED = b"AccessKey"
-"""In headers that are signed, in every serialisation; they are verified where they are decoded."""
-# A shorter one is nested no deeper than any decoder goes.
+"""In signed headers, in every serialisation; the signature is verified where they are decoded."""
+# A shorter header is never nested too deeply for a decoder.
 _LONG_SIZE_BYTES = 1024
 _LENGTHS = ByteStruct(">II")
 _PLACE = re.compile("%016X|%d|%s")
@@ -76,7 +76,7 @@ class _BatchHeader(msgspec.Struct, gc=False):
 
 
 class PullFields(msgspec.Struct, gc=False):
-    """The fields of PULL_MESSAGE, by the names that they have on the wire."""
+    """The fields of PULL_MESSAGE, by their wire names."""
 
     consumerGroup: str  # noqa: N815
     topic: str
@@ -102,7 +102,7 @@ class PullHeader(msgspec.Struct, gc=False):
 
 
 class CommitFields(msgspec.Struct, gc=False):
-    """The fields of UPDATE_CONSUMER_OFFSET, by the names that they have on the wire."""
+    """The fields of UPDATE_CONSUMER_OFFSET, by their wire names."""
 
     consumerGroup: str  # noqa: N815
     topic: str
@@ -121,7 +121,7 @@ class CommitHeader(msgspec.Struct, gc=False):
 
 
 class AckFields(msgspec.Struct, gc=False):
-    """The fields of ACK_MESSAGE, by the names that they have on the wire."""
+    """The fields of ACK_MESSAGE, by their wire names."""
 
     consumerGroup: str  # noqa: N815
     topic: str
@@ -141,7 +141,7 @@ class AckHeader(msgspec.Struct, gc=False):
 
 
 class EndFields(msgspec.Struct, gc=False):
-    """The fields of END_TRANSACTION, by the names that they have on the wire."""
+    """The fields of END_TRANSACTION, by their wire names."""
 
     producerGroup: str  # noqa: N815
     tranStateTableOffset: Int64  # noqa: N815
@@ -159,9 +159,9 @@ class EndHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
-# Bad UTF-8 in a text comes as an exception of its own.
+# Invalid UTF-8 in a text raises UnicodeDecodeError.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedHeaderError)
-"""What the decoders raise for a header that goes the general way."""
+"""Raised by the decoders for a header that must take the general path."""
 
 
 def _decoder_of(header_type: type[Header]) -> Callable[[bytes], Header]:
@@ -184,12 +184,12 @@ decode_pull = _decoder_of(PullHeader)
 
 
 def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:
-    """Fields, opaque and whether it is oneway, of a plain send with a binary or msgpack header."""
+    """Return fields, opaque and oneway flag of a plain send with a binary or msgpack header."""
     try:
         command = decode_header(serialize_type, header)
         if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
             return None
-        # None, too, is for the general way to refuse.
+        # The general path rejects None, too.
         fields = msgspec.convert(command.ext, SendFields, strict=False)
     except (MalformedHeaderError, msgspec.ValidationError):
         return None
@@ -201,22 +201,22 @@ _TAIL = (
     f'"version":{int(MQ_VERSION)}}}'
 )
 COMMITTED = f'{{"code":0,{_TAIL}'
-"""The template of an answer that says nothing more."""
+"""The template of a success response without fields."""
 
 
 class Templates(NamedTuple):
-    """What all answers of one broker have in common."""
+    """The common parts of all responses of one broker."""
 
     ext: dict[str, str]
     id_host: str
-    """The store host, as message ids begin with it."""
+    """The store host, with which message ids begin."""
     sent: str
     batch_sent: str
     pulled: str
 
 
 def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates:
-    """The templates for a broker's settings."""
+    """Return the templates for a broker's settings."""
     trace = "true" if trace_on else "false"
     region = msgspec.json.encode(region_id).decode().replace("%", "%%")
     answer = f'{{"code":0,"extFields":{{"MSG_REGION":{region},"TRACE_ON":"{trace}",'
@@ -233,12 +233,12 @@ def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates
 
 
 def pieces(template: str) -> tuple[bytes, ...]:
-    """What stands between the values of a template."""
+    """Return the pieces of a template between its values."""
     return tuple(piece.replace("%%", "%").encode() for piece in _PLACE.split(template))
 
 
 def json_frame(template: str, values: tuple[object, ...], body_size_bytes: int = 0) -> bytes:
-    """An answer, up to its body: *values* are those of the template."""
+    """Return a response frame up to its body; *values* are those of the template."""
     header = (template % values).encode()
     size = len(header)
     return _LENGTHS.pack(size + 4 + body_size_bytes, size) + header
@@ -253,7 +253,7 @@ def other_frame(
     unique_key: str,
     opaque: int,
 ) -> bytes:
-    """The answer to a send whose header was not JSON, in its serialisation."""
+    """Return the response to a send whose header was not JSON, in its serialisation."""
     ext = {
         **common.ext,
         "msgId": f"{common.id_host}{log_offset:016X}",

@@ -1,16 +1,16 @@
-"""The hot pass: all frames of one read of a broker connection, in one go, answered by one write.
+"""The hot pass: serves all frames of one read of a broker connection, and responds with one write.
 
 Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11),
-with JSON headers that name the code first, as known clients write them. They are decoded in one
-step into a typed struct (hot_codec.py) and served here without a task, a future or a coroutine.
-Whatever is not exactly that (another serialisation, an unknown topic, a delayed message, a missing
-field …) goes the general way through the dispatcher, which is the reference for what the answer
-must be.
+with JSON headers that name the code first, as known clients write them. Each is decoded in one step
+into a typed struct (hot_codec.py) and served here without a task, a future or a coroutine. Every
+other request (another serialisation, an unknown topic, a delayed message, a missing field …) takes
+the general path through the dispatcher, which defines the right response.
 
-Sends of a pass are staged together, written by one system call when the pass ends or when
-something else must be served in between, and only then answered.
+The sends of a pass are staged together. One system call writes them when the pass ends, or when
+another request must be served in between; only then are they acknowledged.
 
-A pass that lasts, or answers much, ends early: the rest is served in a later round.
+A pass that takes long, or has long responses, ends early: its other frames are served in a later
+round.
 """
 
 import time
@@ -74,10 +74,10 @@ from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
-# In the names of all properties that delay a message; a batch with one is refused.
+# In the names of all properties that delay a message; a batch with one is rejected.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
 _OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX, END_PREFIX)
-# What requests are counted as; a run of sends as its first one.
+# The codes for request statistics; a run of sends counts under the code of its first one.
 _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 EVERYBODY = Principal("")
 PRINCIPALS_MAX = 1024
@@ -106,8 +106,8 @@ class HotPass:
         self._general_pass = frame_handler(dispatcher.dispatch, gate=dispatcher.gate)
         self._stats = stats
         self._times = broker.request_times
-        # Topics that plain messages may go to: the tails of their queues, and their counter; of
-        # everybody, or where permissions are asked for, of who is served in this pass.
+        # Topics that accept plain messages: the tails of their queues, and their counter. With
+        # permissions they are those of the principal of this pass, else those of everybody.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
         self._sendable_of = {EVERYBODY: self._sendable}
         self._principal = EVERYBODY
@@ -118,13 +118,13 @@ class HotPass:
         self._common = common(
             self._templates, store_host, self._suffix, self._body_bytes_max, ways_to_wait(broker)
         )
-        # Taken apart, for they are used for each message.
+        # Unpacked, because each message uses them.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
         self._plain_pulls = PlainPulls(broker)
         self._plain_commits = PlainCommits(broker)
         self._plain_acks = PlainAcks(broker)
         self._plain_ends = PlainEnds(broker)
-        # Whether what was staged last is the first message of its queue since the start.
+        # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
         broker.topics.listeners.append(self._topic_changed)
 
@@ -137,7 +137,7 @@ class HotPass:
         )
 
     def handle(self, connection: Connection, frames: list[Frame]) -> int:
-        """Serve *frames* in order; return how many were taken."""
+        """Serve *frames* in order; return how many were served."""
         if not self._access.is_open:
             self._serve_in_name_of(connection.principal)
             if any(SIGNED in header for _, header, _ in frames):
@@ -171,7 +171,7 @@ class HotPass:
                 taken += 1
                 served = self._serve_one(turn, serialize_type, header, body)
                 if self._opens_queue:
-                    # At once: making its files takes long, and the pass looks at the clock.
+                    # At once: making its files takes long, and the pass checks the clock.
                     self._opens_queue = False
                     turn.settle()
             if not served and not self._general(turn, serialize_type, header, body):
@@ -191,7 +191,7 @@ class HotPass:
         return self._access.may(self._principal, action, Resource(kind, name))
 
     def _general(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
-        """Serve any request the general way; False when the connection is closed for it."""
+        """Serve any request by the general path; return False if it closes the connection."""
         turn.settle()
         connection = turn.connection
         try:
@@ -209,7 +209,7 @@ class HotPass:
         return True
 
     def _take_sends(self, turn: Turn, frames: list[Frame], first: int) -> int:
-        """Serve the plain sends from frame *first* on, as far as compiled code can."""
+        """Serve the plain sends from frame *first* on that compiled code can serve."""
         serialize_type, header, _ = frames[first]
         starts = SEND_STARTS.get(serialize_type)
         if starts is None or not header.startswith(starts) or not turn.can_stage():
@@ -232,16 +232,16 @@ class HotPass:
         return count
 
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
-        """The log is written up to *end*, which is behind most, if not all, of *halves*."""
+        """Report the half messages before *end*, up to where the log is written: most or all."""
         written = [half for half in halves if half[1] < end]
         self._broker.transactions.opened_together(written)
 
     def _take_others(self, turn: Turn, frames: list[Frame], first: int) -> int:
-        """Serve the requests of one other kind from frame *first* on, as far as they are plain."""
+        """Serve the plain requests of one other kind from frame *first* on."""
         header = frames[first][1]
         if not header.startswith(_OTHER_PREFIXES) or not self._access.is_open:
             return 0
-        # What they are about may stand in front of them.
+        # They may refer to messages staged before them.
         turn.settle()
         if header.startswith(END_PREFIX):
             count = self._plain_ends.take(turn, frames, first)
@@ -284,7 +284,7 @@ class HotPass:
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
-        """A plain send with a binary or msgpack header."""
+        """Serve a plain send with a binary or msgpack header."""
         decoded = decode_other_send(serialize_type, header)
         if decoded is None:
             return False
@@ -340,7 +340,7 @@ class HotPass:
         return staged[0], tail.queue_id, tail.next_offset - 1, staged[1], staged[2]
 
     def _target(self, fields: SendFields) -> tuple[QueueTail, Traffic] | None:
-        """The queue that a plain message goes to, or None if that takes a closer look."""
+        """Return the queue of a plain message, or None if the general path must decide."""
         sendable = self._sendable.get(fields.b)
         if sendable is None:
             sendable = self._admit(fields.b)
@@ -413,14 +413,14 @@ class HotPass:
         return True
 
     def _take_pulls(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
-        """Serve the plain pulls from frame *first* on, as far as compiled code can."""
+        """Serve the plain pulls from frame *first* on that compiled code can serve."""
         if not self._access.is_open:
             return 0, None
         turn.settle()
         return self._plain_pulls.take(turn, frames, first)
 
     def _serve_pull(self, turn: Turn, header: bytes, key: bytes | None) -> bool:
-        """Serve one pull; *key* is under what others of its kind may be allowed."""
+        """Serve one pull; with *key*, compiled code may serve later pulls of its kind."""
         try:
             request = decode_pull(header)
         except UNDECODABLE:

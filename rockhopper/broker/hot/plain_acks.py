@@ -1,8 +1,8 @@
-"""Acknowledgements of popped messages (200051), as many in one go as settle messages of one pop.
+"""Acknowledgements of popped messages (200051): consecutive ones for one pop in one call.
 
-A consumer acknowledges the messages of a pop one by one, and one behind the other. Whatever is
-not exactly that goes the general way (kernel/processors/pop.py), which says what the answer must
-be: messages popped in order, offsets that their queue does not have, queues that do not exist.
+A consumer acknowledges the messages of a pop one by one, in sequence. Every other acknowledgement
+takes the general path (kernel/processors/pop.py), which defines the right response: messages popped
+in order, offsets that their queue does not have, queues that do not exist.
 """
 
 from typing import NamedTuple
@@ -21,24 +21,24 @@ from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.frame import Frame
 
-# Behind these parts of an extra info stands only which message it is.
+# Only the message's number follows these parts of an extra info.
 _POP_PARTS_MIN = 5
 
 
 class _Popped(NamedTuple):
-    """What acknowledgements of one pop from one queue have in common."""
+    """The common data of acknowledgements for one pop from one queue."""
 
     named: tuple[str, str, int, str]
-    """Group, topic, queue and pop, as they name them."""
+    """Group, topic, queue and pop, as the requests name them."""
     topic: str
     info: ExtraInfo
     low: int
     high: int
-    """Offsets that the queue has, the end included."""
+    """Offsets in the queue, including its end."""
 
 
 class PlainAcks:
-    """Serves them."""
+    """Serves plain acknowledgements."""
 
     def __init__(self, broker: ServingParts) -> None:
         self._pop = broker.pop
@@ -46,10 +46,10 @@ class PlainAcks:
         self._store = broker.store
 
     def take(self, frames: list[Frame], first: int) -> tuple[int, bytes]:
-        """Serve the acknowledgements from frame *first* on that settle messages of one pop.
+        """Serve the acknowledgements from frame *first* on that belong to one pop.
 
-        Returns how many these are, and the answers; 0 if the first one goes the general way, and
-        nothing has happened then.
+        Returns how many, and the responses; 0, with nothing done, if the first one must take the
+        general path.
         """
         requests: list[AckHeader] = []
         popped: _Popped | None = None
@@ -98,7 +98,7 @@ class PlainAcks:
         try:
             self._pop.ack(group, popped.topic, queue_id, offsets, popped.info)
         except OSError:
-            # The general way asks again, and says why.
+            # The general path tries again, and returns the error.
             return False
         return True
 

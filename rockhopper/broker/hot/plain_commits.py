@@ -1,7 +1,7 @@
-"""Commits of offsets (15) that only go forward, as consumers send them while they run.
+"""Commits of offsets (15) that only go forward, as running consumers send them.
 
-Whatever is not exactly that goes the general way (kernel/processors/offsets.py), which says what
-the answer must be: offsets that go back, the first one of a queue, resets, logical queues.
+Every other commit takes the general path (kernel/processors/offsets.py), which defines the right
+response: offsets that go back, the first one of a queue, resets, logical queues.
 """
 
 from rockhopper.broker.hot.hot_codec import (
@@ -19,7 +19,7 @@ from rockhopper.protocol.frame import Frame
 
 
 class PlainCommits:
-    """Serves them."""
+    """Serves plain commits."""
 
     def __init__(self, broker: ServingParts) -> None:
         self._topics = broker.topics
@@ -31,8 +31,8 @@ class PlainCommits:
     def take(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
         """Serve the commits from frame *first* on that move one offset of a group.
 
-        Returns how many these are, and the answers; 0 if the first one goes the general way, and
-        nothing has happened then.
+        Returns how many, and the responses; 0, with nothing done, if the first one must take the
+        general path.
         """
         answers: list[bytes] = []
         place: tuple[str, str, int] | None = None
@@ -61,7 +61,7 @@ class PlainCommits:
                 answers.append(json_frame(COMMITTED, (request.opaque,)))
         if place is not None and count:
             self._seen(place[1], connection)
-            # What stands between the first and the last nobody could have read.
+            # No reader could have seen the offsets in between.
             self._offsets.commit(*place, committed)
         return count, b"".join(answers)
 
@@ -72,7 +72,7 @@ class PlainCommits:
         )
 
     def _committed(self, topic: str, group: str, queue_id: int) -> int | None:
-        """What the group has committed, if all that there is to a commit is to move that."""
+        """Return the group's committed offset if a commit only needs to move it, else None."""
         settings = self._topics.get(topic)
         if (
             settings is None

@@ -1,10 +1,9 @@
-"""Commits of transactions (37) that nothing speaks against: those in a row are one write.
+"""Plain commits of transactions (37): consecutive ones are written together.
 
-Taken are those of half messages that are open, as they came, whose producer nobody had to ask, and
-that go to a queue of their topic; where the answers need not wait for the disk, and where there was
-a compiler. Whatever is not exactly that goes the general way (features/transactions/ends.py), which
-is the reference for what an end does: rollbacks, ends that are repeated, topics that are gone,
-delays.
+A commit is plain if its half message is open and unchanged, its producer was never checked, and its
+queue belongs to its topic. This code runs only if responses need not wait for the disk, and if the
+C module was compiled. Every other end takes the general path (features/transactions/ends.py), which
+defines what an end does: rollbacks, repeated ends, deleted topics, delays.
 """
 
 from functools import partial
@@ -52,7 +51,7 @@ class _Batch:
         self.records: list[bytes] = []
         self.packed_keys: list[bytes] = []
         self.op = Run.of(op_tail, self.log_offset)
-        # By topic and queue id; None where the final message takes a closer look.
+        # By topic and queue id; None if the final message needs a closer check.
         self.finals: dict[tuple[str, int], Run | None] = {}
         # By half queue offset.
         self.ended: dict[int, CommittedHalf] = {}
@@ -62,7 +61,7 @@ class _Batch:
 
 
 class PlainEnds:
-    """Serves them."""
+    """Serves plain commits of transactions."""
 
     def __init__(self, broker: ServingParts) -> None:
         self._store = broker.store
@@ -73,7 +72,7 @@ class PlainEnds:
         self._ends = broker.transactions.ends
 
     def take(self, turn: Turn, frames: list[Frame], first: int) -> int:
-        """Stage the ends from frame *first* on; how many they are."""
+        """Stage the ends from frame *first* on; return how many."""
         store = self._store
         if encode_end is None or not store.written_is_safe or not turn.can_stage():
             return 0
@@ -82,7 +81,7 @@ class PlainEnds:
         answers: list[bytes] = []
         for at in range(first, len(frames)):
             request = _decoded(*frames[at][:2])
-            # One that is repeated finds the first one written.
+            # A repeated end must find the first one written.
             if (
                 request is None
                 or request.extFields.tranStateTableOffset in batch.ended
@@ -143,7 +142,7 @@ class PlainEnds:
         return True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail | None:
-        """Where the final message goes, if its topic has that queue and nothing peculiar."""
+        """Return the tail of the final message's queue, if it exists and is an ordinary one."""
         settings = self._topics.get(topic)
         if settings is None or topic in NOT_SENDABLE_TOPICS or topic.startswith("%"):
             return None

@@ -1,12 +1,12 @@
-"""The plain pulls at the front of a pass, all in one call, where there was a compiler.
+"""The plain pulls at the front of a pass, served by one call, if the C module was compiled.
 
-``take_pulls`` is compiled (``_pulls.c``). It answers pulls that were allowed once, in the same
-words and on the same connection, since topics, groups, consumers or settings last changed; that
-want all messages of their queue, or those that an SQL92 expression lets through; and whose messages
-stand, sound, in the newest files, or in one file each of queue and log that is noted here when one
-of the pulls gets there. Those that find the end of their queue are parked here, and answered when a
-message comes. HotPass serves all others, and the first of each kind; it is the oracle of what the
-answers must be.
+``take_pulls`` is compiled (``_pulls.c``). It serves a pull if a pull with the same fields was
+allowed before on this connection, and topics, groups, consumers and settings have not changed
+since; if it wants all messages of its queue, or those that match an SQL92 expression; and if its
+messages are sound and in the newest files, or in one other file each of queue and log. The latter
+are located here when a pull needs them. A pull at the end of its queue is held here until a message
+arrives. HotPass serves all other pulls, and the first of each kind; it is the oracle of the
+responses.
 """
 
 from collections.abc import Callable
@@ -42,10 +42,10 @@ from rockhopper.protocol.frame import Frame
 Readable: TypeAlias = tuple[
     ConsumeQueue, GroupTraffic, QueueReads, str, str, list[object], Test | None
 ]
-"""What pulls of one kind read: the queue, what is counted, topic and group; where they read if that
-is not in the newest files, the mapping of units and where it starts, the mapping of the log and
-[start, end) of what it holds, any of which may have been closed since; and the test of properties
-that decides what is wanted."""
+"""What pulls of one kind read: the queue; the counters of group and queue; topic and group; the
+place that is not in the newest files: the mapping of units and its start, the mapping of the log
+and its [start, end), any of which may have been closed since; and the test that selects messages by
+their properties."""
 
 Taken: TypeAlias = tuple[
     int,
@@ -57,28 +57,28 @@ Taken: TypeAlias = tuple[
     int,
     list[tuple[int, Readable, int, int]],
 ]
-"""What became of some pulls: how many there are; their answers; for each queue what to count,
-pulls, messages, bytes, how far it was read, and how many properties were looked at; the commits
-that came with them, topic, group, queue and offset; the key of the first pull that nothing is known
-of; what is read by the first one, with its offset, whose messages stand in files that nobody has
-named; and those that wait for the next message of their queue: which frame, what it reads, from
-where, and for how many ms."""
+"""The result of serving some pulls: how many; their responses; the numbers to count for each queue,
+that is pulls, messages, bytes, the next offset, and how many messages were tested by their
+properties; the commits that came with them, as topic, group, queue and offset; the key of the first
+pull of an unknown kind; the entry and offset of the first pull whose messages are in files that
+were not located yet; and the pulls that wait for the next message of their queue: frame number,
+entry, offset and wait in ms."""
 
 _pulls = compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
 
-# An answer to a pull says nothing of its broker.
+# A response to a pull has no fields that depend on the broker.
 _PULLED = templates("", b"", trace_on=False).pulled
 _MASTER = '"suggestWhichBrokerId":"0"'
 _KEY = "readable"
-# Of one connection; a client has one for each queue that it pulls.
+# For one connection; a client has one for each queue that it pulls.
 KINDS_MAX = 4096
 
 
 def pull_of(
     connection: Connection, request: PullHeader, check_access: Callable[[], None] = allow_all
 ) -> Pull:
-    """The pull that a header asks for."""
+    """Return the pull for a request header."""
     fields, opaque = request.extFields, request.opaque
 
     def answer(outcome: Outcome, result: GetResult) -> None:
@@ -109,7 +109,7 @@ def pull_of(
 
 
 def pull_answer(outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
-    """The two parts of the frame that answers a pull."""
+    """Return the two parts of the response frame for a pull."""
     values = (
         PULL_CODES[outcome],
         result.next_offset,
@@ -126,7 +126,7 @@ def pull_answer(outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes
 
 
 class PlainPulls:
-    """Which pulls are known to be allowed, and the answers to those."""
+    """The pulls that are known to be allowed, and the responses to them."""
 
     def __init__(self, broker: ServingParts) -> None:
         self._puller = broker.puller
@@ -137,12 +137,12 @@ class PlainPulls:
         self._offsets = broker.offsets
         self._live = broker.config.live
         self._long_polling = broker.long_polling
-        # Pulls whose messages have come.
+        # Held pulls whose messages have arrived.
         self._woken: dict[Connection, list[Frame]] = {}
         code, *others, remark, end = pieces(_PULLED)
         found = b"%d" % ResponseCode.SUCCESS
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
-        # Counts the changes behind which everything has to be looked up again.
+        # Counts the changes after which every permission must be checked again.
         self._epoch = 0
         broker.topics.listeners.append(self._something_changed)
         broker.groups.listeners.append(self._something_changed)
@@ -154,10 +154,10 @@ class PlainPulls:
     def take(
         self, turn: Turn, frames: list[Frame], first: int, *, may_park: bool = True
     ) -> tuple[int, bytes | None]:
-        """Serve the pulls from frame *first* on, as far as compiled code can.
+        """Serve the pulls from frame *first* on that compiled code can serve.
 
-        Returns how many, and the key for ``allow`` of the one behind them, if that is a pull of a
-        kind that was not served yet. Unless they *may_park*, those that would are left.
+        Returns how many, and the key for ``allow`` of the next one, if it is a pull of a kind that
+        was not served yet. Without *may_park*, pulls that would have to wait are not served.
         """
         store = self._store
         log = store.newest_of_log()
@@ -169,7 +169,7 @@ class PlainPulls:
         while True:
             count, key, misplaced, offset = self._take(turn, frames, at, log, may_park)
             at += count
-            # One that could not be served at its place either is for Python.
+            # If it could not be served at its place either, Python must serve it.
             if misplaced is None or placed_at == at or not self._place(misplaced, offset):
                 return at - first, key
             placed_at = at
@@ -246,7 +246,7 @@ class PlainPulls:
         self._long_polling.park(parked, wait_ms / 1000)
 
     def _answer_soon(self, connection: Connection, frame: Frame) -> None:
-        """Answer a pull that has waited, together with others."""
+        """Respond to a pull that has waited, together with others."""
         if not self._woken:
             self._long_polling.loop.call_soon(self._serve_woken)
         self._woken.setdefault(connection, []).append(frame)
@@ -273,7 +273,7 @@ class PlainPulls:
         self._puller.answer_now(pull_of(connection, decode_pull(header)))
 
     def _place(self, readable: Readable, offset: int) -> bool:
-        """Note where the messages of a queue stand from *offset* on; False if nobody can tell."""
+        """Locate the messages of a queue from *offset* on; return False if that is not possible."""
         queue, place = readable[0], readable[5]
         try:
             units = queue.mapped(offset)
@@ -286,9 +286,9 @@ class PlainPulls:
         return True
 
     def allow(self, key: bytes, pull: Pull) -> None:
-        """Remember that *pull* may read its queue, unless that takes a look each time.
+        """Remember that *pull* may read its queue, unless that must be checked each time.
 
-        Nothing is remembered of a queue that the group was handed nothing of yet.
+        Nothing is remembered for a queue from which the group has received no message yet.
         """
         plain = self._puller.plain_read(pull)
         if plain is None:
@@ -314,7 +314,7 @@ class PlainPulls:
 
 
 class _Known:
-    """What is known to be readable for one connection, until something changes."""
+    """The entries that one connection may read, until something changes."""
 
     __slots__ = ("epoch", "readable")
 

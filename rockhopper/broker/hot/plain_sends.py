@@ -1,9 +1,9 @@
-"""The plain sends at the front of a pass, all in one call, where there was a compiler.
+"""The plain sends at the front of a pass, served by one call, if the C module was compiled.
 
-``take_sends`` is compiled (``_sends.c``): from the frames of a pass it makes records, consume queue
-units, index keys and answers, for as many sends as follow each other that are plain. HotPass is its
-oracle: what it takes, it serves as HotPass serves it one by one, to the byte, and whatever is a
-little unusual it leaves to HotPass. Without it everything is left.
+``take_sends`` is compiled (``_sends.c``). From the frames of a pass it makes records, consume queue
+units, index keys and responses, for as many plain sends as follow each other. HotPass is its
+oracle: it serves each send exactly as HotPass would, to the byte, and leaves anything unusual to
+HotPass. Without the C module HotPass serves all of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ from rockhopper.protocol.headers.header_binary import encode_binary_header
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC
 
 Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
-"""Topics that plain messages may go to: the tails of their queues, and what is counted."""
+"""Topics that accept plain messages: the tails of their queues, and their counter."""
 
-# Where the opaque of a binary header stands, where the sizes behind its flag, and its fields.
+# Positions in a binary header: the opaque, the flag, the sizes behind it, and the fields.
 _OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
 
 Counted: TypeAlias = list[tuple[Traffic, int, int, int]]
@@ -36,29 +36,29 @@ Taken: TypeAlias = tuple[
     list[tuple[bytes, int, bool]],
     list[tuple[int, int, str]] | None,
 ]
-"""What became of some sends: how many there are, their records, the runs of these, and their packed
-index keys; for each topic what to count, messages, requests and bytes; the answers, with the log
-offset of the first one's message and whether they wait for the disk; and of half messages the
-queue offset, the log offset and the producer group."""
+"""The result of serving some sends: how many; their records; the runs of these, and their packed
+index keys; the numbers to count for each topic, that is messages, requests and bytes; the
+responses, with the log offset of the first one's message and whether they wait for the disk; and,
+for half messages, queue offset, log offset and producer group."""
 
 
 class Waiting(NamedTuple):
-    """What sends have in common that wait elsewhere before they come to their topics.
+    """The common data of messages that wait elsewhere before they get to their topics.
 
-    Taken are those with a delay level, and half messages; not those with a time of their own.
+    These are messages with a delay level, and half messages; not those with a delivery time.
     """
 
     tails: Mapping[tuple[str, int], QueueTail]
     delays_ms: tuple[int, ...]
-    """Of the delay levels, from the first one on."""
+    """The delays of the levels, from the first one on."""
     delay_topic: str
     half_topic: str | None
-    """None where half messages are refused."""
+    """None if half messages are rejected."""
     half_traffic: Traffic
 
 
 class Common(NamedTuple):
-    """What all sends to a broker have in common."""
+    """The common data of all sends to a broker."""
 
     store_host: bytes
     suffix: bytes
@@ -70,12 +70,12 @@ class Common(NamedTuple):
     batch_sent: tuple[bytes, ...]
     """The same without a key."""
     binary: tuple[bytes, bytes, bytes]
-    """Of a binary header: in front of the opaque, behind it, and the first fields."""
+    """A binary header: before the opaque, behind it, and the first fields."""
     waiting: Waiting
 
 
 def ways_to_wait(broker: ServingParts) -> Waiting:
-    """How messages wait, as the settings are now."""
+    """Return how messages wait, by the present settings."""
     takes_halves = not broker.config.live.reject_transaction_message
     return Waiting(
         broker.store.staging.tails,
@@ -93,7 +93,7 @@ def common(
     body_size_bytes_max: int,
     waiting: Waiting,
 ) -> Common:
-    """What ``take_sends`` has to know of a broker whose answers have these *templates*."""
+    """Return the data that ``take_sends`` needs; *templates* are the broker's."""
     binary = encode_binary_header(
         0, LanguageCode.JAVA, MQ_VERSION, 0, FLAG_RESPONSE, None, templates.ext
     )
@@ -112,18 +112,18 @@ def common(
 
 
 def take_nothing(*_: object) -> None:
-    """Leave everything."""
+    """Serve nothing."""
 
 
 _sends = compiled("rockhopper.broker.hot._sends")
 if _sends is not None:
     _sends.set_classes(Run, QueueTail, Traffic)
 count_up: Callable[[Counted], None] = take_nothing if _sends is None else _sends.count_up
-"""Add to traffic what *counted* says."""
+"""Add the numbers in *counted* to the traffic counters."""
 take_sends: Callable[..., Taken | str | None] = (
     take_nothing if _sends is None else _sends.take_sends
 )
-"""(frames, number of the first one, sendable topics, Common, born host, log offset of the next
-record, log offset that records may reach, store time in ms): what became of the plain sends in
-front; the topic of the first if it is none of those, and None if that is not plain otherwise.
-Nothing but its result says that they were there."""
+"""Serve the plain sends at the front. Arguments: frames, number of the first one, sendable topics,
+Common, born host, log offset of the next record, log offset that records may reach, store time in
+ms. Returns the result; or the topic of the first send if it is not a sendable one; or None if that
+send is not plain for another reason. No side effects: everything it did is in the result."""
