@@ -1,1 +1,1 @@
-"""The one way in for every port: accept, look at the first bytes, TLS or plain, hand over."""
+"""Listening on ports: accept, inspect the first bytes, TLS or plain, hand over to the protocol."""

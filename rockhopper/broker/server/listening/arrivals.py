@@ -1,8 +1,8 @@
-"""Arrival: a connection that was accepted, until its first bytes have said what it speaks.
+"""Arrival: an accepted connection, until its first bytes show which protocol it speaks.
 
-They are looked at and left where they are (MSG_PEEK), so that whoever takes the connection reads
-all of it. While more is needed than has come, the kernel is told how much (SO_RCVLOWAT): the loop
-is not woken by a peer that trickles bytes.
+The bytes are peeked (MSG_PEEK) and stay in the socket, so that the protocol reads all of them.
+While more bytes are needed, the kernel is told how many (SO_RCVLOWAT), so that a peer that sends
+byte by byte does not wake up the loop.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from rockhopper.broker.server.listening.proxy_protocol import (
 )
 
 SILENCE_TIMEOUT_S = 10.0
-# How long a peer is left alone that the kernel tells of though less has come than is needed.
+# The pause before the next look if the kernel reports fewer bytes than needed.
 LOOK_AGAIN_S = 0.25
 _PEEK_SIZE_BYTES = RECORD_HEAD_SIZE_BYTES + (1 << 14)
 
 
 class Arrival:
-    """One of them; whoever made it learns of its end by one of two calls."""
+    """One arriving connection; one of two callbacks reports its end."""
 
     __slots__ = (
         "_is_watched",
@@ -52,11 +52,11 @@ class Arrival:
         *,
         may_be_announced: bool = False,
     ) -> None:
-        """*on_known* takes the socket and whether it speaks TLS; *on_gone* why it was closed."""
+        """*on_known* gets whether the peer speaks TLS; *on_gone* why the connection was closed."""
         self.connected = connected
         self.peer = peer
         self.address: tuple[str, int] | None = None
-        """What a proxy announced."""
+        """The address that a proxy announced."""
         self._on_known = on_known
         self._on_gone = on_gone
         self._may_be_announced = may_be_announced
@@ -68,7 +68,7 @@ class Arrival:
         )
 
     def look(self) -> None:
-        """See whether enough has come to tell, or wait for it."""
+        """Check whether enough bytes have arrived to decide, else wait for them."""
         try:
             data = self.connected.recv(_PEEK_SIZE_BYTES, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -114,7 +114,7 @@ class Arrival:
         self.look()
 
     def _ask_kernel_for(self, size_bytes: int) -> None:
-        # Where that cannot be set the peer is looked at again and again.
+        # If that cannot be set, the peer is checked again and again.
         with contextlib.suppress(OSError):
             self.connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
 
@@ -147,7 +147,7 @@ class Arrival:
         self._on_known(self, speaks_tls)
 
     def close(self, reason: str) -> None:
-        """Close it, and say why; blank when the peer went by itself."""
+        """Close it, and report why; the reason is blank if the peer closed it."""
         if self.connected.fileno() < 0:
             return
         self._timeout.cancel()

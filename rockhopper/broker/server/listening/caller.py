@@ -1,15 +1,16 @@
-"""Caller: what the accept path knows of somebody before its protocol begins."""
+"""Caller: what is known of a peer before its protocol begins."""
 
 from typing import NamedTuple
 
 
 class Caller(NamedTuple):
-    """Who came, by which way."""
+    """The address and transport of a peer."""
 
     address: tuple[str, int] | None = None
-    """What a trusted proxy announced; None: the peer's name of the socket is true."""
+    """The address that a trusted proxy announced; None: the socket's peer name is the true address.
+    """
     is_tls: bool = False
 
 
 DIRECT = Caller()
-"""Came without TLS and through no proxy."""
+"""A peer without TLS and without a proxy."""

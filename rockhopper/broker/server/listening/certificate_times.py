@@ -1,4 +1,4 @@
-"""When a certificate ends: read from its DER form, which Python's ssl does not show of one's own.
+"""Read the expiry of a certificate from its DER form; Python's ssl hides it for one's own.
 
 Certificate     SEQUENCE of TBSCertificate, algorithm, signature
 TBSCertificate  SEQUENCE of [0] version, serial, algorithm, issuer, Validity, …
@@ -18,7 +18,7 @@ class CertificateError(ValueError):
 
 
 def expiry_s(pem: str) -> float:
-    """When the first certificate of *pem* ends, in seconds of the epoch.
+    """Return when the first certificate of *pem* expires, in seconds of the epoch.
 
     Raises:
         CertificateError: there is none.
@@ -47,7 +47,7 @@ def _expiry_s(der: bytes) -> float:
 
 
 def _value(data: bytes) -> tuple[int, bytes, bytes]:
-    """The tag and content of the value that *data* begins with, and what is behind it."""
+    """Return tag and content of the first value in *data*, and the bytes behind it."""
     size_bytes, start = data[1], 2
     if size_bytes & 0x80:
         start += size_bytes & 0x7F

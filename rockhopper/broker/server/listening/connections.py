@@ -1,4 +1,4 @@
-"""Connections: those of one server, counted in and out."""
+"""Connections: the open connections of one server, and their limit."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,22 @@ log = structlog.get_logger("broker.listener")
 
 
 class Counted(Protocol):
-    """A connection, as far as it is counted."""
+    """The methods of a connection that the registry needs."""
 
     caller: Caller
 
     def abort(self, reason: str) -> None:
-        """Close at once and drop what is queued."""
+        """Close at once and drop queued data."""
 
 
 AnyConnection = TypeVar("AnyConnection", bound=Counted)
 
 
 class Connections(Generic[AnyConnection]):
-    """What a server keeps of who has come; belongs to the event loop."""
+    """The open connections of a server; belongs to the event loop."""
 
     def __init__(self, name: str, connections_max: int) -> None:
-        """*name* is for people, who are told once that there are too many."""
+        """*name* is for the log, which reports once that there are too many."""
         self.name = name
         self.connections: set[AnyConnection] = set()
         self.connections_max = connections_max
@@ -41,7 +41,7 @@ class Connections(Generic[AnyConnection]):
         return sum(connection.caller.is_tls for connection in self.connections)
 
     def has_room(self, arriving: int) -> bool:
-        """Whether one more may come, while so many are on the way in; says once if not."""
+        """Return whether one more may be accepted beside the *arriving* ones; log once if not."""
         if len(self.connections) + arriving < self.connections_max:
             return True
         if self.refused_count == 0:
@@ -54,20 +54,20 @@ class Connections(Generic[AnyConnection]):
         return False
 
     def admit(self, connection: AnyConnection) -> bool:
-        """Count a new connection in, unless there are too many for the file descriptors left."""
+        """Add a new connection, unless there are too many for the remaining file descriptors."""
         if not self.has_room(0):
             return False
         self.connections.add(connection)
         return True
 
     def forget(self, connection: AnyConnection) -> None:
-        """Count a closed connection out."""
+        """Remove a closed connection."""
         self.connections.discard(connection)
         if not self.connections and self._all_closed is not None:
             self._all_closed.set()
 
     async def all_gone(self, timeout_s: float) -> None:
-        """Return when all that were told to close have done so; abort those that do not in time."""
+        """Wait until all connections have closed; abort those still open at the time-out."""
         if self.connections:
             self._all_closed = asyncio.Event()
             with contextlib.suppress(TimeoutError):

@@ -1,10 +1,10 @@
-"""A certificate for development: made once, so that TLS can be spoken before there is a real one.
+"""A development certificate: made once, so that TLS works before there is a real one.
 
-    <directory>/certificate.pem     EC P-256, signed by itself, for 825 days
-    <directory>/key.pem             its key, readable to this user alone
+    <directory>/certificate.pem     EC P-256, self-signed, valid for 825 days
+    <directory>/key.pem             its key, readable by this user alone
 
-It names this machine, its loopback addresses and the address that clients are told. One that has
-ended, or whose files are damaged, is made anew.
+It names this machine, its loopback addresses and the advertised address. If it has expired, or its
+files are damaged, a new one is made.
 """
 
 import hashlib
@@ -45,13 +45,13 @@ _NAMES = ("localhost", "127.0.0.1", "::1")
 def development_files(
     directory: Path, names: Iterable[str], now_s: Callable[[], float] = time.time
 ) -> TlsFiles:
-    """The certificate in *directory*, made now unless there is one that can be used.
+    """Return the certificate in *directory*; make it unless a usable one exists.
 
-    *names* are hosts and addresses that it is to name beside those of this machine.
+    *names* are hosts and addresses to include, in addition to those of this machine.
 
     Raises:
         TlsError: it cannot be made; the sentence says what to install or to name.
-        OSError: it cannot be kept.
+        OSError: it cannot be stored.
     """
     files = TlsFiles(directory / "certificate.pem", directory / "key.pem")
     problem = _problem(files, now_s())
@@ -69,7 +69,7 @@ def development_files(
 
 
 def _problem(files: TlsFiles, now_s: float) -> str:
-    """Why the files cannot be used; blank if they can."""
+    """Return why the files cannot be used; blank if they can."""
     try:
         server_context(files)
         expires_at_s = certificate_expiry_s(files.certificate)
@@ -90,7 +90,7 @@ def _make(files: TlsFiles, names: Iterable[str], now_s: float) -> None:
     make_directories(files.key.parent)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
-    # The key first: a certificate without its key would look like a pair that lost half.
+    # The key first: a certificate without its key would look like a damaged pair.
     _write_private(files.key, private)
     write_atomically(files.certificate, certificate.public_bytes(pem))
 
@@ -142,7 +142,7 @@ def _general_name(name: str) -> "x509.GeneralName":
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    """``write_atomically`` for what nobody else may read, not for a moment either."""
+    """``write_atomically`` for a file that no other user may read at any moment."""
     old = os.umask(0o077)
     try:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Failures: what goes wrong with strangers, counted for /metrics and logged."""
+"""Failures of unknown peers, counted for /metrics and logged."""
 
 import structlog
 

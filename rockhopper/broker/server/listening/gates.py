@@ -1,4 +1,4 @@
-"""From settings to the gate of a process."""
+"""Make the gate of a process from its settings."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -20,11 +20,13 @@ def files_of(
     names: Iterable[str] = (),
     now_s: Callable[[], float] = time.time,
 ) -> TlsFiles:
-    """The certificate of *config*, or one for development in *directory* of a store's tables.
+    """Return the certificate of *config*, or a development one below *directory*.
+
+    *directory* is that of the store's tables.
 
     Raises:
         TlsError: there is none, and none can be made.
-        OSError: one that was made cannot be kept.
+        OSError: the new one cannot be stored.
     """
     if config.certificate is None or config.key is None:
         files = development_files(directory / DEVELOPMENT_DIRECTORY, names, now_s)
@@ -35,7 +37,7 @@ def files_of(
 
 
 def gate_of(config: TlsConfig, directory: Path, names: Iterable[str] = ()) -> Gate:
-    """What every port of a process has connections pass. Raises TlsError, OSError."""
+    """Return the common gate of all ports of a process. Raises TlsError, OSError."""
     proxy = ProxyProtocol(config.proxy_networks) if config.proxy_protocol else None
     if not config.is_served:
         return OPEN if proxy is None else Gate(None, proxy)
@@ -46,7 +48,7 @@ def gate_of(config: TlsConfig, directory: Path, names: Iterable[str] = ()) -> Ga
 def gate_with_tls(
     gate: Gate, config: TlsConfig, directory: Path, names: Iterable[str] = ()
 ) -> Gate:
-    """*gate*, with TLS unless the settings disable it: for clients that speak it by default.
+    """Return *gate* with TLS unless the settings disable it: for clients that expect TLS.
 
     Raises TlsError, OSError.
     """

@@ -1,14 +1,14 @@
-"""Handshakes: TLS handshakes of all ports of a process, so many in one turn of the event loop.
+"""Handshakes: the TLS handshakes of all ports, a few per iteration of the event loop.
 
-The server's side of one costs 0.4 ms of the loop (EC P-256) to 1.1 ms (RSA 2048), nearly all of it
-when the client's first record is read. Five hundred at once would hold up everybody else for as
-long as all of them take, so only a few begin in each turn, and the rest wait: half of each turn's
-go to those who came last, so that a flood that keeps coming, or one that is there already, holds
-up neither all that came before nor all that come after.
+The server's side of a handshake costs 0.4 ms of the loop (EC P-256) to 1.1 ms (RSA 2048), nearly
+all of it when the client's first record is read. Five hundred at once would block all other work as
+long as they take. So only a few begin per iteration, and the rest wait. Half of each iteration's
+places go to the newest connections, so that neither a continuing flood nor a past one blocks all
+others.
 
-Those under way that stand still cost nothing but what they hold. Were all of them to go on in the
-same turn, at 0.055 ms each, that would be a flood as well: beyond so many of them those that take
-over half a second are ended, and the rest wait for the others.
+A handshake in progress that waits for its peer only costs memory. But if all continued in the same
+iteration, at 0.055 ms each, that would be a flood too. So their number is limited: at the limit,
+those that take over half a second are ended, and new ones wait.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = structlog.get_logger("broker.tls")
 
 BEGUN_PER_TURN = 4
 UNDER_WAY_MAX = 320
-# Of more, those are ended that have not gone on for so long.
+# At the limit, handshakes without progress for this long are ended.
 PATIENCE_S = 0.5
 LOOK_AGAIN_S = 0.05
 ENDED_PER_LOOK = 32
@@ -36,7 +36,7 @@ SHUTDOWN_TIMEOUT_S = 2.0
 
 
 class Handshake(NamedTuple):
-    """One that is to be made."""
+    """A handshake to be made."""
 
     connected: socket.socket
     context: ssl.SSLContext
@@ -47,18 +47,18 @@ class Handshake(NamedTuple):
 
 
 class Handshakes:
-    """All of one process. Methods belong to the event loop's thread."""
+    """The handshakes of one process. Methods belong to the event loop's thread."""
 
     def __init__(self) -> None:
         self.failures = Failures("TLS handshakes failed")
         self._waiting: deque[Handshake] = deque()
         self._under_way: dict[asyncio.Task[None], tuple[Handshake, float]] = {}
-        """With when each was begun, the oldest first."""
+        """With their start times, the oldest first."""
         self._is_beginning = False
 
     @property
     def count(self) -> int:
-        """How many wait or are under way."""
+        """How many wait or are in progress."""
         return len(self._waiting) + len(self._under_way)
 
     @property
@@ -67,12 +67,12 @@ class Handshakes:
         return [handshake.connected for handshake in self._waiting]
 
     def begin(self, handshake: Handshake) -> None:
-        """Make it, in this turn of the loop or a later one."""
+        """Start the handshake, in this iteration of the loop or a later one."""
         self._waiting.append(handshake)
         self._begin_soon()
 
     def end(self, connected: socket.socket) -> None:
-        """Give up the one on *connected*, if it is here."""
+        """Cancel the handshake on *connected*, if there is one."""
         for handshake in self._waiting:
             if handshake.connected is connected:
                 self._waiting.remove(handshake)
@@ -114,7 +114,7 @@ class Handshakes:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         handshake, _ = self._under_way.pop(task)
-        # Whatever became of it: where it succeeded the transport has the descriptor.
+        # In any case: if it succeeded, the transport owns the descriptor.
         handshake.on_end()
         if task.cancelled():
             handshake.connected.close()
@@ -134,7 +134,7 @@ class Handshakes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a handshake failed, with what to do where that is known."""
+    """Return why a handshake failed, with the remedy if it is known."""
     text = f"{type(error).__name__} {error}"
     for mark, meaning in _MEANINGS.items():
         if mark in text:

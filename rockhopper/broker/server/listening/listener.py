@@ -1,17 +1,17 @@
-"""Listener: the one way in, for every port.
+"""Listener: accepts the connections of every port.
 
-Accept; wait for the first bytes; read what a trusted proxy announces; TLS or plain, as the port's
-mode allows; and hand the socket to its protocol. Where neither TLS nor a proxy is configured there
-is nothing to look at, and the event loop's own listener does it.
+It accepts a connection, waits for the first bytes, reads what a trusted proxy announces, chooses
+TLS or plain as the port's mode allows, and hands the socket to its protocol. If neither TLS nor a
+proxy is configured, none of this is needed, and the event loop's own listener is used.
 
-    says nothing for 10 s, or half of something     closed
-    speaks TLS where it is disabled                 handed over as it is, and refused as nonsense
-    speaks plain where TLS is enforced              closed, counted
+    silent for 10 s, or an incomplete start         closed
+    TLS where it is disabled                        handed over, and rejected as invalid
+    plain where TLS is enforced                     closed, counted
     a handshake that fails or takes over 10 s       closed, counted
-    no descriptor is free                           who connects waits for a second
-    more have come than the port may have           closed
+    no descriptor is free                           new connections wait for a second
+    more connections than the port may have         closed
 
-However many come at once, one turn of the loop accepts and begins only a few of them.
+However many connections arrive at once, one iteration of the loop accepts and begins only a few.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ Factory = Callable[[Caller], asyncio.BaseProtocol]
 
 
 class Gate(NamedTuple):
-    """What the ports of a process have in common."""
+    """The common configuration of the ports of a process."""
 
     tls: Tls | None = None
-    """None: there is no TLS."""
+    """None: no TLS."""
     proxy: ProxyProtocol | None = None
-    """None: nobody may announce addresses."""
+    """None: no peer may announce addresses."""
 
 
 OPEN = Gate()
@@ -73,10 +73,10 @@ class Listener:
         alpn: tuple[str, ...] = (),
         has_room: Callable[[int], bool] = _has_room,
     ) -> None:
-        """*bound* is this listener's from now on; *factory* is asked when a connection is known.
+        """Take over *bound*; *factory* makes the protocol once the peer is known.
 
-        *has_room* is asked whether one more may come while so many are on the way in. *alpn* is
-        what TLS offers; a protocol that needs it looks at its transport's ssl_object.
+        *has_room* returns whether one more connection may be accepted, given the number that arrive
+        now. *alpn* is what TLS offers; a protocol that needs it reads its transport's ssl_object.
         """
         self._bound = bound
         self._factory = factory
@@ -90,23 +90,23 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
         self.failures = Failures("connections were closed before they began")
-        """Those that spoke plain where TLS is enforced, a false PROXY header, or nothing."""
+        """Plain connections where TLS is enforced, false PROXY headers, and silent peers."""
 
     @property
     def port(self) -> int:
-        """The number of the port; 0 when it is closed."""
+        """The number of the port; 0 if it is closed."""
         return 0 if self._bound.fileno() < 0 else int(self._bound.getsockname()[1])
 
     @property
     def arriving(self) -> int:
-        """How many connections are on the way in."""
+        """How many connections are arriving."""
         return len(self._arrivals) + len(self._handshakes)
 
     async def start(self) -> None:
-        """Let them in.
+        """Start to accept connections.
 
         Raises:
-            OSError: somebody else listens there.
+            OSError: another process listens on the port.
             TlsError: the certificate has become unusable.
         """
         loop = asyncio.get_running_loop()
@@ -123,9 +123,9 @@ class Listener:
         loop.add_reader(self._bound.fileno(), self._accept)
 
     def stop_accepting(self) -> None:
-        """Let who connects wait, until the port is closed; those on the way in go on.
+        """Stop accepting; connecting peers wait until the port is closed, arriving ones continue.
 
-        asyncio loses a connection that it has accepted when its listener is closed in that turn.
+        asyncio loses a connection that it has accepted if its listener is closed in that iteration.
         """
         if self._again is not None:
             self._again.cancel()
@@ -136,7 +136,7 @@ class Listener:
                 asyncio.get_running_loop().remove_reader(each.fileno())
 
     def close(self) -> None:
-        """Close the port, and who is still on the way in."""
+        """Close the port and all arriving connections."""
         if self._plain is not None:
             self._plain.close()
             return
@@ -155,13 +155,13 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Above all that no descriptor is free.
+                # Mostly because no descriptor is free.
                 self._pause(error)
                 return
             self._take(connected, name)
 
     def _pause(self, error: OSError) -> None:
-        """Accept nobody for a while: the socket stays readable, and the loop would spin."""
+        """Accept nothing for a while: the socket stays readable, and the loop would spin."""
         self.failures.count_one("unknown", str(error))
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._bound.fileno())
@@ -217,6 +217,6 @@ async def _connect(connected: socket.socket, factory: Callable[[], asyncio.BaseP
     try:
         await asyncio.get_running_loop().connect_accepted_socket(factory, connected)
     except OSError as error:
-        # It went in that moment.
+        # The peer closed it at that moment.
         connected.close()
         log.debug("connection lost", reason=str(error))

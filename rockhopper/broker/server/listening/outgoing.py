@@ -1,7 +1,7 @@
-"""Outgoing: TLS of the connections that a broker makes to name services, masters and replicas.
+"""Outgoing: TLS of the broker's connections to name servers, masters and replicas.
 
-What it shows and whom it trusts are read anew whenever the files change. A connection to this
-machine itself needs no name in the certificate: nobody else answers on a loopback address.
+Its certificate and trusted CAs are loaded again whenever the files change. A connection to this
+machine needs no name in the certificate: no other machine answers on a loopback address.
 """
 
 import ssl
@@ -16,7 +16,7 @@ from rockhopper.protocol.addresses import is_loopback
 
 
 class Outgoing:
-    """How one process connects to others."""
+    """The outgoing TLS configuration of one process."""
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config
@@ -28,11 +28,11 @@ class Outgoing:
 
     @property
     def is_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether outgoing connections use TLS."""
         return self._config.is_spoken
 
     def options(self, host: str) -> dict[str, Any]:
-        """What ``create_connection`` to *host* takes beside the address.
+        """Return the arguments for ``create_connection`` to *host*, besides the address.
 
         Raises:
             OSError: a file of the settings cannot be used; the sentence says which.
@@ -50,7 +50,7 @@ class Outgoing:
         try:
             return self._renewed.current()[with_name]
         except UnusableFileError as error:
-            # Either way the caller cannot connect to that address.
+            # In either case the caller cannot connect to that address.
             raise ConnectionError(str(error)) from error
 
     def _pair(self) -> tuple[Path | None, Path | None, str]:
@@ -83,4 +83,4 @@ class Outgoing:
 
 
 PLAIN = Outgoing(TlsConfig())
-"""Speaks no TLS."""
+"""Without TLS."""

@@ -1,14 +1,14 @@
-"""The PROXY protocol: a balancer in front says whose connection it passes on.
+"""The PROXY protocol: a load balancer announces the address of the client it forwards.
 
 Version 1 is a line, ``PROXY TCP4 <source> <target> <port> <port>``, ended by CR LF within 107
-bytes; version 2 is binary:
+bytes. Version 2 is binary:
 
     0   signature, 12 bytes             14  size of the rest, two bytes, big-endian
     12  0x20 LOCAL or 0x21 PROXY        16  addresses (4 + 4 or 16 + 16 bytes), two ports, more
     13  0x11 TCP over IPv4, 0x21 IPv6
 
-Whoever may announce an address can pretend to be any, so a header is read from listed addresses
-only. From those it is optional: a balancer's own health checks come without.
+A peer that may announce an address can pretend to be any client, so headers are accepted from
+listed addresses only. There they are optional: a balancer's health checks have none.
 """
 
 import ipaddress
@@ -28,26 +28,26 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ProxyHeaderError(ValueError):
-    """A header begins, and makes no sense."""
+    """A header begins, but is invalid."""
 
 
 class ProxyHeader(NamedTuple):
-    """A header that was read."""
+    """A parsed header."""
 
     size_bytes: int
-    """How much of what came it is; 0: there is none."""
+    """The size of the header; 0: there is none."""
     address: tuple[str, int] | None = None
-    """Whose connection it is; None: the balancer's own."""
+    """The client's address; None: the connection is the balancer's own."""
 
 
 class ProxyProtocol:
-    """Who may announce addresses."""
+    """The peers that may announce addresses."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._networks = networks
 
     def trusts(self, host: str) -> bool:
-        """Whether a connection from *host* may begin with a header."""
+        """Return whether a connection from *host* may begin with a header."""
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
@@ -56,10 +56,10 @@ class ProxyProtocol:
 
 
 def read_header(data: bytes) -> ProxyHeader | int:
-    """The header that *data* begins with, or how many bytes are needed to tell.
+    """Return the header at the start of *data*, or how many bytes are needed to decide.
 
     Raises:
-        ProxyHeaderError: what begins like one is none.
+        ProxyHeaderError: it begins like a header, but is invalid.
     """
     if _begins(data, SIGNATURE):
         return _read_binary(data)

@@ -1,7 +1,7 @@
-"""RenewedFiles: what files hold that are replaced while the broker runs: certificates, secrets.
+"""RenewedFiles: the content of files that are replaced while the broker runs, as certificates.
 
-They are read again when a stamp of one differs, or the last read failed: a key that was renewed
-with a mode that keeps this user out is read once the mode is right. Until then what was read before
+The files are read again when the stamp of one changes, or when the last read failed. So a renewed
+key that this user cannot read is loaded once its mode is corrected. Until then the former content
 stays in use, and the reason is logged once a minute.
 """
 
@@ -24,11 +24,11 @@ Stamp = tuple[int, ...]
 
 
 class UnusableFileError(Exception):
-    """A file does not hold what it should; str() is a sentence that says what to do."""
+    """A file has the wrong content; the message says what to do."""
 
 
 class RenewedFiles(Generic[Value]):
-    """What *read* makes of some files; belongs to one event loop."""
+    """The value that *read* makes from some files; belongs to one event loop."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class RenewedFiles(Generic[Value]):
         now_s: Callable[[], float] = time.time,
         steady_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*read* raises OSError, ValueError or UnusableFileError for what cannot be used.
+        """*read* raises OSError, ValueError or UnusableFileError for unusable files.
 
-        A *certificate* that has ended by *now_s* never replaces one that is valid.
+        A *certificate* that has expired by *now_s* never replaces a valid one.
         """
         self._paths = paths
         self._read = read
@@ -52,18 +52,18 @@ class RenewedFiles(Generic[Value]):
         self._stamps: tuple[Stamp, ...] | None = None
         self._told_at_s: float | None = None
         self.expires_at_s = 0.0
-        """When the certificate ends, in seconds of the epoch."""
+        """When the certificate expires, in seconds of the epoch."""
 
     def current(self) -> Value:
-        """What the files hold now, or held when they could be read last; raises as ``look``."""
+        """Return the newest value that could be read; raises as ``look``."""
         self.look()
         return self._found[0]
 
     def look(self) -> bool:
-        """Read the files if they may be others; return whether there is a new value.
+        """Read the files if they may have changed; return whether there is a new value.
 
         Raises:
-            OSError, ValueError, UnusableFileError: they could never be read yet.
+            OSError, ValueError, UnusableFileError: no read has succeeded yet.
         """
         stamps = self._stamped()
         if self._found and stamps == self._stamps:
@@ -77,7 +77,7 @@ class RenewedFiles(Generic[Value]):
             self._complain(str(error))
             return False
         self._found, self.expires_at_s = [value], expires_at_s
-        # One that was replaced meanwhile is read once more.
+        # If one was replaced meanwhile, the files are read again.
         self._stamps = stamps if self._stamped() == stamps else None
         self._told_at_s = None
         return True
@@ -106,12 +106,12 @@ class RenewedFiles(Generic[Value]):
 
 
 def current(value: Value | Callable[[], Value]) -> Value:
-    """The value, or what is asked for it each time."""
+    """Return the value; if it is a callable, its result."""
     return value() if callable(value) else value
 
 
 def file_stamp(path: Path) -> Stamp:
-    """What changes with a file's content, mode or owner; empty when there is no such file."""
+    """Return a stamp of a file's content, mode and owner; empty if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -120,7 +120,7 @@ def file_stamp(path: Path) -> Stamp:
 
 
 def certificate_expiry_s(path: Path) -> float:
-    """When the first certificate of *path* ends. Raises UnusableFileError."""
+    """Return when the first certificate of *path* expires. Raises UnusableFileError."""
     try:
         return expiry_s(path.read_text("ascii", "replace"))
     except CertificateError as error:
@@ -130,7 +130,7 @@ def certificate_expiry_s(path: Path) -> float:
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """Why a file cannot be read, and what to do."""
+    """Return a sentence: why a file cannot be read, and what to do."""
     return (
         f"{path} cannot be read ({error.strerror or error}): correct the path, or let this user "
         "read it"

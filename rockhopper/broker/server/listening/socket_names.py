@@ -7,7 +7,7 @@ _SCOPE_AT = 3
 
 
 def socket_address(name: object) -> tuple[str, int]:
-    """Host and port of a socket name.
+    """Return host and port of a socket name.
 
     An IPv4-mapped address becomes IPv4, a link-local one gets its zone.
     """
@@ -16,7 +16,7 @@ def socket_address(name: object) -> tuple[str, int]:
     host = str(name[0])
     if host.startswith("::ffff:") and "." in host:
         host = host[7:]
-    # uvloop leaves out the zone, without which a link-local address leads nowhere.
+    # uvloop omits the zone, without which a link-local address is unreachable.
     if len(name) > _SCOPE_AT and name[_SCOPE_AT] and "%" not in host:
         with contextlib.suppress(OSError):
             host = f"{host}%{socket.if_indextoname(name[_SCOPE_AT])}"

@@ -1,8 +1,8 @@
-"""Tls: the certificate of a process, and what its ports and connections make of it.
+"""Tls: the certificate of a process, and the contexts of its ports and connections.
 
-Files are looked at every five seconds: a new pair counts from the next handshake on, and
-connections that are open keep theirs. A pair that cannot be used (half of it replaced as yet, an
-unreadable key, a certificate that has ended) leaves the old one: see RenewedFiles.
+The files are checked every five seconds. A new pair applies from the next handshake on; open
+connections keep theirs. If a pair cannot be used (only half of it is replaced yet, the key is
+unreadable, the certificate has expired), the old one stays: see RenewedFiles.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _VERIFY = {
 
 
 class TlsError(UnusableFileError):
-    """A certificate or its key cannot be used; str() is a sentence that says what to do."""
+    """A certificate or its key cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the server's side is kept."""
+    """The paths of the server's certificate files."""
 
     certificate: Path
     key: Path
@@ -49,12 +49,12 @@ class TlsFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """All of them."""
+        """All paths."""
         return [path for path in (self.certificate, self.key, self.trusted) if path is not None]
 
 
 class Tls:
-    """The server's side for all ports of a process."""
+    """The server side of TLS, for all ports of a process."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Tls:
         """Read the files. Raises TlsError; the clocks are RenewedFiles'."""
         self.files = files
         self.is_enforced = is_enforced
-        """Whether a connection without TLS is refused."""
+        """Whether a connection without TLS is rejected."""
         self.handshakes = Handshakes()
         self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {(): server_context(files)}
         self._renewed = RenewedFiles(
@@ -85,18 +85,21 @@ class Tls:
 
     @property
     def expires_at_s(self) -> float:
-        """When the certificate ends, in seconds of the epoch."""
+        """When the certificate expires, in seconds of the epoch."""
         return self._renewed.expires_at_s
 
     def context(self, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """What the next handshake uses that may agree on one of *alpn*. Raises TlsError."""
+        """Return the context for the next handshake that may agree on one of *alpn*.
+
+        Raises TlsError.
+        """
         found = self._contexts.get(alpn)
         if found is None:
             found = self._contexts[alpn] = server_context(self.files, alpn)
         return found
 
     def reload(self) -> bool:
-        """Read the files again if they may be others; return whether there is a new certificate."""
+        """Read the files again if they may have changed; return whether the certificate is new."""
         if not self._renewed.look():
             return False
         self._contexts = self._renewed.current()
@@ -104,7 +107,7 @@ class Tls:
         return True
 
     def start(self) -> None:
-        """Look at the files from now on, until ``close``."""
+        """Start to check the files, until ``close``."""
         self._timer = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
 
     def _look(self) -> None:
@@ -112,14 +115,14 @@ class Tls:
         self.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 def server_context(files: TlsFiles, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-    """A context for TLS 1.2 and newer with the certificate of *files*. Raises TlsError."""
+    """Return a context for TLS 1.2 and newer with the certificate of *files*. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_pair(context, files.certificate, files.key, files.key_password)
@@ -132,7 +135,7 @@ def server_context(files: TlsFiles, alpn: tuple[str, ...] = ()) -> ssl.SSLContex
 
 
 def load_pair(context: ssl.SSLContext, certificate: Path, key: Path, password: str) -> None:
-    """Have *context* show a certificate. Raises TlsError."""
+    """Load a certificate into *context*. Raises TlsError."""
     # Without a function OpenSSL asks on the terminal.
     asked: Callable[[], str] = lambda: password  # noqa: E731
     for path in (certificate, key):
@@ -144,7 +147,7 @@ def load_pair(context: ssl.SSLContext, certificate: Path, key: Path, password: s
 
 
 def load_trusted(context: ssl.SSLContext, path: Path) -> None:
-    """Have *context* trust what the certificates of *path* have signed. Raises TlsError."""
+    """Make *context* trust certificates signed by those of *path*. Raises TlsError."""
     see_readable(path)
     try:
         context.load_verify_locations(path)
@@ -154,7 +157,7 @@ def load_trusted(context: ssl.SSLContext, path: Path) -> None:
 
 
 def see_readable(path: Path) -> None:
-    """See that a file can be opened. Raises TlsError."""
+    """Check that a file can be opened. Raises TlsError."""
     try:
         with path.open("rb"):
             pass

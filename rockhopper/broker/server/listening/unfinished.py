@@ -1,45 +1,45 @@
-"""What requests that are not complete yet may hold of memory, of all connections of a server.
+"""The memory limit of incomplete requests, for all connections of a server together.
 
-Where users are required, peers that have not proved to be one have a budget of their own, all of
-them together. Beyond a budget the connections that hold most are closed.
+If users are required, all unauthenticated peers together have a budget of their own. Over a budget,
+the connections that hold most are closed.
 """
 
 from collections.abc import Iterable
 from typing import Protocol
 
 UNKNOWN_BYTES_MAX = 512 << 10
-"""Of one request of a peer that names no user; more than the largest header."""
+"""The limit for one request of an unauthenticated peer; more than the largest header."""
 UNKNOWN_BYTES_MAX_ALL = 32 << 20
 BYTES_MAX_ALL = 512 << 20
 STEP_BYTES = 1 << 20
-"""So many more come before all are added up again."""
+"""All connections are added up again after this many more bytes."""
 
 
 class Holder(Protocol):
-    """A connection, as far as it is looked at here."""
+    """The methods of a connection that are needed here."""
 
     @property
     def held_bytes(self) -> int:
-        """What has come of requests that are not complete."""
+        """The received bytes of incomplete requests."""
 
     @property
     def is_known(self) -> bool:
-        """Whether its peer has proved to be a user."""
+        """Whether its peer is authenticated as a user."""
 
     def drop_held(self, reason: str) -> None:
-        """Let go of that, and close at once."""
+        """Drop these bytes, and close at once."""
 
 
 class Unfinished:
-    """The unfinished requests of one server's connections."""
+    """The incomplete requests of one server's connections."""
 
     def __init__(self, *, has_users: bool) -> None:
-        """*has_users*: whether a peer has to prove who it is."""
+        """*has_users*: whether peers must authenticate."""
         self._has_users = has_users
         self._bytes_since_look = 0
 
     def count(self, size_bytes: int, holders: Iterable[Holder]) -> None:
-        """Note that so much more is kept, and close those of *holders* that hold too much."""
+        """Record that *size_bytes* more are held; close those of *holders* that hold too much."""
         self._bytes_since_look += size_bytes
         if self._bytes_since_look < STEP_BYTES:
             return

@@ -1,1 +1,1 @@
-"""The event loop's time: what o'clock it is, whose turn it is, and who kept it too long."""
+"""The event loop's time: clocks, fair scheduling, and the detection of stalls."""

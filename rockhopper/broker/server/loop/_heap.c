@@ -1,4 +1,4 @@
-/* Compiled: how much of what is freed the C library keeps. heap.py says why. */
+/* Compiled: how much freed memory the C library keeps. heap.py explains why. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -6,7 +6,7 @@
 #include <malloc.h>
 #endif
 
-/* keep_freed(in_heap_bytes, at_end_bytes): whether the C library does. */
+/* keep_freed(in_heap_bytes, at_end_bytes): returns whether the C library keeps it. */
 static PyObject *keep_freed(PyObject *module, PyObject *args)
 {
     (void)module;

@@ -1,17 +1,17 @@
-"""The broker's time: the wall clock for points in time, a steady one for how long something lasts.
+"""The broker's clocks: the wall clock for points in time, a steady one for durations.
 
-The wall clock is set, forward and back, by operators, by NTP's steps and by machines that were
-suspended. A point in time that a client names is the wall clock's (``wall_ms``). Everything that
-lasts is counted by ``steady_ms``: store times, delay levels, invisible and leased times, looks at
-transactions. That one runs with the monotonic clock and never goes back:
+Operators, NTP steps and suspended machines set the wall clock forward and back. A point in time
+that a client names is on the wall clock (``wall_ms``). All durations are counted by ``steady_ms``:
+store times, delay levels, invisible and lease times, transaction checks. It runs with the monotonic
+clock and never goes back:
 
-    set forward   it follows: time has passed, as it has for a machine that was suspended
-    set back      it goes on from where it is, so nothing comes earlier or later for it
-    at a start    it begins no earlier than what the store was written at (``not_before``)
+    set forward   it follows: time has passed, as for a machine that was suspended
+    set back      it continues from its present time, so that nothing happens earlier or later
+    at a start    it begins no earlier than the store's newest time (``not_before``)
 
-So it is the wall clock's time or ahead of it, by what that was set back since the start. What must
-not end before its holder thinks so, the locks of queues and the membership of consumers, is counted
-by ``passed_ms``.
+So it shows the wall clock's time, or is ahead of it by as much as that was set back since the
+start. Durations that must not end before their holder expects it, queue locks and consumer
+membership, are counted by ``passed_ms``.
 """
 
 import time
@@ -27,12 +27,12 @@ _JUMP_NS = JUMP_MS * _NS_PER_MS
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // _NS_PER_MS
 
 
 class BrokerClock:
-    """Both clocks of one process, and the note in the log when the wall's was set."""
+    """Both clocks of one process; logs when the wall clock was set."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class BrokerClock:
     ) -> None:
         self.wall_ms = wall_ms
         self._monotonic_ns = monotonic_ns
-        # How far the wall clock, and the steady time, are ahead of the monotonic clock.
+        # How far the wall clock, and the steady clock, are ahead of the monotonic clock.
         self._seen_ns = self._ahead_ns = wall_ms() * _NS_PER_MS - monotonic_ns()
 
     def steady_ms(self) -> int:
-        """Milliseconds since 1970 that never go back."""
-        # In this order a wait between the two makes the wall clock look slow, never fast.
+        """Return milliseconds since 1970 that never go back."""
+        # In this order a pause between the two makes the wall clock look slow, never fast.
         wall_ns = self.wall_ms() * _NS_PER_MS
         monotonic_ns = self._monotonic_ns()
         ahead_ns = wall_ns - monotonic_ns
@@ -58,11 +58,11 @@ class BrokerClock:
         return (monotonic_ns + self._ahead_ns) // _NS_PER_MS
 
     def passed_ms(self) -> int:
-        """Milliseconds of the monotonic clock alone: for what must not be over too early."""
+        """Return milliseconds of the monotonic clock alone: for what must not end too early."""
         return self._monotonic_ns() // _NS_PER_MS
 
     def not_before(self, time_ms: int) -> None:
-        """Go on from *time_ms* if that is later than now: something was written then."""
+        """Continue from *time_ms* if that is later than now, because data was written then."""
         behind_ms = time_ms - self.steady_ms()
         if behind_ms <= 0:
             return

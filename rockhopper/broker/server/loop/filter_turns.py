@@ -1,11 +1,12 @@
-"""FilterTurns: readers whose filters have to wait for the budget that all of them share.
+"""FilterTurns: filtered reads that wait for the budget that all of them share.
 
-    A read of connection 1 begins with 8 ms in the budget, and stops after 9: one message took long.
-    Connections 2 to 20 ask for reads in the same turn of the loop. They wait, and cost nothing.
-    12 ms later 4 ms are in it: connection 2 reads, in the next turn 3, until it is empty again.
+Example: connection 1 begins a read with 8 ms in the budget, and stops after 9 ms, because one
+message took long. Connections 2 to 20 request reads in the same iteration of the loop. They wait,
+at no cost. 12 ms later the budget has 4 ms: connection 2 reads, in the next iteration connection 3,
+until the budget is empty again.
 
-Who waits has a turn in the order of coming, each connection once, one in a turn of the event loop.
-So a turn of the loop filters for one budget and one message at most.
+Waiting connections take turns in the order of arrival, one per iteration of the event loop. So an
+iteration filters for one budget and one message at most.
 """
 
 import asyncio
@@ -21,26 +22,26 @@ WAITING_PER_OWNER_MAX = 4096
 
 
 class Budget(Protocol):
-    """``store.reading.filter_budget.FilterBudget``, as far as turns go."""
+    """The methods of ``store.reading.filter_budget.FilterBudget`` that are needed here."""
 
     is_awaited: bool
 
     def wait_s(self) -> float:
-        """How long nobody should begin."""
+        """Return how long no read should begin."""
 
     def has_room(self) -> bool:
-        """Whether a read may begin now, in front of nobody."""
+        """Return whether a read may begin now without overtaking a waiting one."""
 
     def pays(self) -> AbstractContextManager[None]:
-        """What work goes on in that it pays for."""
+        """Return a context manager whose duration is charged to the budget."""
 
 
 class FilterTurns(Part):
-    """Who waits for a budget. Belongs to the event loop's thread."""
+    """Reads that wait for a budget. Belongs to the event loop's thread."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # What resumes the reads of an owner, those who wait longest first.
+        # The callbacks that resume an owner's reads, the longest-waiting first.
         self._waiting: dict[object, deque[Callable[[], None]]] = {}
         self._count = 0
         self._next_turn: asyncio.Handle | None = None
@@ -51,7 +52,7 @@ class FilterTurns(Part):
         return self._count
 
     def wait(self, owner: object, resume: Callable[[], None]) -> bool:
-        """Call *resume* in *owner*'s turn; False, and never, when too many wait."""
+        """Call *resume* in *owner*'s turn; return False, and never call it, if too many wait."""
         mine = self._waiting.get(owner, ())
         if self.is_closed or self._count >= WAITING_MAX or len(mine) >= WAITING_PER_OWNER_MAX:
             return False
@@ -63,7 +64,7 @@ class FilterTurns(Part):
         return True
 
     async def turn(self, owner: object) -> bool:
-        """Return in *owner*'s turn; False at once when too many wait."""
+        """Return in *owner*'s turn; return False at once if too many wait."""
         come = asyncio.get_running_loop().create_future()
 
         def resume() -> None:
@@ -94,7 +95,7 @@ class FilterTurns(Part):
                 self._next_turn = loop.call_soon(self._next)
 
     def stop(self) -> None:
-        """Resume everybody now, and let nobody wait any more."""
+        """Resume all reads now, and accept no more."""
         self.is_closed = True
         if self._next_turn is not None:
             self._next_turn.cancel()

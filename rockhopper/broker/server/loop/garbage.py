@@ -1,14 +1,14 @@
-"""Short collections: often, and what one found alive, and took long for, is not looked at again.
+"""Short garbage collections: if one takes long, the surviving objects are frozen.
 
-Python's oldest generation holds every topic and every connection; with 100,000 topics to look at a
-collection stops the loop for a tenth of a second, again and again, and finds nothing. What is
-frozen is still freed when nobody refers to it any more; only cycles among it are not. Connections,
-the one thing that comes and goes in great numbers, leave none when they close.
+Python's oldest generation holds every topic and every connection. With 100,000 topics a collection
+stops the loop for a tenth of a second, again and again, and finds nothing. Frozen objects are still
+freed when their last reference goes; only cycles among them are not. Connections, the only objects
+that come and go in large numbers, leave no cycles when they close.
 
-An object that is not in the processor's caches costs 0.4 us, so a pause under 5 ms may look at
-12,000 of them: what grows by a million objects has them looked at in pieces of that size. Python
-counts what is freed against what is made, which makes a piece two to five times as large as the
-thresholds say.
+An object outside the processor's caches costs 0.4 us, so a pause under 5 ms may examine 12,000 of
+them. The thresholds make Python examine objects in pieces of that size even if a million are added.
+Python subtracts freed objects from new ones, which makes a piece two to five times as large as the
+thresholds.
 """
 
 import gc
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 PAUSE_MAX_S = 0.002
 _OLDEST = 2
 THRESHOLDS = (300, 4, 1)
-"""Of gc.set_threshold: a collection of everything after 3,000 new objects, where those stay."""
+"""Of gc.set_threshold: a full collection after 3,000 new objects that survive."""
 
 
 class ShortCollections:
@@ -30,20 +30,20 @@ class ShortCollections:
         self._thresholds = gc.get_threshold()
 
     def start(self) -> None:
-        """Freeze what there is, and begin to watch."""
+        """Freeze all objects, and begin to watch."""
         self.freeze()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._noted)
 
     @staticmethod
     def freeze() -> None:
-        """Look no more at what there is."""
+        """Exclude all present objects from collections."""
         gc.freeze()
-        # Of nothing: or Python would wait until a quarter as much has come as it has seen so far.
+        # Of nothing: else Python would wait until the new objects are a quarter of all it has seen.
         gc.collect()
 
     def stop(self) -> None:
-        """Watch no more; what is frozen stays so, or the end of a process would look at it all."""
+        """Stop watching; frozen objects stay frozen, else the process's end would examine them."""
         if self._noted in gc.callbacks:
             gc.callbacks.remove(self._noted)
             gc.set_threshold(*self._thresholds)

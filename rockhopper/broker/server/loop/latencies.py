@@ -1,7 +1,7 @@
-"""How long requests and flushes took, in ranges: what /metrics shows as histograms.
+"""Durations of requests and flushes, in ranges: the histograms of /metrics.
 
-A pass that serves many requests of one kind counts them all at once, with the time from when they
-were read to when their answers are written: a message more in a pass costs nothing here.
+A pass that serves many requests of one kind counts them all at once, with the time from reading
+them to writing their responses. So one more message in a pass costs nothing here.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ BOUNDS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.003, 0.005, 0.007, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.0, 3.0, 10.0),
 )
-"""Upper ends; those of RocketMQ's rocketmq_rpc_latency are among them."""
+"""Upper bounds; they include those of RocketMQ's rocketmq_rpc_latency."""
 
 SENDS = frozenset({"send_message", "send_message_v2", "send_batch_message"})
 PULLS = frozenset({"pull_message", "lite_pull_message"})
@@ -24,7 +24,7 @@ _UNKNOWN = (-1, -1, False, False)
 
 
 class Latencies:
-    """One histogram. Added to by one thread, read by any."""
+    """One histogram. One thread adds to it, any may read it."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -33,19 +33,19 @@ class Latencies:
         self.sum_s = 0.0
 
     def add(self, elapsed_s: float, count: int = 1) -> None:
-        """Note that *count* things took so long."""
+        """Count *count* events with this duration."""
         self.counts[bisect_left(BOUNDS_S, elapsed_s)] += count
         self.sum_s += elapsed_s * count
 
     def merge(self, other: "Latencies") -> None:
-        """Add what another one has counted."""
+        """Add the counts of another one."""
         for index, count in enumerate(other.counts):
             self.counts[index] += count
         self.sum_s += other.sum_s
 
 
 class Kind(NamedTuple):
-    """What requests have in common that are counted together, as /metrics names it."""
+    """The labels in /metrics of requests that are counted together."""
 
     request: str
     response: str
@@ -60,12 +60,12 @@ class RequestTimes:
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self.now_s = clock
         self._rows: dict[tuple[int, int, bool, bool], Latencies] = {}
-        # What succeeds in a hot pass, by code alone.
+        # Successful requests of a hot pass, by code alone.
         self._served: dict[int, Latencies] = {}
         self._named: dict[Kind, Latencies] = {}
 
     def served(self, counts: Mapping[int, int], began_s: float) -> None:
-        """Note requests by code that succeed now, all of which came at *began_s*."""
+        """Count requests, by code, that succeed now and were all read at *began_s*."""
         elapsed_s = self.now_s() - began_s
         for code, count in counts.items():
             row = self._served.get(code)
@@ -83,31 +83,31 @@ class RequestTimes:
         has_waited: bool = False,
         is_oneway: bool = False,
     ) -> None:
-        """Note *count* requests that are answered now and came at *began_s* of ``now_s``."""
+        """Count *count* requests answered now and read at *began_s* of ``now_s``."""
         row = self._row((code, response_code, has_waited, is_oneway))
         row.add(self.now_s() - began_s, count)
 
     def add_named(self, kind: Kind, began_s: float) -> None:
-        """Note a request of another protocol, whose names are the broker's own."""
+        """Count a request of another protocol, which has no codes but names."""
         self._named.setdefault(kind, Latencies()).add(self.now_s() - began_s)
 
     def _row(self, key: tuple[int, int, bool, bool]) -> Latencies:
         row = self._rows.get(key)
         if row is None:
-            # What a peer makes up must not make rows without end.
+            # Codes that a peer invents must not make rows without limit.
             is_known = request_name(key[0]) != NO_NAME
             row = self._rows.setdefault(key if is_known else _UNKNOWN, Latencies())
         return row
 
     def rows(self) -> Iterator[tuple[Kind, Latencies]]:
-        """Every kind that came, and its times."""
+        """Yield every kind that was counted, and its times."""
         for (code, response_code, has_waited, is_oneway), times in list(self._rows.items()):
             names = request_name(code), response_name(response_code)
             yield Kind(*names, has_waited, is_oneway), times
         yield from list(self._named.items())
 
     def of(self, requests: frozenset[str]) -> Latencies:
-        """Those of some requests together, whatever the answer; not what has waited."""
+        """Return the times of some requests together, whatever the response; no waiting ones."""
         total = Latencies()
         for kind, times in self.rows():
             if kind.request in requests and not kind.has_waited:

@@ -1,14 +1,14 @@
-"""Part: what begins, acts and ends with a broker; Parts: all of them, in the order of building.
+"""Part: a component with the broker's life cycle; Parts: all of them, in the order of building.
 
-Each stands behind those that it uses, so they begin in this order and end in the reverse one.
+Each part follows those that it uses, so they start in this order and end in the reverse one.
 
-    open      read what it keeps on disk, and finish what was cut off; nobody is served yet
-    start     begin to act by itself
-    expire    forget who has gone silent and what nobody came back for; every few seconds
+    open      read the data on disk, and finish interrupted work; no client is served yet
+    start     begin to act on its own
+    expire    drop silent clients and abandoned state; called every few seconds
     purge     forget everything, for the next test
-    stop      act no more, and answer who waits; what was begun may still be asked for
-    close     save, and let go of files and connections
-    abandon   instead of close when the start failed: let go of them and save nothing
+    stop      act no more, and answer waiting clients; begun work may still be queried
+    close     save, and release files and connections
+    abandon   instead of close if the start failed: release them and save nothing
 """
 
 import contextlib
@@ -16,21 +16,21 @@ from collections.abc import Awaitable
 
 
 class Part:
-    """One part; it leaves out what it has no need of."""
+    """One part; it overrides the steps that it needs."""
 
     __slots__ = ()
 
     def open(self) -> Awaitable[None] | None:
-        """Read what is kept on disk. Raises StoreError, OSError."""
+        """Read the data on disk. Raises StoreError, OSError."""
 
     def start(self) -> None:
         """Begin to act; needs a running event loop."""
 
     def expire(self) -> None:
-        """Forget what has become too old."""
+        """Drop expired state."""
 
     def purge(self) -> None:
-        """Be as if new. Raises StoreError, OSError."""
+        """Return to the initial state. Raises StoreError, OSError."""
 
     def stop(self) -> None:
         """Act no more."""
@@ -39,9 +39,9 @@ class Part:
         """Save everything. Raises OSError."""
 
     def abandon(self) -> Awaitable[None] | None:
-        """Let go of everything; ``open`` failed or never was, or another part's did.
+        """Release everything, because ``open`` failed or was not called, for this or another part.
 
-        A part that saves what it holds must not do so here: it has not read all of it.
+        A part that saves its state on close must not do so here: it has not read all of it.
         """
         return self.close()
 
@@ -54,7 +54,7 @@ class Parts:
         self._has_begun = False
 
     async def open(self) -> None:
-        """Open each. Raises StoreError, OSError; those behind it are not opened then."""
+        """Open each. Raises StoreError, OSError; then later parts are not opened."""
         for part in self._parts:
             await _done(part.open())
 
@@ -65,25 +65,25 @@ class Parts:
         self._has_begun = True
 
     def expire(self) -> None:
-        """Have each forget what has become too old."""
+        """Let each drop expired state."""
         for part in self._parts:
             part.expire()
 
     def purge(self) -> None:
-        """Have each be as if new. Raises StoreError, OSError."""
+        """Return each to its initial state. Raises StoreError, OSError."""
         for part in self._parts:
             part.purge()
 
     def stop(self) -> None:
-        """Stop all, the last first; what one raises is raised when all were asked."""
+        """Stop all, the last first; an error is raised after all were called."""
         with contextlib.ExitStack() as stack:
             for part in self._parts:
                 stack.callback(part.stop)
 
     async def close(self) -> None:
-        """Close all, the last first; what one raises is raised when all were asked.
+        """Close all, the last first; an error is raised after all were called.
 
-        Nothing is saved if they never all began: a start that refused changes nothing.
+        Nothing is saved unless all were started: a rejected start changes nothing.
         """
         async with contextlib.AsyncExitStack() as stack:
             for part in self._parts:

@@ -1,16 +1,20 @@
-"""Rounds: one connection that pipelines keeps nobody waiting for longer than one pass.
+"""Rounds: fair scheduling, so that a pipelining connection delays others by one pass at most.
 
-A round is one turn of the event loop. In each a connection has one pass of frames served:
+A round is one iteration of the event loop. In each round, one pass of frames is served for a
+connection:
 
-    FRAMES_PER_PASS   frames of one connection; what was read beyond them waits
-    PASS_S            a pass ends behind the request that it is at after so long
-    PASS_BYTES_MAX    or behind so many bytes of answers
-    FRAMES_PER_ROUND  frames of all connections that are served as they are read; reads beyond
-                      them wait, unless they are small (FRAMES_OF_SMALL_READ)
+    FRAMES_PER_PASS   frames of one connection; further frames of the read wait
+    PASS_S            the time after which a pass ends, behind its current request
+    PASS_BYTES_MAX    the bytes of responses after which it ends
+    FRAMES_PER_ROUND  frames of all connections that are served as they are read; further reads
+                      wait, unless they are small (FRAMES_OF_SMALL_READ)
 
-What waits is served in later rounds, the connections in the order of their waiting, in between the
-reads, writes and timers of all others. Nothing is read from a connection that waits, so it holds
-one read at most.
+Waiting frames are served in later rounds, connections in the order of their waiting, between the
+reads, writes and timers of all others. Nothing is read from a waiting connection, so it holds one
+read at most.
+
+Example: connection 1 sends 1,000 frames in one read. The first 256 are served at once, then
+connection 2 is read and served; in each of the next rounds connection 1 gets one more pass.
 """
 
 import time
@@ -18,12 +22,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-# A pass of 16 clients with 64 sends under way each is never cut.
+# A pass of 16 clients with 64 pending sends each is never cut.
 FRAMES_PER_PASS = 256
 FRAMES_PER_ROUND = 1024
 PASS_S = 0.005
 PASS_BYTES_MAX = 1 << 20
-# So few frames in so few bytes are served as they are read, and cost no accounting.
+# Up to this many frames in this many bytes are served at once, and not counted.
 FRAMES_OF_SMALL_READ = 16
 SMALL_READ_BYTES = 64 << 10
 
@@ -39,7 +43,7 @@ class Waiting(Protocol):
 
 
 class Rounds:
-    """Who is served in which round. Belongs to the event loop's thread."""
+    """The scheduler of passes. Belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -52,12 +56,12 @@ class Rounds:
         self._frames_left = FRAMES_PER_ROUND
         self._ends = False
         self.number = 0
-        """The round that the loop is in."""
+        """The number of the present round."""
 
     def admit(self, last_number: int, frame_count: int) -> bool:
-        """Whether a read of *frame_count* is served at once.
+        """Return whether a read of *frame_count* frames is served at once.
 
-        *last_number* is the round in which its connection was served last.
+        *last_number* is the round in which its connection was last served.
         """
         self._end_soon()
         if last_number == self.number or self._frames_left <= 0:
@@ -66,7 +70,7 @@ class Rounds:
         return True
 
     def wait(self, connection: Waiting) -> None:
-        """Have *connection* served in a later round."""
+        """Schedule *connection* for a later round."""
         self._waiting.append(connection)
         self._end_soon()
 
@@ -76,7 +80,7 @@ class Rounds:
             self._call_soon(self._next)
 
     def _next(self) -> None:
-        """Begin a round with those that wait, each once, until a pass's time is over."""
+        """Begin a round with the waiting connections, each once, within the time of a pass."""
         self.number += 1
         self._frames_left = FRAMES_PER_ROUND
         self._ends = False
@@ -94,6 +98,6 @@ class Rounds:
         try:
             connection.serve_waiting()
         except BaseException:
-            # Nobody would take its turn again, nor read from it.
+            # Otherwise it would never be scheduled again, nor read.
             connection.abort("a request failed, see the error beside this line")
             raise

@@ -1,8 +1,8 @@
-"""What systemd is told of the broker: that it serves, that its loop turns, that it is stopping.
+"""Notifications to systemd: the broker is ready, its loop runs, it is stopping.
 
 A unit with ``Type=notify`` names a socket in the environment (NOTIFY_SOCKET) and waits on it for
-``READY=1``; one with WatchdogSec kills a process that has not said ``WATCHDOG=1`` for so long
-(WATCHDOG_USEC). Without that socket nothing happens here.
+``READY=1``. One with WatchdogSec kills a process that has not sent ``WATCHDOG=1`` within
+WATCHDOG_USEC. Without that socket nothing is sent.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ log = structlog.get_logger("broker.service_manager")
 
 
 class ServiceManager:
-    """Whoever started this process and wants to know how it is, if anybody does."""
+    """The service manager that started this process, if any."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        # "@" stands for the zero byte that an abstract socket's name begins with.
+        # "@" represents the zero byte at the start of an abstract socket's name.
         self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
         self._watched_s = 0.0
         if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             self._watched_s = int(environment.get("WATCHDOG_USEC", "0")) / 1e6
 
     def serving(self, facts: Mapping[str, str]) -> None:
-        """Say that clients may come, and from now on that the loop turns."""
+        """Report that clients may connect, and from now on that the loop runs."""
         status = ", ".join(f"{name} {fact}" for name, fact in facts.items())
         self._tell(f"READY=1\nSTATUS=serving: {status}")
         if self._address and self._watched_s:
             self._live()
 
     def stopping(self) -> None:
-        """Say that no restart is to be awaited."""
+        """Report that the broker stops and does not restart."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
     def _live(self) -> None:

@@ -1,8 +1,8 @@
-"""Slices: what long requests do, they do in slices, one of all of them in each turn of the loop.
+"""Slices: long requests work in slices; each iteration of the loop runs one slice of one of them.
 
-However many long requests are under way, everybody else waits for one slice at most. What they do
-in a thread, they do one after the other: threads that compute take the interpreter from the loop,
-each of them for as long as the others.
+However many long requests there are, other work is delayed by one slice at most. Their work in
+threads runs one after the other, because each computing thread takes the interpreter from the loop
+for as long as the others.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 
 class _Slices:
-    """Who waits for a slice of one loop, and for a thread, by the kind of its work."""
+    """The requests that wait for a slice of one loop, and the locks of threads by kind of work."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -55,12 +55,12 @@ def _slices() -> _Slices:
 
 
 async def next_slice() -> None:
-    """Return in a turn of the loop in which no other long request goes on."""
+    """Return in an iteration of the loop in which no other long request runs."""
     await _slices().wait()
 
 
 class Work(Generic[_Result]):
-    """What is done step by step, by whoever has the time; then it has a ``result``."""
+    """Work done in steps, by any caller; in the end it has a ``result``."""
 
     __slots__ = ("_steps", "is_done", "result")
 
@@ -71,7 +71,7 @@ class Work(Generic[_Result]):
         self.is_done = False
 
     def step(self) -> bool:
-        """Go one step further; return whether all is done."""
+        """Run one step; return whether the work is done."""
         try:
             next(self._steps)
         except StopIteration as end:
@@ -81,7 +81,7 @@ class Work(Generic[_Result]):
 
 
 def at_once(steps: Generator[None, None, _Result]) -> _Result:
-    """What *steps* return, for where they are few."""
+    """Run all *steps* at once and return their result; for a few steps."""
     work = Work(steps)
     while not work.step():
         pass
@@ -89,7 +89,7 @@ def at_once(steps: Generator[None, None, _Result]) -> _Result:
 
 
 async def in_slices(steps: Generator[None, None, _Result] | Work[_Result]) -> _Result:
-    """What *steps* return, each of them in a slice of its own."""
+    """Run each of *steps* in a slice of its own and return their result."""
     work = steps if isinstance(steps, Work) else Work(steps)
     while not work.step():
         await next_slice()
@@ -97,7 +97,7 @@ async def in_slices(steps: Generator[None, None, _Result] | Work[_Result]) -> _R
 
 
 async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
-    """What *function* returns, run in a thread: behind the others of its *kind*."""
+    """Run *function* in a thread, after others of its *kind*, and return its result."""
     slices = _slices()
     async with slices.threads[kind]:
         result = await asyncio.to_thread(function)
@@ -106,7 +106,7 @@ async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
 
 
 def sorted_in_pieces(names: Iterable[str]) -> list[str]:
-    """*names* in order, for a thread: one sort of them all would hold up the loop."""
+    """Return *names* sorted, for a thread: one sort of them all would block the loop."""
     left = iter(names)
     pieces = iter(lambda: sorted(islice(left, NAMES_PER_PIECE)), [])
     return list(heapq.merge(*pieces))

@@ -1,7 +1,7 @@
-"""Stalls: how often and how long one callback kept the event loop from all others.
+"""Stalls: how often and how long one callback blocked the event loop.
 
-A timer that is due every ``TICK_S`` notes how late it comes. What it sees of a stall is up to one
-tick shorter than the stall; a machine that does not run us counts as one too.
+A timer that is due every ``TICK_S`` records its delay. The measured stall is up to one tick shorter
+than the real one; a machine that does not run this process counts as a stall too.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ class StallWatchdog:
     """Counts the stalls of the loop in which ``start`` was called."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock* in seconds. Not the loop's own, which uvloop reads once a turn."""
+        """*clock* is in seconds. Not the loop's own, which uvloop reads once per iteration."""
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
@@ -25,14 +25,14 @@ class StallWatchdog:
         self.longest_s = 0.0
         """The longest of them."""
         self.total_s = 0.0
-        """All of them together."""
+        """Their sum."""
 
     def start(self) -> None:
         """Begin to measure; needs a running event loop."""
         self._wait(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Which systems a broker runs on: Linux is supported, others are told what they lack."""
+"""Supported systems: Linux is; on others the operator is told what is missing."""
 
 import importlib
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def refusal() -> str | None:
-    """Why no broker can run here, as a sentence; None where it can."""
+    """Return why no broker can run here, as a sentence; None if it can."""
     missing = [f"module {name}" for name in ("fcntl", "resource") if not _has(name)]
     missing += [f"os.{name}" for name in ("pread", "pwrite") if not hasattr(os, name)]
     if not missing:
@@ -19,7 +19,7 @@ def refusal() -> str | None:
 
 
 def shortcomings() -> list[str]:
-    """What an operator should know of a system on which a broker runs."""
+    """Return what an operator should know about this system."""
     found = []
     if sys.platform != "linux":
         found.append(

@@ -1,9 +1,9 @@
-"""How long to wait, on the event loop's clock, for a time of another one.
+"""Waits, on the event loop's clock, for a time of another clock.
 
-The loop's clock neither sleeps nor is set, the wall's is both, and the steady one follows it
-forward (broker.clock). So no wait is longer than ``WAIT_S_MAX``: a clock that was set is noticed
-within that. Where the other clock runs faster than the loop's, as under a faked one, waits become
-shorter by as much.
+The loop's clock is never set and does not count a suspension; both happen to the wall clock, and
+the steady clock follows it forward (broker.clock). So no wait is longer than ``WAIT_S_MAX``, and a
+change of the clock is noticed within that time. If the other clock runs faster than the loop's, as
+a faked one may, waits become shorter by as much.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _RATE_MAX = 1000.0
 
 
 class WallWaits:
-    """Works out waits; remembers how fast the wall's clock ran last."""
+    """Computes waits, by the latest measured rate of the wall clock."""
 
     __slots__ = ("_loop_s", "_now_ms", "_rate", "_wall_ms")
 
@@ -26,7 +26,7 @@ class WallWaits:
         self._rate = 1.0
 
     def seconds(self, due_ms: int, loop_s: float) -> float:
-        """How long to wait for *due_ms* when the loop's clock shows *loop_s*."""
+        """Return how long to wait for *due_ms* if the loop's clock shows *loop_s*."""
         now_ms = self._now_ms()
         passed_s = loop_s - self._loop_s
         if self._wall_ms is None:
@@ -39,7 +39,7 @@ class WallWaits:
 
 
 class WallTimer:
-    """One timer for the earliest of many times; what it calls looks whether any has come."""
+    """One timer for the earliest of many times; its callback checks which have come."""
 
     __slots__ = ("_due_ms", "_handle", "_look", "_waits")
 
@@ -47,11 +47,11 @@ class WallTimer:
         self._waits = WallWaits(now_ms)
         self._look = look
         self._handle: asyncio.Handle | None = None
-        # None: not to be overtaken by any time.
+        # None: no due time replaces the scheduled call.
         self._due_ms: int | None = None
 
     def arm(self, due_ms: int) -> None:
-        """See to it that *look* is called by *due_ms*, or before."""
+        """Make sure that *look* is called by *due_ms*, or before."""
         if self._handle is not None:
             if self._due_ms is None or self._due_ms <= due_ms:
                 return
@@ -61,17 +61,17 @@ class WallTimer:
         self._handle = loop.call_later(self._waits.seconds(due_ms, loop.time()), self._run)
 
     def soon(self) -> None:
-        """Call *look* in the next turn of the loop, whatever else was asked for."""
+        """Call *look* in the next iteration of the loop, in place of any other call."""
         self.cancel()
         self._handle = asyncio.get_running_loop().call_soon(self._run)
 
     def retry(self, pause_s: float) -> None:
-        """Call *look* after *pause_s* of the loop's clock, and because of no time before."""
+        """Call *look* after *pause_s* of the loop's clock, and not before for any due time."""
         self.cancel()
         self._handle = asyncio.get_running_loop().call_later(pause_s, self._run)
 
     def cancel(self) -> None:
-        """Call nothing."""
+        """Cancel the call."""
         self._due_ms = None
         if self._handle is not None:
             self._handle.cancel()
