@@ -1,1 +1,1 @@
-"""The server: the event loop, listening sockets and TLS, and the remoting protocol."""
+"""The broker's server: ports and connections, protocols and the event loop."""

@@ -1,1 +1,1 @@
-"""RocketMQ's remoting protocol on sockets: connections, requests, answers; and the ports."""
+"""RocketMQ's remoting protocol on sockets: connections, requests, responses; and the ports."""

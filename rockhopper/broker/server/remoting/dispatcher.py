@@ -1,17 +1,17 @@
-"""From a request to a response: one processor per request code, and every error turned into a code.
+"""The dispatcher: runs the processor of each request code, and turns every error into a code.
 
-A processor is a plain function that returns a Response at once, or parks the request and returns
-None; those of rare, slow codes may be coroutines. Whatever a processor raises becomes an answer
-here and nowhere else:
+A processor is a plain function that returns a Response at once, or holds the request and returns
+None. Processors of rare, slow codes may be coroutines. Whatever a processor raises becomes a
+response here and nowhere else:
 
     Refusal of broker/access        the code of its class, in REFUSAL_CODES
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
-    StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
+    StoreError                      14 disk full or failed, 13 record too large, 2 too many wait
     OSError of a full disk          14
     OSError without a descriptor    14
-    OSError of a failing disk       1, and one line in the log without a traceback
-    anything else                   1, and one line in the log, because it is our mistake
+    OSError of a failing disk       1, and one log line without a traceback
+    anything else                   1, and one log line, because it is a bug
 """
 
 import asyncio
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("broker.dispatcher")
 
-# Requests of one peer that are served by coroutines at a time; one that reads its answers before
-# it asks on never gets near.
+# The limit of one peer's concurrent coroutine requests; a peer that reads its responses before it
+# sends more never gets near it.
 SLOW_REQUESTS_PER_CONNECTION_MAX = 128
 
-# What may wait for messages: the time that it takes says nothing of the broker.
+# Codes that may wait for messages: their duration shows nothing about the broker.
 LONG_POLLING = frozenset(
     {
         RequestCode.PULL_MESSAGE,
@@ -71,7 +71,7 @@ Fields = TypeVar("Fields")
 
 
 class Response:
-    """An answer; the dispatcher adds opaque and serialisation from the request."""
+    """A response; the dispatcher adds opaque and serialisation from the request."""
 
     __slots__ = ("body", "code", "ext", "remark")
 
@@ -106,7 +106,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], ResponseCode] = {
 
 
 class RequestError(Exception):
-    """A refusal of a processor: a response code and a remark in plain words."""
+    """A rejection by a processor: a response code and a remark in plain words."""
 
     def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
         super().__init__(remark)
@@ -116,7 +116,7 @@ class RequestError(Exception):
 
 
 class Request:
-    """One decoded request and the connection it came by."""
+    """One decoded request and its connection."""
 
     __slots__ = (
         "_began_s",
@@ -136,7 +136,7 @@ class Request:
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
     ) -> None:
-        """*times* hears of its answer, which leaves through *gate*."""
+        """*times* counts its response, which is sent through *gate*."""
         self._gate = gate
         self.connection = connection
         self.command = command
@@ -144,9 +144,10 @@ class Request:
         self._times = times
         self._began_s = 0.0 if times is None else times.now_s()
         self.check_access: Callable[[], None] = allow_all
-        """Raises NoPermission if its sender may not ask this any more; for one that has waited."""
+        """Raises NoPermission if the sender may no longer do this; for requests that have waited.
+        """
         self.check_needs: Callable[[tuple[Need, ...]], None] = allow_all
-        """Raises NoPermission unless its sender is allowed these; for one with several parts."""
+        """Raises NoPermission unless the sender has these permissions; for requests with parts."""
 
     @property
     def code(self) -> int:
@@ -155,12 +156,12 @@ class Request:
 
     @property
     def opaque(self) -> int:
-        """What the answer must repeat."""
+        """The number that the response must repeat."""
         return self.command.opaque
 
     @property
     def principal(self) -> Principal:
-        """In whose name it is asked; its user is known once the gate has looked."""
+        """The principal of the request; it has a user once the gate has verified the signature."""
         return self._principal or self.connection.principal
 
     @principal.setter
@@ -169,22 +170,22 @@ class Request:
 
     @property
     def local_host(self) -> str:
-        """The address of ours that it came to."""
+        """The local address of the connection."""
         return self.connection.local_host
 
     @property
     def attributes(self) -> dict[str, object]:
-        """What is kept about its connection."""
+        """The attributes of the connection."""
         return self.connection.attributes
 
     @property
     def ext(self) -> dict[str, str]:
-        """The header fields as sent; empty when there were none."""
+        """The header fields as sent; empty if there were none."""
         return self.command.ext or {}
 
     @property
     def body(self) -> bytes:
-        """The body as sent; empty when there was none."""
+        """The body as sent; empty if there was none."""
         return self.command.body
 
     @property
@@ -194,15 +195,15 @@ class Request:
 
     @property
     def oneway(self) -> bool:
-        """Whether the client wants no answer, not even an error."""
+        """Whether the client wants no response, not even an error."""
         return self.command.is_oneway
 
     def fields(self, cls: type[Fields]) -> Fields:
-        """The header fields as *cls* of protocol.requests. Raises FieldError."""
+        """Return the header fields as *cls* of protocol.requests. Raises FieldError."""
         return decode_fields(cls, self.command.ext)
 
     def answer(self, response: Response) -> None:
-        """Write *response* now, unless the request was oneway or its connection is gone."""
+        """Write *response* now, unless the request was oneway or its connection is closed."""
         self.note(response, has_waited=self.code in LONG_POLLING)
         if self.oneway:
             return
@@ -230,36 +231,36 @@ class Request:
 
 
 def allow_all(_needs: tuple[Need, ...] = ()) -> None:
-    """Everybody may."""
+    """Allow everything."""
 
 
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
 class Row(NamedTuple):
-    """What serves a request code, and what must be allowed to those who ask."""
+    """The processor of a request code, and the permissions that it needs."""
 
     processor: Processor
     needs: tuple[Need, ...]
 
     @property
     def is_administration(self) -> bool:
-        """Whether only administrators ask for this."""
+        """Whether only administrators may send it."""
         return ADMINISTRATION in self.needs
 
 
 def serves(processor: Processor, *needs: Need) -> Row:
-    """A row for everybody who is allowed all *needs*."""
+    """Return a row for senders with all *needs*."""
     return Row(processor, needs)
 
 
 def administers(processor: Processor, *needs: Need) -> Row:
-    """A row for administrators."""
+    """Return a row for administrators."""
     return Row(processor, (ADMINISTRATION, *needs))
 
 
 def encode_response(request: Command, response: Response) -> bytes:
-    """The whole frame that answers *request*, in the serialisation the request came in."""
+    """Return the response frame for *request*, in the request's serialisation."""
     ext, remark = response.ext, response.remark
     if remark is not None:
         remark = errors.elided(remark)
@@ -284,7 +285,7 @@ def encode_response(request: Command, response: Response) -> bytes:
 
 
 def store_error_response(error: StoreError) -> Response:
-    """What a producer is told when the store did not take a message. Nothing was stored."""
+    """Return the response for a message that the store rejected. Nothing was stored."""
     if isinstance(error, RecordTooLargeError):
         return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
     if isinstance(error, (DiskFullError, StoreFailedError, TooManyOpenFilesError)):
@@ -295,14 +296,15 @@ def store_error_response(error: StoreError) -> Response:
 
 
 def field_error_code(error: FieldError) -> int:
-    """The code for a header field that is missing, or does not parse."""
+    """Return the code for a header field that is missing, or does not parse."""
     return ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
 
 
 def unconfirmed_code(error: StoreError) -> int:
-    """The code for a message that is in the log, but not confirmed because of *error*.
+    """Return the code for a message in the log that is unconfirmed because of *error*.
 
-    Java producers take a timeout for sent, and send again elsewhere when the disk has failed.
+    Java producers treat a time-out as sent, and send again to another broker if the disk has
+    failed.
     """
     if isinstance(error, StoreFailedError):
         return ResponseCode.SERVICE_NOT_AVAILABLE
@@ -312,7 +314,7 @@ def unconfirmed_code(error: StoreError) -> int:
 
 
 def refusal_response(error: errors.Refusal) -> Response:
-    """What remoting says of a refusal."""
+    """Return the remoting response for a refusal."""
     ext = None
     if isinstance(error, errors.NoPermission) and error.by is not None:
         ext = {"forbiddenType": str(error.by.value)}
@@ -320,7 +322,7 @@ def refusal_response(error: errors.Refusal) -> Response:
 
 
 def error_response(error: BaseException) -> Response | None:
-    """The answer to a request whose processor raised *error*; None when it is our mistake."""
+    """Return the response for an *error* raised by a processor; None if it is a bug."""
     if isinstance(error, errors.Refusal):
         return refusal_response(error)
     if isinstance(error, RequestError):
@@ -343,7 +345,7 @@ def error_response(error: BaseException) -> Response | None:
 
 
 class Dispatcher:
-    """Finds the processor of each request and answers with what it returns or raises."""
+    """Runs the processor of each request, and responds with its result or error."""
 
     def __init__(
         self,
@@ -353,12 +355,12 @@ class Dispatcher:
         gate: LeaseGate | None = None,
     ) -> None:
         self.gate = gate
-        """The caller of ``dispatch`` asks it before writing an answer that promises state."""
+        """The caller of ``dispatch`` checks it before writing a response that promises state."""
         self._table = table
         self._times = times
         self.access = access
         self.tasks: set[asyncio.Task[None]] = set()
-        """Requests that coroutines are serving."""
+        """The coroutines that are serving requests."""
         self._slow_counts: dict[Connection, int] = {}
 
     def dispatch(self, connection: "Connection", command: Command) -> bytes:

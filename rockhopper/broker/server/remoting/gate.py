@@ -1,11 +1,12 @@
-"""The gate in front of the processors: who sends a request, and whether he may.
+"""The gate before the processors: authenticates the sender of a request, and checks permissions.
 
-A request that is not signed is nobody's, and refused unless its code is white-listed; what changes
-the cluster never is. A row of a processor table without a need is served to nobody.
+An unsigned request is anonymous, and rejected unless its code is allowlisted; requests that change
+the cluster never are. A row of a processor table without a need is never served.
 
-A console asks for its visitors. What it is asked by the seal of its own process is judged by where
-the visitor is; whether he may change anything, and what he sees of lists, is for the console. Who
-names a visitor without that seal may do what both may, he himself and the visitor.
+A console sends requests on behalf of its visitors, and names their hosts. If a request has the seal
+of the console in this process, it is judged by the visitor's host, except for administration and
+lists: the console itself decides what the visitor may change, and see in lists. A sender that names
+a visitor without that seal may do only what it may do from both hosts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,11 +33,11 @@ from rockhopper.protocol.signing import (
 ENDING_USERS = "ending users"
 USERS_MAX = 64
 FAILURES = "failures"
-"""The attribute that holds which names have failed to prove themselves on a connection."""
+"""The attribute with the names that failed to authenticate on a connection."""
 
 
 class Signed(Asked, Protocol):
-    """What the gate looks at in a request."""
+    """The parts of a request that the gate needs."""
 
     principal: Principal
 
@@ -46,18 +47,18 @@ class Signed(Asked, Protocol):
 
     @property
     def local_host(self) -> str:
-        """The address of ours that it came to."""
+        """The local address of the connection."""
 
     @property
     def attributes(self) -> dict[str, object]:
-        """What is kept about its connection."""
+        """The attributes of the connection."""
 
 
 def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
-    """Return when *request* may be served, in the name of its principal from now on.
+    """Authenticate *request*, set its principal, and return if it may be served.
 
     Raises:
-        NotAuthenticated: it is not signed, or not by whom it names.
+        NotAuthenticated: it is not signed, or not by the user it names.
         NoPermission, MalformedBodyError: as ``check_access``.
     """
     if not isinstance(access, Guard) or access.is_open:
@@ -78,9 +79,9 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
 
 
 def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
-    """Return when *request*, which was admitted, has *needs* that are allowed now.
+    """Return if *request*, which was admitted before, has permission for *needs* now.
 
-    For one that has waited, and for the parts of one.
+    For a request that has waited, and for the parts of one.
 
     Raises:
         NoPermission, MalformedBodyError: as ``check_access``.
@@ -131,10 +132,10 @@ def _identify(access: Guard, request: Signed) -> None:
 
 @contextmanager
 def answered_before_its_end(request: Signed) -> Iterator[None]:
-    """Let a request that may end its own connection be answered first.
+    """Send the response to a request before its own connection is closed.
 
-    For changes of users: a user's own connection takes nothing more, and is closed a moment after
-    the answer.
+    For changes of users: a user's own connection accepts no more requests, and is closed a moment
+    after the response.
     """
     attributes = request.attributes
     count = attributes.get(ENDING_USERS)
@@ -151,7 +152,7 @@ def answered_before_its_end(request: Signed) -> Iterator[None]:
 
 
 def close_connections_of(user: str, servers: Iterable[Server]) -> None:
-    """Close every connection by which a user's requests came."""
+    """Close every connection with requests of a user."""
     for server in servers:
         for connection in list(server.connections):
             users = connection.attributes.get(USERS)

@@ -1,6 +1,6 @@
-"""The general pass: frames of one connection, every header decoded in full, answered by one write.
+"""The general pass: decodes the headers of all frames in full, and responds with one write.
 
-For servers without a hot path, like the name service.
+For servers without a hot path, like the name server.
 """
 
 import time
@@ -21,7 +21,7 @@ def frame_handler(
     clock: Callable[[], float] = time.perf_counter,
     gate: LeaseGate | None = None,
 ) -> FrameHandler:
-    """A handler that has *dispatch* serve each request; its answers leave through *gate*."""
+    """Return a handler that calls *dispatch* for each request and responds through *gate*."""
 
     def handle(connection: Connection, frames: list[Frame]) -> int:
         ends_at_s = clock() + PASS_S

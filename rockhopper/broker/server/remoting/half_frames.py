@@ -1,8 +1,8 @@
-"""What frames that are not complete yet may hold of memory: each, and all of a server together.
+"""The memory limit of incomplete frames: for each, and for all of a server together.
 
-Where users are required, a peer that has not proved to be one may begin a larger frame than
-UNKNOWN_BYTES_MAX only if the header names a user: the first request on a connection may be a send
-of some MiB, and its signature covers the body. For all together see server/listening/unfinished.py.
+If users are required, an unauthenticated peer may begin a frame larger than UNKNOWN_BYTES_MAX only
+if the header names a user: the first request on a connection may be a send of some MiB, and its
+signature covers the body. server/listening/unfinished.py has the limit for all together.
 """
 
 from typing import Protocol
@@ -17,21 +17,21 @@ from rockhopper.protocol.signing import ACCESS_KEY
 
 
 class FrameHolder(Protocol):
-    """A connection, as far as it is looked at here."""
+    """The parts of a connection that are needed here."""
 
     decoder: FrameDecoder
     attributes: dict[str, object]
 
 
 class HalfFrames(Unfinished):
-    """The unfinished frames of one server's connections."""
+    """The incomplete frames of one server's connections."""
 
     def __init__(self, access: Access | None) -> None:
         self._guard = guard_of(access)
         super().__init__(has_users=self._guard is not None)
 
     def find_problem(self, connection: FrameHolder) -> MalformedFrameError | None:
-        """Why *connection* may not continue the frame that it has begun, if it may not."""
+        """Return why *connection* may not continue its incomplete frame, or None."""
         decoder = connection.decoder
         if (
             self._guard is None

@@ -1,7 +1,7 @@
-"""/healthz, /readyz and /metrics of a broker; what else its port serves comes from the owner.
+"""/healthz, /readyz and /metrics of a broker; the owner adds other pages.
 
-/healthz   503 when only a restart can help (an fsync failed): for liveness probes
-/readyz    503 while messages are not taken (starting, stopping, disk full): for readiness
+/healthz   503 if only a restart can help (an fsync failed): for liveness probes
+/readyz    503 while messages are rejected (starting, stopping, disk full): for readiness
 """
 
 from collections.abc import Callable, Mapping
@@ -46,5 +46,5 @@ class HealthServer(HttpServer):
 
 
 def state_page(problem: str | None) -> Page:
-    """200 when there is no *problem*, else 503 and what it is."""
+    """Return 200 without a *problem*, else 503 and the problem."""
     return Page(b"ok\n") if problem is None else Page(f"{problem}\n".encode(), 503)

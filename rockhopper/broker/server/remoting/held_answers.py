@@ -1,4 +1,4 @@
-"""Answers of a pass that promise state, while this broker's lease may be over (lease_gate.py)."""
+"""Hold responses that promise state while the broker's lease may be over (lease_gate.py)."""
 
 from functools import partial
 from typing import Protocol
@@ -36,10 +36,10 @@ def _write(connection: Writer, frames: bytes, error: StoreError | None) -> None:
 
 
 def unconfirmed_frames(frames: bytes, error: StoreError) -> bytes:
-    """The same answers with a code that says: done here, but not confirmed because of *error*."""
+    """Return the same responses with a code for: done here, but unconfirmed due to *error*."""
     code = unconfirmed_code(error)
     answers = []
-    # What we wrote: the answer to a large batch is larger than any header we take.
+    # Our own output: the response to a large batch exceeds the header limit for requests.
     decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
     for serialize_type, header, _ in decoder.feed(frames):
         command = decode_header(serialize_type, header)

@@ -1,12 +1,12 @@
 """The operator's port: /healthz, /readyz, /metrics and the console over HTTP/1.1.
 
-Every answer closes its connection, so there is no state to keep. A page is made by a function
-that the owner registers, for GET and HEAD; one that takes long runs in a thread. An application
-has a first folder of paths to itself, sees the whole request, and takes forms by POST.
+Every response closes its connection, so no state is kept. The owner registers a function for each
+page, for GET and HEAD; a slow one runs in a thread. An application owns all paths below one first
+folder, gets the whole request, and accepts forms by POST.
 
-Where there are users, who comes from another host says by HTTP's Basic authentication which of them
-he is, and may read what ``may(principal, GET, cluster)`` allows. Others are told the states, for
-balancers ask for them, and no reasons.
+If there are users, a client on another host authenticates by HTTP Basic, and may read what
+``may(principal, GET, cluster)`` allows. Other clients get the states, because load balancers query
+them, but no reasons.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _CHALLENGE = 'WWW-Authenticate: Basic realm="rockhopper", charset="UTF-8"\r\n'
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """A response."""
 
     body: bytes
     status: int = 200
@@ -55,16 +55,16 @@ class Page(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """What an application sees of a request."""
+    """A request as applications get it."""
 
     method: str
     path: str
     query: str
     headers: Mapping[str, str]
-    """By name in lower case; of several lines with a name the last."""
+    """By name in lower case; the last of several lines with one name."""
     body: bytes
     host: str
-    """The address that it comes from."""
+    """The client's address."""
 
 
 PageMaker = Callable[[], Awaitable[Page]]
@@ -72,16 +72,16 @@ Application = Callable[[HttpRequest], Awaitable[Page]]
 
 
 class Readers(Enum):
-    """Who gets a page, where there are users."""
+    """The clients that may read a page, if there are users."""
 
     OPERATORS = "operators"
-    """Who may GET the cluster, or is on this host."""
+    """Clients that may GET the cluster, or are on this host."""
     BALANCERS = "balancers"
-    """Everybody, but those who are no operators without the reasons."""
+    """All clients; those that are not operators get no reasons."""
 
 
 class ServedPage(NamedTuple):
-    """A page, and who gets it."""
+    """A page, and the clients that may read it."""
 
     make: PageMaker
     readers: Readers
@@ -97,27 +97,27 @@ class HttpServer:
         applications: Mapping[str, Application] | None = None,
         knows_name: Callable[[str], bool] = lambda _named: True,
     ) -> None:
-        """*knows_name* says of a Host line whether browsers may have the pages under that name."""
+        """*knows_name* returns whether browsers may read pages under the name in a Host line."""
         self._knows_name = knows_name
         self.pages = pages
         """By path."""
         self.applications = dict(applications or {})
-        """By the first folder of their paths; they say themselves who gets what."""
+        """By the first folder of their paths; they check permissions themselves."""
         self._access = access
         self._listener: Listener | None = None
         self.connections: set[_Connection] = set()
-        """Those that have not asked yet."""
+        """Connections without a complete request."""
         self._unfinished = Unfinished(has_users=guard_of(access) is not None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
-        """Listen on a socket that is bound already, and is this server's from now on."""
+        """Listen on a socket that is bound already; the server owns it from now on."""
         listener = Listener(bound, lambda caller: _Connection(self, caller), name="http", gate=gate)
         await listener.start()
         self._listener = listener
 
     async def close(self) -> None:
-        """Stop listening and give up the answers under way."""
+        """Stop listening and cancel the responses in progress."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -126,7 +126,7 @@ class HttpServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def count_unfinished(self, size_bytes: int) -> None:
-        """Note that so much more is held of requests, and close who holds too much, if need be."""
+        """Count held bytes of requests, and close connections that hold too much."""
         self._unfinished.count(size_bytes, self.connections)
 
     def answer(self, connection: "_Connection", request: HttpRequest) -> None:
@@ -136,7 +136,7 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     def application(self, path: str) -> Application | None:
-        """The application that has this path."""
+        """Return the application that owns this path."""
         return self.applications.get(path.split("/", 2)[1] if path.startswith("/") else "")
 
     async def _answer(self, connection: "_Connection", request: HttpRequest) -> None:
@@ -156,8 +156,8 @@ class HttpServer:
         served = self.pages.get(request.path)
         if served is None:
             return Page(f"served are {', '.join(sorted(self.pages))}\n".encode(), 404)
-        # Probes use any name. Browsers always send a name and languages: a name that is not ours
-        # may be another site's, pointed here to read what operators read.
+        # Probes use any name. Browsers always send a name and languages: an unknown name may belong
+        # to another site that points here to read the operators' pages.
         named = request.headers.get("host")
         is_kept = served.readers is Readers.OPERATORS or "accept-language" in request.headers
         if is_kept and named is not None and not self._knows_name(named):
@@ -171,7 +171,7 @@ class HttpServer:
         return page
 
     def _refusal(self, request: HttpRequest) -> Page | None:
-        """What somebody is told instead of what operators are; None for an operator."""
+        """Return the response that replaces an operator's page; None for an operator."""
         access = self._access
         if access.is_open or is_loopback(request.host):
             return None
@@ -184,7 +184,7 @@ class HttpServer:
 
 
 def unknown_name(host_line: str) -> Page:
-    """What is told to who calls this host by a name of somebody else, perhaps."""
+    """Return the response for a host name that may belong to another site."""
     return Page(
         f"this broker does not know itself by the name {host_line[:200]!a}: use its address, "
         "or add the name to consoleHosts\n".encode(),
@@ -193,7 +193,7 @@ def unknown_name(host_line: str) -> Page:
 
 
 def who_asks(access: Access, request: HttpRequest) -> Principal | Page:
-    """Who *request* is from, by HTTP Basic where there are users, or what he is told to say so."""
+    """Return the principal of *request*, by HTTP Basic if there are users, or an error page."""
     if not isinstance(access, Guard) or access.is_open:
         return Principal(request.host)
     given = basic_credentials(request)
@@ -206,7 +206,7 @@ def who_asks(access: Access, request: HttpRequest) -> Principal | Page:
 
 
 class _Connection(asyncio.Protocol):
-    """Collects one request, then belongs to its answer."""
+    """Collects one request, then sends its response."""
 
     def __init__(self, server: HttpServer, caller: Caller) -> None:
         self._server = server
@@ -229,16 +229,16 @@ class _Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What has come of a request that is not complete."""
+        """The received bytes of an incomplete request."""
         return len(self._received)
 
     @property
     def is_known(self) -> bool:
-        """Nobody is before the request is complete."""
+        """Always False: no peer is authenticated before its request is complete."""
         return False
 
     def drop_held(self, reason: str) -> None:
-        """Let go of that, and close at once."""
+        """Drop these bytes, and close at once."""
         log.info("connection closed", peer=self._host, reason=reason)
         self._received.clear()
         if self._transport is not None:
@@ -271,7 +271,7 @@ class _Connection(asyncio.Protocol):
         self._server.count_unfinished(len(data))
 
     def _take_head(self) -> Page | None:
-        """Read the head once it is whole, and how much of a body follows; a refusal, if it is."""
+        """Read the head once it is complete, and the size of the body; return a page on errors."""
         ends = [
             (at, at + len(end))
             for end in (b"\r\n\r\n", b"\n\n")
@@ -309,9 +309,9 @@ class _Connection(asyncio.Protocol):
             self._timeout = loop.call_later(seconds, self._transport.abort)
 
     def finish(self, page: Page, *, with_body: bool, is_all_read: bool = True) -> None:
-        """Write the answer and close; a peer that has gone is not an error.
+        """Write the response and close; a closed peer is no error.
 
-        With more to read, closing would reset the connection, and the answer be lost.
+        If there is more to read, closing would reset the connection and lose the response.
         """
         if self._transport is None or self._transport.is_closing():
             return
@@ -331,7 +331,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _parse_head(head: bytes, host: str) -> HttpRequest | None:
-    """The request without its body; None when it is none, or says twice where it is for."""
+    """Return the request without its body; None if it is invalid, or repeats host or length."""
     first, *lines = head.decode("latin-1").split("\n")
     parts = first.split()
     if len(parts) != 3 or not parts[2].startswith("HTTP/"):
@@ -346,7 +346,7 @@ def _parse_head(head: bytes, host: str) -> HttpRequest | None:
 
 
 def basic_credentials(request: HttpRequest) -> tuple[str, str] | None:
-    """User and secret of an Authorization line; None without one that can be read."""
+    """Return user and secret of an Authorization line; None without a valid one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return None

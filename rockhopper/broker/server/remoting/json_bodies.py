@@ -1,7 +1,7 @@
 """JSON in the bodies of requests and responses.
 
-Short bodies are decoded at once. Long ones, which would hold up all other clients, are decoded in
-a thread, and very long ones are refused.
+Short bodies are decoded at once. Long ones would block all other clients, so they are decoded in a
+thread; very long ones are rejected.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def check_size(body: bytes, most: int) -> None:
-    """Refuse bodies that nobody needs. Raises Refusal."""
+    """Raise Refusal for a body that is larger than any valid one."""
     if len(body) > most:
         raise Refusal(f"the body has {len(body)} bytes; {most} are allowed")
 
@@ -35,7 +35,7 @@ def with_body(
     kind: type[AnyBody],
     serve: Callable[[Request, AnyBody], Response | Awaitable[Response]],
 ) -> Response | Awaitable[Response]:
-    """What *serve* makes of the request and its decoded body; later, if the body is long.
+    """Run *serve* with the request and its decoded body; later, if the body is long.
 
     Raises:
         Refusal: the body is too long.
@@ -54,9 +54,9 @@ def with_body(
 
 
 def _turn_of(request: Request) -> asyncio.Lock:
-    """What lets the long bodies of one connection be served one at a time, in their order.
+    """Return the lock that serves the long bodies of one connection one by one, in order.
 
-    A hundred of them that are decoded together would be served in one turn of the loop.
+    Otherwise a hundred of them, decoded together, would be served in one iteration of the loop.
     """
     attributes = request.connection.attributes
     lock = attributes.get(LONG_BODIES)
@@ -66,10 +66,10 @@ def _turn_of(request: Request) -> asyncio.Lock:
 
 
 async def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in an administrator's request.
+    """Return the JSON object in an administrator's request.
 
     Raises:
-        Refusal: it is too long, or something else than an object.
+        Refusal: it is too long, or not an object.
         MalformedBodyError: it is not JSON.
     """
     check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
@@ -80,19 +80,19 @@ async def read_object(body: bytes) -> dict[str, Any]:
 
 
 def refusal(error: Exception, prefix: str = "") -> Refusal:
-    """A refusal in the words of *error*, which may repeat what the client sent: not all of it."""
+    """Return a refusal with the text of *error*, cut because it may repeat the client's input."""
     return Refusal((prefix + str(error))[:REMARK_LENGTH_MAX])
 
 
 def json_response(value: object, ext: dict[str, str] | None = None) -> Response:
-    """A response with *value* in its body."""
+    """Return a response with *value* in its body."""
     return Response(ext=ext, body=_encode(value))
 
 
 async def long_json_response(
     make_value: Callable[[], object], ext: dict[str, str] | None = None
 ) -> Response:
-    """The same for a value that takes long to make and write: both happen in a thread."""
+    """Return the same for a value that is slow to make and encode: both run in a thread."""
     return Response(ext=ext, body=await in_thread("answers", lambda: _encode(make_value())))
 
 

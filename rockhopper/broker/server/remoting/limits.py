@@ -1,4 +1,4 @@
-"""How the file descriptors of this process are shared out."""
+"""How the file descriptors of this process are divided."""
 
 import contextlib
 import sys
@@ -7,27 +7,27 @@ from rockhopper.broker.store.files.descriptors import open_files_max
 from rockhopper.broker.store.files.mapping import HOLDS_DESCRIPTOR
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 
-# Index, journals, whatever is open for a moment, standard streams.
+# For index, journals, files open for a moment, standard streams.
 DESCRIPTORS_KEPT = 192
 CONNECTIONS_MAX = 100_000
-# One in so many of the others is for mapped files: with fewer the store only gets slower.
+# The share of mapped files, one in four: with fewer the store only gets slower.
 _MAPPED_FILES_PART = 4
 
 
 def raise_open_files_limit() -> None:
-    """Use all the file descriptors that this user may have. For the whole process."""
+    """Use all the file descriptors that this user may open, in the whole process."""
     if sys.platform == "win32":
         return
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS names an infinite limit that it then does not take.
+    # macOS reports an infinite limit, but then rejects it.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def mapped_files_share() -> int:
-    """Most files of log and queues that are mapped at a time."""
+    """Return the maximum number of mapped files of log and queues."""
     if not HOLDS_DESCRIPTOR:
         return MAPPED_FILES_MAX
     return min(_available() // _MAPPED_FILES_PART, MAPPED_FILES_MAX)
@@ -36,7 +36,7 @@ def mapped_files_share() -> int:
 def connection_shares(
     *, with_store: bool, with_name_service: bool, doors: int = 1
 ) -> tuple[int, int]:
-    """Most connections of each of the broker's *doors*, and of the name service's port."""
+    """Return the limits of connections: of each of the broker's *doors*, and of the name server."""
     mapped_files = mapped_files_share() if with_store and HOLDS_DESCRIPTOR else 0
     available = _available() - mapped_files
     available = min(available, CONNECTIONS_MAX)

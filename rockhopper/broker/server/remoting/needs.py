@@ -1,10 +1,10 @@
-"""What a request needs: the actions that its sender must be allowed, and the resources they are on.
+"""The permissions that a request needs: actions, and the resources that they apply to.
 
-A row of a processor table names them, as RocketMQ's annotations do (RocketMQAction, and
-DefaultAuthorizationContextBuilder): one topic in a field of the header, say, or all topics of a
-heartbeat's body. All needs of a row must be met; of a need's actions any one is enough. A retry
-topic stands for its group, and whoever publishes there does what a consumer does. A topic of dead
-letters stands for itself.
+A row of a processor table declares them, as RocketMQ's annotations do (RocketMQAction, and
+DefaultAuthorizationContextBuilder): for example one topic in a field of the header, or all topics
+in a heartbeat's body. All needs of a row must be met; any one of a need's actions is enough. A
+retry topic is checked as its group, and publishing to it counts as consuming. A dead-letter topic
+is checked as itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from rockhopper.protocol.names import RETRY_PREFIX
 
 
 class Asked(Protocol):
-    """What a need looks at in a request."""
+    """The parts of a request that a need examines."""
 
     @property
     def code(self) -> int:
@@ -25,7 +25,7 @@ class Asked(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal of the request."""
 
     @property
     def ext(self) -> dict[str, str]:
@@ -40,7 +40,7 @@ Names = Callable[[Asked], Iterable[str]]
 
 
 class Need(NamedTuple):
-    """One thing that must be allowed."""
+    """One required permission."""
 
     actions: tuple[Action, ...]
     kind: Kind
@@ -49,41 +49,41 @@ class Need(NamedTuple):
 
 
 def on_topic(*actions: Action, field: str = "topic") -> Need:
-    """Of the topic that a field of the header names."""
+    """Return a need on the topic in a header field."""
     return Need(actions, Kind.TOPIC, in_field(field))
 
 
 def on_group(*actions: Action, field: str = "consumerGroup") -> Need:
-    """Of the group that a field of the header names."""
+    """Return a need on the group in a header field."""
     return Need(actions, Kind.GROUP, in_field(field))
 
 
 def on_cluster(action: Action) -> Need:
-    """Of the cluster as a whole."""
+    """Return a need on the cluster as a whole."""
     return Need((action,), CLUSTER.kind, everything)
 
 
 def in_field(field: str) -> Names:
-    """The name in a field; one that is missing is nobody's, and so is allowed to nobody."""
+    """Return a function for the name in a field; a missing one is empty, which is never allowed."""
     return lambda request: (request.ext.get(field, ""),)
 
 
 def in_optional_field(field: str) -> Names:
-    """The name in a field, if it is there."""
+    """Return a function for the name in a field, or nothing if the field is missing."""
     return lambda request: filter(None, (request.ext.get(field),))
 
 
 def everything(_request: Asked) -> Iterable[str]:
-    """All resources of a kind."""
+    """Return the name of all resources of a kind."""
     return ("*",)
 
 
 ADMINISTRATION = on_cluster(Action.ADMINISTER)
-"""Of every request that only administrators send."""
+"""The need of every request that only administrators send."""
 
 
 def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
-    """Return when *access* allows all *needs*. Raises NoPermission, MalformedBodyError."""
+    """Return if *access* allows all *needs*. Raises NoPermission, MalformedBodyError."""
     principal = request.principal
     missing = []
     for need in needs:
@@ -102,7 +102,7 @@ def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
 
 
 def check_subscriber(access: Access, principal: Principal, resources: Iterable[Resource]) -> None:
-    """Return when *principal* may read all *resources*. Raises NoPermission."""
+    """Return if *principal* may read all *resources*. Raises NoPermission."""
     missing = [
         ((Action.SUB,), each) for each in resources if not access.may(principal, Action.SUB, each)
     ]

@@ -1,4 +1,4 @@
-"""What peers are told, as remoting's oneway requests."""
+"""Notifications to peers, as remoting's oneway requests."""
 
 from rockhopper.broker.users.peer import ConsumersChanged, Notice, TransactionCheck
 from rockhopper.protocol.codes import RequestCode
@@ -8,7 +8,7 @@ from rockhopper.protocol.store.message_codec import encode_stored_message
 
 
 def request_of(notice: Notice) -> tuple[RequestCode, dict[str, str], bytes]:
-    """Code, header fields and body."""
+    """Return code, header fields and body."""
     match notice:
         case ConsumersChanged(group):
             return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, b""

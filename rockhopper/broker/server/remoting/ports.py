@@ -1,7 +1,7 @@
-"""Ports are bound before the store is opened and listen only afterwards.
+"""Ports are bound before the store is opened, but listen only afterwards.
 
-So a port in use is noticed before anything is touched, a free port that was asked for (0) is known
-for the first log line and for stored messages, and nobody is let in before everything is ready: a
+So a port in use is noticed before anything is changed, and a port chosen by the system (0) is known
+for the first log line and for stored messages. No client can connect before everything is ready: a
 port that is bound and does not listen refuses connections.
 """
 
@@ -19,7 +19,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.settings.tls_config import TlsConfig
 from rockhopper.protocol.addresses import join_address
 
-# Hosts that stand for all addresses, and how this machine reaches itself then.
+# Hosts that mean all addresses, and the address by which this machine then reaches itself.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -32,15 +32,15 @@ class Ports:
         self._numbers: dict[str, int] = {}
         self._adopted: set[str] = set()
         self.gate = OPEN
-        """What those who connect have to pass."""
+        """The gate for incoming connections."""
 
     def bind(self, key: str, port: int) -> None:
-        """Take the port of setting *key*; 0 picks a free one, a negative one is not wanted.
+        """Bind the port of setting *key*; 0 picks a free one, a negative number means none.
 
-        Ports that were closed are taken again by the numbers that they had.
+        Ports that were closed are bound again with their former numbers.
 
         Raises:
-            StartError: it cannot be had; the message says what to do.
+            StartError: it cannot be bound; the message says what to do.
         """
         if port >= 0 and key not in self._bound:
             port = port or self._numbers.get(key, 0)
@@ -48,10 +48,10 @@ class Ports:
             self._numbers[key] = int(bound.getsockname()[1])
 
     def take_again(self, key: str) -> None:
-        """Take the port of *key* anew, whoever listened on it has stopped.
+        """Bind the port of *key* again after its server has stopped.
 
         Raises:
-            StartError: somebody else has it by now.
+            StartError: another process has it now.
         """
         number = self._numbers.get(key)
         if number is not None:
@@ -60,7 +60,7 @@ class Ports:
             self.bind(key, number)
 
     def adopt(self, key: str, bound: socket.socket) -> None:
-        """Take over the socket for *key* that somebody else has bound, and asks without TLS."""
+        """Use a socket for *key* that the caller has bound; its clients need no TLS."""
         self._adopted.add(key)
         self._bound[key] = bound
         self._numbers[key] = int(bound.getsockname()[1])
@@ -68,10 +68,10 @@ class Ports:
     async def listen(
         self, key: str, start_on: Callable[[socket.socket, Gate], Awaitable[None]]
     ) -> None:
-        """Hand the port of *key*, if there is one, to the server that listens on it from now on.
+        """Pass the port of *key*, if there is one, to the server that listens on it from now on.
 
         Raises:
-            StartError: somebody else listens by now.
+            StartError: another process listens on it now.
         """
         bound = self._bound.get(key)
         if bound is not None:
@@ -81,7 +81,7 @@ class Ports:
                 raise port_error(key, self._host, self._numbers[key], error) from error
 
     def open_gate(self, config: TlsConfig, layout: StoreLayout, names: Iterable[str]) -> None:
-        """Have who connects pass what *config* says; *names* are this machine's.
+        """Make the gate for incoming connections by *config*; *names* are this machine's.
 
         Raises:
             StartError: a certificate or its key cannot be used; the message says what to do.
@@ -97,26 +97,26 @@ class Ports:
             self.gate.tls.start()
 
     def certificate(self) -> Path | None:
-        """What these ports show to who speaks TLS; None where nobody may."""
+        """Return the certificate of these ports; None without TLS."""
         return None if self.gate.tls is None else self.gate.tls.files.certificate
 
     def close_gate(self) -> None:
-        """Look at certificates no more."""
+        """Stop checking certificates."""
         if self.gate.tls is not None:
             self.gate.tls.close()
         self.gate = OPEN
 
     def number(self, key: str) -> int:
-        """The port of *key*; 0 when there is none."""
+        """Return the port of *key*; 0 if there is none."""
         return self._numbers.get(key, 0)
 
     def address(self, key: str) -> str:
-        """host:port of *key*, as this machine reaches it; blank when there is none."""
+        """Return host:port of *key*, as this machine reaches it; blank if there is none."""
         host = _EVERYWHERE.get(self._host, self._host)
         return join_address(host, self._numbers[key]) if key in self._numbers else ""
 
     def listening(self) -> dict[str, str]:
-        """For the log: what is listened on, where ``address`` is only one way to it."""
+        """Return all listening addresses for the log; ``address`` returns only one of them."""
         if self._host not in _EVERYWHERE:
             return {}
         numbers = ", ".join(str(number) for number in self._numbers.values())
@@ -126,7 +126,7 @@ class Ports:
         }
 
     def close(self) -> None:
-        """Let every port go, whether anybody listened or not."""
+        """Close every port, listening or not."""
         for bound in self._bound.values():
             bound.close()
         self._bound.clear()

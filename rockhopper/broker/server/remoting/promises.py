@@ -1,4 +1,4 @@
-"""Which answers promise state: those to all codes but these; see broker/store/lease_gate.py."""
+"""The codes whose responses promise no state; all others do: see broker/store/lease_gate.py."""
 
 from rockhopper.protocol.codes import RequestCode as Code
 
@@ -8,7 +8,7 @@ PROMISES_NOTHING = frozenset(
         Code.SEND_MESSAGE,
         Code.SEND_MESSAGE_V2,
         Code.SEND_BATCH_MESSAGE,
-        # A new master hands out again what was not acknowledged.
+        # A new master delivers unacknowledged messages again.
         Code.PULL_MESSAGE,
         Code.LITE_PULL_MESSAGE,
         Code.BULK_PULL,
@@ -17,7 +17,7 @@ PROMISES_NOTHING = frozenset(
         Code.PEEK_MESSAGE,
         Code.NOTIFICATION,
         Code.POLLING_INFO,
-        # Clients say these again.
+        # Clients repeat these.
         Code.HEART_BEAT,
         Code.UNREGISTER_CLIENT,
         # They only read.
@@ -72,11 +72,11 @@ PROMISES_NOTHING = frozenset(
         Code.AUTH_GET_ACL,
         Code.AUTH_LIST_ACL,
         Code.EXPLAIN_ACCESS,
-        # About the set itself, of a master that does not lead any more above all.
+        # About the set itself, in particular from a master that no longer leads.
         Code.GET_BROKER_HA_STATUS,
         Code.GET_BROKER_EPOCH_CACHE,
         Code.GET_REPLICA_SET,
         Code.CHANGE_REPLICA_SET,
     }
 )
-"""Codes whose answers may leave at any time. A code that is not listed here is gated."""
+"""Codes whose responses may be sent at any time. A code that is not listed here is gated."""

@@ -1,9 +1,9 @@
-"""Answers that promise that something is stored: they leave when it is safe, and not before.
+"""Responses that promise that something is stored: they are sent once it is safe.
 
-Every processor that stores a message and says so ends with ``answer_when_safe``; the pass over many
-sends (turn.py) and whoever can wait (``MessageStore.safe``) ask the store the same question.
-``tests/unit/broker/kernel/processors/test_safe_answers.py`` goes through the table of request
-codes.
+Every processor that stores a message and acknowledges it ends with ``answer_when_safe``. The pass
+over many sends (turn.py) and coroutines (``MessageStore.safe``) wait for the same offset of the
+store. ``tests/unit/broker/kernel/processors/test_safe_answers.py`` checks the whole table of
+request codes.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ def answer_when_safe(
     end_offset: int,
     unconfirmed: Callable[[StoreError], int] = unconfirmed_code,
 ) -> Response | None:
-    """*response*, if what stands in front of *end_offset* in the log is safe; else None.
+    """Return *response* if the log is safe up to *end_offset*; else None.
 
-    *request* is then answered when it is, or with the code that *unconfirmed* gives for why the
-    disk has not confirmed it.
+    Then *request* is answered once it is safe, or, if the disk has not confirmed it, with the code
+    that *unconfirmed* returns for the error.
     """
     if end_offset <= store.safe_offset:
         return response

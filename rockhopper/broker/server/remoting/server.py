@@ -1,19 +1,19 @@
-"""The only sockets that the broker and the name service listen on.
+"""The listening sockets and connections of broker and name server.
 
-A Connection splits what arrives into frames, hands the complete ones of one read to its handler in
-one pass, and guards the process against its peer:
+A Connection splits incoming bytes into frames, passes the complete frames of one read to its
+handler in one pass, and protects the process against its peer:
 
     a malformed frame or header          closed, one log line
     no frame within 10 s of connecting   closed
-    a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
+    a frame incomplete for 30 s          closed (a peer that sends byte by byte)
     nothing sent or received for 120 s   closed, as RocketMQ does
-    frames begun and not ended           closed beyond a budget, see half_frames
-    answers not read                     reading stops; closed at 64 MiB or after 30 s of
-                                         standstill, and the slowest at 512 MiB of all together
+    incomplete frames                    closed beyond a budget, see half_frames
+    unread responses                     reading stops; closed at 64 MiB or after 30 s without
+                                         progress, and the slowest at 512 MiB of all together
     more frames than fit into a pass     reading stops until they are served, see broker.rounds
 
-The handler gets the connection and the frames, writes what it has to write, and returns how many
-frames it took. The connection keeps the others for a later round, or until its peer reads.
+The handler gets the connection and the frames, writes its responses, and returns how many frames it
+served. The connection keeps the others for a later round, or until its peer reads.
 """
 
 import asyncio
@@ -49,17 +49,18 @@ log = structlog.get_logger("broker.server")
 
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
-# So many more are written before all are added up again.
+# After so many more written bytes all connections are added up again.
 UNREAD_BYTES_STEP = 16 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
-# Less is joined before it is written: each part costs about as much as copying so much.
+# Less is joined before it is written: each part costs about as much as copying that much.
 JOINED_BYTES_MAX = 8 << 10
 _ANSWERED_WITHIN_S = 1.0
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
 ACCEPTING_TURNS = 4
-"""So many turns of the loop after it was accepted a connection is known to its server, or gone."""
+"""After so many iterations of the loop, an accepted connection is known to its server, or closed.
+"""
 
 FrameHandler = Callable[["Connection", list[Frame]], int]
 
@@ -103,14 +104,14 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.caller = caller
         self.handler = handler
-        """What serves the frames that come."""
+        """Serves incoming frames."""
         self._loop = asyncio.get_running_loop()
         self.decoder = FrameDecoder()
         self.backlog: list[Frame] = []
         self._rounds = server.rounds
         self._served_in_round = -1
         self.is_waiting = False
-        """Whether a later round serves frames that are here already; nothing is read meanwhile."""
+        """Whether a later round serves received frames; nothing is read meanwhile."""
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._next_opaque = 0
         self._outbox: list[bytes] = []
@@ -130,7 +131,7 @@ class Connection(asyncio.Protocol):
         self.born_host = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the peer, or close at once when the server is full."""
+        """Admit the peer, or close at once if the server is full."""
         # uvloop's transports are not asyncio.Transport by inheritance.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
@@ -146,7 +147,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who keeps something for this peer."""
+        """Notify all listeners that have state for this peer."""
         self.closed = True
         self.backlog = []
         self.server.forget(self)
@@ -160,16 +161,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What has come of a frame that is not complete."""
+        """The received bytes of an incomplete frame."""
         return self.decoder.pending_bytes
 
     @property
     def is_known(self) -> bool:
-        """Whether its peer has proved to be a user."""
+        """Whether its peer is authenticated as a user."""
         return bool(self.attributes.get(USERS))
 
     def drop_held(self, reason: str) -> None:
-        """Let go of a frame that is not complete, and close at once."""
+        """Drop an incomplete frame, and close at once."""
         self.decoder.forget_pending()
         self.abort(reason)
 
@@ -208,7 +209,7 @@ class Connection(asyncio.Protocol):
             self._wait()
 
     def _serve(self) -> None:
-        """Serve one pass of what has come, and have the rest wait."""
+        """Serve one pass of the received frames, and schedule the rest."""
         self._served_in_round = self._rounds.number
         frames = self.backlog
         rest = frames[FRAMES_PER_PASS:]
@@ -227,7 +228,7 @@ class Connection(asyncio.Protocol):
             self.fail(self.decoder.error)
 
     def _wait(self) -> None:
-        """Have a later round serve the backlog; a peer that does not read has to read first."""
+        """Schedule the backlog for a later round; a peer that does not read must read first."""
         if not self.writing_paused and not self.is_waiting:
             self.is_waiting = True
             self._stop_reading()
@@ -242,7 +243,7 @@ class Connection(asyncio.Protocol):
         self._read_again()
 
     def serve_held(self, frames: list[Frame]) -> None:
-        """Have a later round serve what a handler had kept, in front of what has come since."""
+        """Schedule frames that a handler had held, before those received since."""
         self.backlog = frames + self.backlog
         if self.backlog:
             self._wait()
@@ -252,24 +253,24 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_again(self) -> None:
-        """Read again if there is room for what comes."""
+        """Resume reading if there is room for more."""
         if self.backlog or self.writing_paused or self.closed:
             return
         if self.frame_begun_at_s is not None:
-            # The peer could not end its frame while nothing was read from it.
+            # The peer could not complete its frame while nothing was read from it.
             self.frame_begun_at_s = self._loop.time()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """Stop reading from a peer that does not read from us."""
+        """Stop reading from a peer that does not read responses."""
         self.writing_paused = True
         self.stalled_at_s = self._loop.time()
         self._unread_bytes_seen = 0
         self._stop_reading()
 
     def resume_writing(self) -> None:
-        """Serve what waited, then read again."""
+        """Serve waiting frames, then resume reading."""
         self.writing_paused = False
         self.stalled_at_s = None
         if self.backlog:
@@ -278,10 +279,10 @@ class Connection(asyncio.Protocol):
             self._read_again()
 
     def write(self, data: bytes) -> None:
-        """Send *data*; a peer that has gone is not an error.
+        """Send *data*; a closed peer is no error.
 
-        uvloop raises on a closed transport, and one raise in a loop that releases many parked
-        answers would leave the others unanswered.
+        uvloop raises on a closed transport, and one exception in a loop that releases many held
+        responses would leave the others unanswered.
         """
         transport = self._transport
         if data and not self.closed and transport is not None and not transport.is_closing():
@@ -291,7 +292,7 @@ class Connection(asyncio.Protocol):
                 self.server.count_unread(self, len(data))
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
-        """``write`` *parts* behind each other; many bytes are not copied for that."""
+        """``write`` *parts* in sequence; large ones are not copied."""
         size_bytes = sum(map(len, parts))
         if size_bytes < JOINED_BYTES_MAX or len(parts) == 1:
             self.write(b"".join(parts))
@@ -304,9 +305,9 @@ class Connection(asyncio.Protocol):
                 self.server.count_unread(self, size_bytes)
 
     def write_soon(self, parts: Sequence[bytes]) -> None:
-        """``write_parts`` in one write with what else is for this peer in this turn of the loop.
+        """``write_parts`` in one write with other data for this peer in this iteration of the loop.
 
-        A message may release many parked pulls of one client.
+        A message may release many held pulls of one client.
         """
         if not self._outbox:
             self._loop.call_soon(self._empty_outbox)
@@ -318,20 +319,20 @@ class Connection(asyncio.Protocol):
             self.write_parts(parts)
 
     def fail(self, error: ProtocolError) -> None:
-        """Close on a peer that breaks the protocol, with the one log line that says how."""
+        """Close on a peer that violates the protocol, with one log line that says how."""
         if not self.closed:
             log.warning("connection closed", peer=self.peer, reason=str(error))
             self.close()
 
     def close(self) -> None:
-        """Send what is queued, then close."""
+        """Send queued data, then close."""
         self._empty_outbox()
         self.closed = True
         if self._transport is not None:
             self._transport.close()
 
     def close_after_answer(self, reason: str) -> None:
-        """Take nothing more, and close when the answer under way has been sent."""
+        """Accept no more requests, and close after the current response has been sent."""
         if not self.closed:
             log.info("connection closed", peer=self.peer, reason=reason)
             self.backlog = []
@@ -339,7 +340,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(_ANSWERED_WITHIN_S, self.close)
 
     def abort(self, reason: str) -> None:
-        """Close at once and drop what is queued."""
+        """Close at once and drop queued data."""
         if not self.closed:
             log.info("connection closed", peer=self.peer, reason=reason)
             self.closed = True
@@ -347,7 +348,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def note_progress(self, now_s: float) -> None:
-        """Start the standstill anew if the peer has read anything since the last call."""
+        """Restart the stall timer if the peer has read anything since the last call."""
         unread_bytes = self.unread_bytes
         if unread_bytes < self._unread_bytes_seen:
             self.stalled_at_s = now_s
@@ -355,19 +356,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes written that the peer has not taken yet."""
+        """Bytes written that the peer has not read yet."""
         if self._transport is None or self.closed:
             return 0
         return self._transport.get_write_buffer_size()
 
     def notify(self, notice: Notice) -> int:
-        """Send a notice as a oneway request; returns the bytes of its body."""
+        """Send a notification as a oneway request; return the size of its body in bytes."""
         code, ext, body = request_of(notice)
         self.send_request(code, ext, body)
         return len(body)
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Send a oneway request of ours to the client."""
+        """Send a oneway request to the client."""
         self._next_opaque += 1
         self.write(
             encode_command(
@@ -378,11 +379,11 @@ class Connection(asyncio.Protocol):
     async def call(
         self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
     ) -> Command:
-        """Send a request of ours and wait for the client's answer.
+        """Send a request to the client and wait for its response.
 
         Raises:
-            TimeoutError: no answer came in time.
-            ConnectionResetError: the client went away.
+            TimeoutError: no response came in time.
+            ConnectionResetError: the client closed the connection.
         """
         if self.closed:
             raise ConnectionResetError(f"{self.peer} closed the connection")
@@ -398,14 +399,14 @@ class Connection(asyncio.Protocol):
             self._calls.pop(opaque, None)
 
     def response_received(self, command: Command) -> None:
-        """Match an answer to the request of ours it belongs to; nobody waits for a late one."""
+        """Match a response to the pending call; ignore a late one."""
         call = self._calls.pop(command.opaque, None)
         if call is not None and not call.done():
             call.set_result(command)
 
 
 class _Door:
-    """A port that listens, for one server after the other."""
+    """A listening port, which one server may pass to another."""
 
     def __init__(self, server: "Server", bound: socket.socket, gate: Gate) -> None:
         self.server = server
@@ -431,7 +432,7 @@ class Server(Connections[Connection]):
         connections_max: int,
         access: Access | None = None,
     ) -> None:
-        """*access* says whether users are required; None: they are not."""
+        """*access* decides whether users are required; None: they are not."""
         super().__init__(name, connections_max)
         self.handler = handler
         self.access = access
@@ -449,23 +450,23 @@ class Server(Connections[Connection]):
         await self.start_on(socket.create_server((host, port)))
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
-        """Listen on a socket that is bound already, and is this server's from now on.
+        """Listen on a socket that is bound already; the server owns it from now on.
 
-        Called again it listens there too; ``port`` remains the first one's.
+        A further call adds another port; ``port`` remains the first one's.
 
         Raises:
-            OSError: somebody else listens there.
+            OSError: another process listens on it.
         """
         door = _Door(self, bound, gate)
         await door.listener.start()
         self._listen_at([door])
 
     def make_connection(self, caller: Caller = DIRECT) -> Connection:
-        """The protocol of somebody who has come."""
+        """Return the protocol of a new connection."""
         return Connection(self, self.handler, caller)
 
     def handle_with(self, handler: FrameHandler) -> None:
-        """Have *handler* serve what comes from now on, on every connection."""
+        """Use *handler* for all further frames, on every connection."""
         self.handler = handler
         for connection in self.connections:
             connection.handler = handler
@@ -484,28 +485,28 @@ class Server(Connections[Connection]):
         self._doors += doors
 
     def listens_on(self, port: int) -> bool:
-        """Whether who connects to *port* is served here."""
+        """Return whether this server serves connections to *port*."""
         return any(door.listener.port == port for door in self._doors)
 
     def give_way_to(self, heir: "Server") -> None:
-        """Have *heir* serve whoever connects from now on: no port is closed in between."""
+        """Pass all ports to *heir*, without closing any in between."""
         doors, self._doors = self._doors, []
         for door in doors:
             door.server = heir
         heir._listen_at(doors)
-        # Who is on the way in was made for this server.
+        # Arriving connections were made for this server.
         self._heir, heir._heir = heir, None
         if self._sweeper is not None:
             self._sweeper.cancel()
 
     def stop_listening(self) -> None:
-        """Take no more connections; those that are open stay."""
+        """Accept no more connections; open ones stay."""
         for door in self._doors:
             door.listener.close()
         self._doors.clear()
 
     def begin_to_close(self) -> None:
-        """Stop listening, and close every connection when what is queued is sent."""
+        """Stop listening, and close every connection after its queued data is sent."""
         self._is_closing = True
         self.stop_listening()
         if self._sweeper is not None:
@@ -514,7 +515,7 @@ class Server(Connections[Connection]):
             connection.close()
 
     async def close(self) -> None:
-        """Stop listening and close every connection, sending what is queued first."""
+        """Stop listening and close every connection, after sending queued data."""
         self._is_closing = True
         for door in self._doors:
             door.listener.stop_accepting()
@@ -524,16 +525,16 @@ class Server(Connections[Connection]):
         await self.all_gone(CLOSE_TIMEOUT_S)
 
     def let_in(self, connection: Connection) -> bool:
-        """``admit`` a new connection, or have the server do so that this one gave way to."""
+        """``admit`` a new connection here, or in the server that now has this one's ports."""
         server = self
         while server._heir is not None:
             server = server._heir
-        # It was made a moment ago, and may have been for what the server did before.
+        # It was made a moment ago, perhaps with the server's former handler.
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
 
     def count_half_frame(self, connection: Connection, size_bytes: int) -> None:
-        """Note what came of an unfinished frame; close its connection, or others, if need be."""
+        """Count bytes of an incomplete frame; close its connection, or others, if necessary."""
         problem = self._half_frames.find_problem(connection)
         if problem is None:
             self._half_frames.count(size_bytes, self.connections)
@@ -542,9 +543,9 @@ class Server(Connections[Connection]):
             connection.fail(problem)
 
     def count_unread(self, connection: Connection, size_bytes: int) -> None:
-        """Note what was written to a peer that does not read; close it, or others, if need be.
+        """Count bytes written to a peer that does not read; close it, or others, if necessary.
 
-        Reading from it has stopped, but parked requests and slow ones are still answered.
+        Reading from it has stopped, but held and slow requests are still answered.
         """
         if connection.unread_bytes > UNREAD_BYTES_MAX:
             connection.abort(f"{connection.unread_bytes} bytes of answers were not read")
@@ -566,7 +567,7 @@ class Server(Connections[Connection]):
         self._sweep_piece(list(self.connections), now_s)
 
     def _sweep_piece(self, connections: list[Connection], now_s: float) -> None:
-        """Sweep in pieces: closing thousands at once, a log line each, would hold up the rest."""
+        """Sweep in parts: closing thousands at once, with a log line each, would block the loop."""
         loop = asyncio.get_running_loop()
         sweep_connections(connections[-SWEPT_PER_TURN:], now_s)
         del connections[-SWEPT_PER_TURN:]
@@ -581,5 +582,5 @@ def _unread_bytes(connection: Connection) -> int:
 
 
 def connection_of(peer: Peer) -> Connection | None:
-    """The connection of a peer that came by remoting; None: it came by another door."""
+    """Return the remoting connection of a peer, or None if it uses another protocol."""
     return cast(Connection, peer) if hasattr(peer, "send_request") else None

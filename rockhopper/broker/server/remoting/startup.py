@@ -1,4 +1,4 @@
-"""What can stop a broker from starting, as the one line that its operator reads."""
+"""The errors that keep a broker from starting, as one line each for the operator."""
 
 import contextlib
 import errno
@@ -23,11 +23,11 @@ _NO_PLACE_ERRNOS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.
 
 
 class StartError(Exception):
-    """The broker cannot start; str() is a sentence that says what to do."""
+    """The broker cannot start; the message says what to do."""
 
 
 def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
-    """Why the port of setting *key* cannot be opened."""
+    """Return the error for the port of setting *key*."""
     where = join_address(host, port)
     if error.errno == errno.EADDRINUSE:
         hint = (
@@ -53,7 +53,7 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
 
 @contextlib.contextmanager
 def store_errors_explained(root: Path) -> Iterator[None]:
-    """Raise StartError for what goes wrong with the store directory *root*."""
+    """Raise StartError for errors of the store directory *root*."""
     try:
         yield
     except (StoreError, SettingError) as error:
@@ -63,7 +63,7 @@ def store_errors_explained(root: Path) -> Iterator[None]:
 
 
 def store_directory_error(root: Path, error: OSError) -> StartError:
-    """Why the store directory cannot be used."""
+    """Return the error for an unusable store directory."""
     shortage = shortage_of(error)
     if shortage is not None:
         return StartError(f"the store directory {root} cannot be opened: {shortage}")
@@ -88,7 +88,7 @@ def _reason(error: OSError) -> str:
 
 
 def check_grpc_extra() -> None:
-    """Whether gRPC can be spoken here. Raises StartError."""
+    """Check that gRPC is installed. Raises StartError."""
     if importlib.util.find_spec("google") is None or not importlib.util.find_spec(
         "google.protobuf"
     ):
@@ -99,22 +99,23 @@ def check_grpc_extra() -> None:
 
 
 def expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
-    """A sentence on each certificate of *config* that has ended: who connects will refuse it."""
+    """Yield a sentence on each expired certificate of *config*: peers will reject it."""
     for key, path in (
         ("tlsCertPath", config.tls.certificate),
         ("tlsClientCertPath", config.tls.client_certificate),
         ("haEngineCertFile", config.replication.engine_cert_file),
     ):
-        # The reader of the file reports one that cannot be read.
+        # The reader of the file reports an unreadable one.
         with contextlib.suppress(UnusableFileError):
             if path is not None and certificate_expiry_s(path) <= now_s:
                 yield f"setting {key}={path}: this certificate has ended: renew it"
 
 
 def foreseen(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingError]:
-    """What would keep a process with *config* from serving; *given* are the keys that were set.
+    """Yield the problems that would keep a process with *config* from serving.
 
-    Whether others have the ports is not asked: they may be gone by the time of the start.
+    *given* are the keys that were set. Whether ports are in use is not checked: that may change
+    before the start.
     """
     yield from _ports(config, given)
     yield from _address(config.bind_address)
@@ -142,7 +143,7 @@ def _ports(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingErro
         if port > 0:
             keys_of.setdefault(port, []).append(key)
     for port, keys in keys_of.items():
-        # A default stands in no line: what was set beside it does.
+        # A default has no line to point to: report the key that was set beside it.
         first, *others = sorted(keys, key=lambda key: key in given)
         for key in others:
             yield SettingError(key, port, f"{first} has the same port: each needs one of its own")
@@ -174,7 +175,7 @@ def _directories(config: StoreConfig, given: Collection[str]) -> Iterator[Settin
         try:
             _try_directory(path)
         except OSError as error:
-            # A disk that is full, or fails, is no fault of the setting.
+            # A full or failing disk is no fault of the setting.
             if error.errno in _NO_PLACE_ERRNOS:
                 yield SettingError(
                     key,
@@ -185,13 +186,13 @@ def _directories(config: StoreConfig, given: Collection[str]) -> Iterator[Settin
 
 
 def _try_directory(path: Path) -> None:
-    """Raise OSError if no files can be made in *path*, nor *path* itself; nothing stays behind."""
+    """Raise OSError if *path* cannot be made, or no files in it; leave nothing behind."""
     if path.is_dir():
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, "it may not be written to")
         return
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
-    # Permissions do not tell it of /proc, nor of root.
+    # Permissions alone do not show it for /proc, nor for root.
     with tempfile.TemporaryDirectory(prefix=".tried-", dir=nearest):
         pass
 
@@ -206,7 +207,7 @@ def _development_certificate(config: BrokerConfig) -> Iterator[SettingError]:
 
 
 def _files(config: TlsConfig, certificate: Path, key: Path) -> Iterator[SettingError]:
-    # What speaks TLS is loaded only where it is asked for.
+    # The TLS modules are loaded only if TLS is configured.
     import ssl
 
     from rockhopper.broker.server.listening.tls import (

@@ -1,4 +1,4 @@
-"""Which connections are closed because nothing comes, or nothing is taken, any more."""
+"""Close connections that are idle or stuck."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,7 +10,7 @@ WRITE_STALL_TIMEOUT_S = 30.0
 
 
 class Watched(Protocol):
-    """What is looked at of a connection; times are the loop's."""
+    """The parts of a connection that are checked; times are the loop's."""
 
     frames_received: int
     connected_at_s: float
@@ -21,7 +21,7 @@ class Watched(Protocol):
     is_waiting: bool
 
     def note_progress(self, now_s: float) -> None:
-        """Start the standstill anew if the peer has read anything since the last call."""
+        """Restart the stall timer if the peer has read anything since the last call."""
 
     def abort(self, reason: str) -> None:
         """Close at once."""

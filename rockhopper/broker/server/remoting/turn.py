@@ -1,7 +1,7 @@
-"""A turn: what one pass over the frames of a connection has answered, staged, and still owes.
+"""A turn: the responses, staged sends and pending responses of one pass over a connection's frames.
 
-Answers to sends are owed until the pass is written, and under SYNC_FLUSH until it is on disk; all
-other answers leave when the pass ends. Everything leaves in one write.
+Responses to sends are pending until the pass is written, and under SYNC_FLUSH until it is on disk;
+all other responses are sent when the pass ends. Everything is sent in one write.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from rockhopper.protocol.codes import FLAG_RESPONSE, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
-# The answers that staged sends are owed, where the first one's message stands in the log, and
-# whether they wait for the disk. What is answered together is written together.
+# Pending responses to staged sends, the log offset of the first one's message, and whether they
+# wait for the disk. Messages that are answered together are written together.
 _Owed = tuple[bytes, int, bool]
 
 
 class Turn:
-    """What one pass has answered, staged, and still owes an answer for."""
+    """The responses, staged sends and pending responses of one pass."""
 
     __slots__ = (
         "_began",
@@ -60,10 +60,10 @@ class Turn:
         has_waited: bool = False,
         gate: LeaseGate | None = None,
     ) -> None:
-        """*on_refused* is told how many staged sends could not be written.
+        """*on_refused* is called with the number of staged sends that could not be written.
 
-        *began_s* is when its frames were read, by the clock of *times*; when messages came for
-        them, if it *has_waited*. Promises leave through *gate*.
+        *began_s* is when its frames were read, by the clock of *times*; if it *has_waited*, when
+        messages arrived for them. Responses that promise state are sent through *gate*.
         """
         self._store = store
         self._gate = gate
@@ -73,7 +73,7 @@ class Turn:
         self._times = times
         self._has_waited = has_waited
         self.began_s = began_s
-        # Requests by code: staged and owed an answer; served, to be counted when the pass ends.
+        # Requests by code: staged and unanswered; served, to be counted when the pass ends.
         self._sends: dict[int, int] = {}
         self._served: dict[int, int] = {}
         # In the order of the log.
@@ -85,7 +85,7 @@ class Turn:
         self.staged = 0
 
     def can_stage(self) -> bool:
-        """Whether the store takes messages now; reads the clock once a pass."""
+        """Return whether the store accepts messages now; reads the clock once a pass."""
         if not self._began:
             store = self._store
             if not store.is_writable:
@@ -99,24 +99,24 @@ class Turn:
         return True
 
     def count_sends(self, code: int, count: int = 1) -> None:
-        """Note staged requests, for the statistics."""
+        """Count staged requests, for the statistics."""
         self._sends[code] = self._sends.get(code, 0) + count
 
     def count(self, code: int, count: int = 1) -> None:
-        """Note requests that are answered with the pass, for the statistics."""
+        """Count requests that are answered with the pass, for the statistics."""
         self._served[code] = self._served.get(code, 0) + count
 
     def sent(self, frames: bytes, log_offset: int, *, waits: bool) -> None:
-        """Owe answers to staged sends until the pass is written; *waits*: until they are safe.
+        """Add responses to staged sends, pending until they are written, or with *waits*, safe.
 
-        *frames* may be none, for sends that are oneway.
+        *frames* is empty for oneway sends.
         """
         self.staged += 1
         if frames:
             self._owed.append((frames, log_offset, waits))
 
     def when_written(self, then: Callable[[int], None]) -> None:
-        """Have *then* called with the log's end when what is staged is written, or was refused."""
+        """Call *then* with the log's end when the staged records are written, or rejected."""
         self._then.append(then)
 
     def answer(self, frame: bytes) -> None:
@@ -125,13 +125,13 @@ class Turn:
         self.size_bytes += len(frame)
 
     def promise(self, frame: bytes) -> None:
-        """Send *frame* with the pass, unless this broker may not lead its set any more by then."""
+        """Send *frame* with the pass, unless this broker may no longer lead its set by then."""
         if self._gate is not None:
             self._guarded.append(len(self.answers))
         self.answer(frame)
 
     def settle(self) -> None:
-        """Write what is staged, so that whatever follows finds it stored, or refused."""
+        """Write the staged records, so that they are stored, or rejected, before the next step."""
         if not self.staged:
             return
         store = self._store
@@ -170,7 +170,7 @@ class Turn:
             self._times.add(code, response_code, self.began_s, count)
 
     def _refuse(self, frames: bytes, error: StoreError) -> None:
-        """Answer otherwise, in the place of *frames*."""
+        """Respond with *error*, in the place of *frames*."""
         response = store_error_response(error)
         refused = _decoder().feed(frames)
         for serialize_type, header, _ in refused:
@@ -210,7 +210,7 @@ def _release(
 
 
 def _decoder() -> FrameDecoder:
-    """Reads what we wrote: the answer to a large batch is larger than any header we take."""
+    """Return a decoder of our own output: responses to large batches exceed the header limit."""
     return FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
 
 

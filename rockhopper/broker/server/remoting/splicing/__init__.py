@@ -1,1 +1,1 @@
-"""Clients that go on with another broker, over the connection that they have."""
+"""Forward clients to another broker over their existing connections."""

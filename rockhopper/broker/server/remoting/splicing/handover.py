@@ -1,13 +1,17 @@
-"""Splicing: clients of a broker that hands over go on, over it, with the broker that takes over.
+"""Splicing: the former master forwards its clients' requests to the new master.
 
-Java clients learn of another master by their routes, each 30 s, and take a refusal for a failure.
-So the port goes on listening whoever is about to serve behind it, their requests are held while the
-other begins, and then passed on, frame by frame, with the answers coming back as they are: opaque
-numbers are the client's own. The last heartbeat of a connection goes ahead of its requests, so that
-the new master knows its groups.
+Java clients learn of another master by their routes, every 30 s, and take a refusal for a failure.
+So the port keeps listening through a change of roles. Requests are held while the other master
+starts, and then forwarded frame by frame; the responses return unchanged, because opaque numbers
+are the client's own. The last heartbeat of a connection is sent before its requests, so that the
+new master knows its groups.
 
-A replica that leads again while it passes clients on serves them itself from then on; what they had
-asked the other master is answered over the way that it went.
+If a replica becomes the master again while it forwards clients, it serves them itself from then on.
+Responses to requests already forwarded still come back by the same connection.
+
+Example: a client has sent requests 1 and 2 when the mastership moves from A to B. A has answered 1,
+and holds 2. When B serves, A connects to B, sends the client's last heartbeat and then request 2,
+and returns B's response to the client.
 """
 
 import asyncio
@@ -39,7 +43,7 @@ CONNECT_AGAIN_S = 0.02
 
 
 def remembering(processor: Processor) -> Processor:
-    """A HEART_BEAT processor that keeps the last one of each connection, to be said again."""
+    """Return a HEART_BEAT processor that saves the last one of each connection, to repeat it."""
 
     def process(request: Request) -> object:
         request.connection.attributes[HEARTBEAT] = request.command
@@ -49,7 +53,7 @@ def remembering(processor: Processor) -> Processor:
 
 
 class _Held:
-    """The requests of one connection that are to be passed on."""
+    """The held requests of one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -58,27 +62,27 @@ class _Held:
 
     @property
     def is_known(self) -> bool:
-        """Whether its peer has proved to be a user."""
+        """Whether its peer is authenticated as a user."""
         return self._connection.is_known
 
     def add(self, frames: list[Frame]) -> int:
-        """Hold *frames* as well; how many bytes they are."""
+        """Hold *frames* as well; return their size in bytes."""
         size_bytes = sum(len(header) + len(body) for _, header, body in frames)
         self.frames += frames
         self.held_bytes += size_bytes
         return size_bytes
 
     def drop_held(self, reason: str) -> None:
-        """Let go of them, and close at once."""
+        """Drop them, and close at once."""
         self.frames, self.held_bytes = [], 0
         self._connection.abort(reason)
 
 
 class Handover:
-    """Holds the requests of all connections of a server, then passes them on."""
+    """Holds the requests of all connections of a server, then forwards them."""
 
     def __init__(self, server: Server, outgoing: Outgoing = PLAIN) -> None:
-        """Hold from now on what comes, on connections that are to come as well."""
+        """Hold all further requests, also on new connections."""
         self._server = server
         self._outgoing = outgoing
         self._held: dict[Connection, _Held] = {}
@@ -91,17 +95,17 @@ class Handover:
 
     @property
     def is_holding(self) -> bool:
-        """Whether anybody has asked for what is held until it is passed on."""
+        """Whether any requests are held."""
         return bool(self._held)
 
     @property
     def held_bytes(self) -> int:
-        """The size of the requests that are held."""
+        """The size of the held requests."""
         return sum(each.held_bytes for each in self._held.values())
 
     @property
     def has_clients(self) -> bool:
-        """Whether anybody is connected who is passed on."""
+        """Whether any client to be forwarded is connected."""
         return bool(self._server.connections)
 
     def _hold(self, connection: Connection, frames: list[Frame]) -> int:
@@ -116,9 +120,9 @@ class Handover:
         return [] if held is None else held.frames
 
     def leave(self) -> None:
-        """Take connections and ports away from the server, which may close then.
+        """Take connections and ports from the server, which may then close.
 
-        Whoever connects is held as well, until ``let_in_by`` or ``come_home``.
+        Requests on new connections are held as well, until ``let_in_by`` or ``come_home``.
         """
         left = self._server
         self._server = Server(
@@ -127,14 +131,14 @@ class Handover:
         self._take_from(left)
 
     def let_in_by(self, server: Server) -> None:
-        """Have *server* take whoever connects, and those that have asked only what it serves."""
+        """Pass new connections to *server*, and those that have only sent requests it serves."""
         self._server.give_way_to(server)
         for connection in list(self._server.connections):
             if connection.handler == self._receive:
                 self._give(connection, server, self._take_held(connection))
 
     def recall(self, server: Server) -> None:
-        """Pass nobody on any more, but hold; and hold the clients of *server*, which may close."""
+        """Hold requests again instead of forwarding; also those of *server*, which may close."""
         self._is_recalled = True
         for splice in self._splices:
             splice.end_when_answered()
@@ -148,12 +152,12 @@ class Handover:
 
     def _adopt(self, connection: Connection) -> None:
         connection.server.connections.discard(connection)
-        # What the broker's parts keep of it ends with them.
+        # The state of the broker's parts for it ends with them.
         connection.on_close.clear()
         self._server.adopt(connection)
 
     def come_home(self, server: Server) -> None:
-        """Have *server* serve all of them, beginning with what was held, and whoever connects."""
+        """Pass all connections to *server*, with their held requests, and all new ones."""
         self._server.give_way_to(server)
         for connection in list(self._server.connections):
             heartbeat = _last_heartbeat(connection)
@@ -170,11 +174,12 @@ class Handover:
     async def splice(
         self, address_of: Callable[[], str], codes: frozenset[int] = frozenset()
     ) -> None:
-        """Pass everything on to the broker at the address that *address_of* gives when it is asked.
+        """Forward everything to the broker at the address that *address_of* returns.
 
-        It is asked again for whoever comes later, and while nobody listens there; blank means that
-        nobody leads. Connections that cannot be passed on for three seconds are closed. Who comes
-        later and asks only what is of *codes* waits for ``let_in_by``, as a replica that probes.
+        It is called again for later connections, and while the address refuses connections; blank
+        means that there is no master. A connection that cannot be forwarded for three seconds is
+        closed. A later connection that sends only requests of *codes*, such as a replica that
+        probes, waits for ``let_in_by``.
         """
         self._address_of, self._codes = address_of, codes
         waiting = list(self._server.connections)
@@ -201,7 +206,7 @@ class Handover:
         connection.handler = splice.pass_on
 
     async def _connected(self, connection: Connection) -> "_Splice | None":
-        """A connection to the master for that one; None if it needs none any more."""
+        """Return a connection to the master for *connection*; None if it needs none any more."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + CONNECT_TIMEOUT_S
         while not (connection.closed or self._is_recalled):
@@ -226,16 +231,16 @@ class Handover:
         return None
 
     def take(self, connection: Connection, frames: list[Frame]) -> int:
-        """A handler for connections that come later: hold, and pass on."""
+        """Hold and forward a later connection; used as its handler."""
         self._adopt(connection)
         connection.handler = self._hold
         run_in_background(self._pass_on(connection), "passing a connection on")
         return self._hold(connection, frames)
 
     def close(self) -> None:
-        """Close every connection that is passed on: its client looks for the master anew.
+        """Close every forwarded connection: its client then looks up the master.
 
-        A port on which nobody else listens by now is closed.
+        A port that no other server has taken over is closed.
         """
         splices, self._splices = self._splices, set()
         for splice in splices:
@@ -252,7 +257,7 @@ def _last_heartbeat(connection: Connection) -> bytes:
 
 
 class _Splice(asyncio.Protocol):
-    """The other end of one client's connection."""
+    """The connection to the new master for one client."""
 
     def __init__(self, client: Connection) -> None:
         self.on_end: Callable[[_Splice], None] = lambda _splice: None
@@ -260,7 +265,7 @@ class _Splice(asyncio.Protocol):
         self._client = client
         self._decoder = FrameDecoder()
         self._asked: set[int] = set()
-        """Opaque numbers of what has not been answered yet."""
+        """Opaque numbers of unanswered requests."""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -268,7 +273,7 @@ class _Splice(asyncio.Protocol):
         self._client.on_close.append(lambda _peer: self.close())
 
     def data_received(self, data: bytes) -> None:
-        # Whole frames only: the client may get answers of this broker in between.
+        # Whole frames only: this broker's responses may go to the client in between.
         frames = self._decoder.feed(data)
         self._client.write(b"".join(encode_frame(*frame) for frame in frames))
         self._asked -= {command.opaque for command in map(_header, frames) if command.is_response}
@@ -280,7 +285,7 @@ class _Splice(asyncio.Protocol):
             self._client.close()
 
     def end_when_answered(self) -> None:
-        """Pass nothing on any more, and end without the client when all is answered."""
+        """Forward nothing more, and close, without the client, when all is answered."""
         self._is_over = True
         self._end_if_answered()
 
@@ -294,7 +299,7 @@ class _Splice(asyncio.Protocol):
             self._transport.write(data)
 
     def pass_on(self, connection: Connection, frames: list[Frame]) -> int:
-        """A handler of the client's frames."""
+        """Forward the client's frames; used as a handler."""
         assert self._transport is not None
         self._asked |= {
             command.opaque for command in map(_header, frames) if not command.flag & FLAG_ONEWAY
@@ -312,10 +317,11 @@ class _Splice(asyncio.Protocol):
 def passed_on_unless(
     known: FrameHandler, handover: Handover, codes: frozenset[int]
 ) -> FrameHandler:
-    """Serve requests of *codes* with *known*, and pass a connection on by its first other one.
+    """Return a handler that serves *codes* by *known*, and forwards a connection otherwise.
 
-    Not so a replica that asks whether this one leads: its clients wait for that, and what it asks
-    would wait with them if this one still passed it on to it.
+    The first request of another code makes it forward the connection. A replica that asks whether
+    this one leads is not forwarded: its own clients wait for the response, and the request would
+    wait with them if it were forwarded to the replica itself.
     """
 
     def handle(connection: Connection, frames: list[Frame]) -> int:
@@ -332,7 +338,7 @@ def _is_for_us(frame: Frame, codes: frozenset[int]) -> bool:
 
 
 def _header(frame: Frame) -> Command:
-    """A header; of one that cannot be read nothing is known, and no answer is waited for."""
+    """Return a header; an unreadable one becomes a oneway request with an unknown code."""
     try:
         return decode_header(*frame)
     except MalformedHeaderError:

@@ -1,7 +1,7 @@
-"""Passing on: the clients of a replica, from role to role, on the connections that they have.
+"""Forwarding a replica's clients across changes of role, on their existing connections.
 
-They are held while the mastership goes over, passed on to the new master until they have found it
-themselves, and held again, to be served here, when this replica becomes the master.
+Their requests are held while the mastership moves, forwarded to the new master until the clients
+have found it themselves, and held again, to be served here, when this replica becomes the master.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ _MASTER_TIMEOUT_S = 3.0
 
 
 class PassingOn:
-    """Who is held, passed on or about to be served here; nobody, to begin with."""
+    """The clients that are held, forwarded or about to be served here; initially none."""
 
     def __init__(
         self, outgoing: Outgoing, serves: Callable[[str], Awaitable[None]], splice_ms: int
     ) -> None:
         """*serves* returns once the broker at an address serves clients.
 
-        After *splice_ms* nobody is passed on any more.
+        Forwarding ends after *splice_ms*.
         """
         self._outgoing = outgoing
         self._serves = serves
@@ -38,20 +38,20 @@ class PassingOn:
 
     @property
     def has_ended(self) -> bool:
-        """Whether clients were passed on, and all of them are gone."""
+        """Whether clients were forwarded, and all of them have disconnected."""
         return self._guests is not None and not self._guests.has_clients
 
     def hold(self, server: Server) -> Handover:
-        """Let no request of the clients of *server* in, until they are passed on."""
+        """Hold all requests of the clients of *server* until they are forwarded."""
         self.send_away()
         return Handover(server, self._outgoing)
 
     async def pass_on(
         self, guests: Handover, address_of: Callable[[], str], own: frozenset[int]
     ) -> None:
-        """Pass *guests* on to the master as soon as it serves; whoever comes, to who leads then.
+        """Forward *guests* to the master once it serves; later connections to the then master.
 
-        Nobody is passed on when it does not answer. Requests of the codes *own* stay here.
+        If it does not respond, no client is forwarded. Requests of the codes *own* stay here.
         """
         self.end()
         self._guests = guests
@@ -72,19 +72,19 @@ class PassingOn:
         self._timer = loop.call_later(self._splice_ms / 1000, self.end)
 
     def begin_to_refuse(self, server: Server, own: frozenset[int]) -> None:
-        """Have *server* pass clients on, if that is done, but with requests of the codes *own*."""
+        """Make *server* forward clients, if forwarding is active, except for the codes *own*."""
         self.send_away()
         self._refusing = server, server.handler
         if self._guests is not None:
             server.handler = passed_on_unless(server.handler, self._guests, own)
 
     def let_in_by(self, server: Server) -> None:
-        """Have *server* take whoever connects from now on."""
+        """Pass new connections to *server*."""
         if self._guests is not None:
             self._guests.let_in_by(server)
 
     def recall(self, server: Server) -> None:
-        """Hold everybody, the clients of *server* as well, which may close."""
+        """Hold the requests of all clients, including those of *server*, which may close."""
         self._refusing = None
         self._cancel_timer()
         returning, self._guests = self._guests, None
@@ -96,7 +96,7 @@ class PassingOn:
         self._returning = returning
 
     def come_home(self, server: Server) -> bool:
-        """Have *server* serve who was recalled, and listen; False if nobody was."""
+        """Make *server* serve the recalled clients, and listen; return False if there are none."""
         returning, self._returning = self._returning, None
         if returning is None:
             return False
@@ -104,13 +104,13 @@ class PassingOn:
         return True
 
     def send_away(self) -> None:
-        """Close what was recalled for a role that did not come about."""
+        """Close the recalled connections, because this replica did not get the role."""
         returning, self._returning = self._returning, None
         if returning is not None:
             returning.close()
 
     def end(self) -> None:
-        """Pass nobody on any more: clients look for the master anew."""
+        """End forwarding: clients then look up the master."""
         self._cancel_timer()
         guests, self._guests = self._guests, None
         if guests is None:
