@@ -1,1 +1,1 @@
-"""Who asks, what they may do, and why something is refused."""
+"""Users, permissions, and the reasons of refusals."""

@@ -1,10 +1,10 @@
 """``may(principal, action, resource)``: the one place where permissions are decided.
 
-The doors ask it. The dispatcher asks for every request of the general way, by the needs that its
-row of the processor table names (server/remoting/needs.py); the hot pass asks when it admits a
-topic, and for each pull, and leaves requests that are signed to the general way.
+The gateways call it. The dispatcher calls it for every request of the general path, by the needs
+that its row of the processor table declares (server/remoting/needs.py). The hot pass calls it when
+it admits a topic, and for each pull, and leaves signed requests to the general path.
 
-Without users (guard.py) everybody may do everything, but administer from other hosts, which
+Without users (guard.py) every client may do everything, except administer from other hosts, which
 ``remoteAdmin`` allows.
 """
 
@@ -18,7 +18,7 @@ from rockhopper.protocol.names import group_of_retry_topic
 
 
 class Action(Enum):
-    """What somebody wants to do; RocketMQ's names, and one of ours."""
+    """An action; RocketMQ's names, and one of ours."""
 
     PUB = "Pub"
     SUB = "Sub"
@@ -28,21 +28,21 @@ class Action(Enum):
     GET = "Get"
     LIST = "List"
     ADMINISTER = "Administer"
-    """Use requests of administrators at all, whatever they are about."""
+    """Send administrators' requests at all, whatever they do."""
 
 
 class Kind(Enum):
-    """Of what kind a resource is; RocketMQ's names, and one of ours."""
+    """The kind of a resource; RocketMQ's names, and one of ours."""
 
     CLUSTER = "Cluster"
     TOPIC = "Topic"
     GROUP = "Group"
     SINK = "Sink"
-    """What publishes batches exactly once, by its id."""
+    """A publisher of batches with exactly-once semantics, by its id."""
 
 
 class Resource(NamedTuple):
-    """What it is done to. The name is ``*`` where all of a kind are asked for."""
+    """The target of an action. The name ``*`` means all of a kind."""
 
     kind: Kind
     name: str
@@ -56,18 +56,18 @@ def _group_of_name(retry_topic: str) -> Iterable[str]:
 
 
 class Access:
-    """The rules of one broker or name service."""
+    """The rules of one broker or name server."""
 
     is_open = True
-    """Whether all but administration is everybody's, so that nobody needs to ask for the rest."""
+    """Whether all clients may do everything but administer, so that other checks can be skipped."""
 
     def __init__(self, *, remote_admin: bool) -> None:
         self._remote_admin = remote_admin
         self.retry_groups: Callable[[str], Iterable[str]] = _group_of_name
-        """The groups that a retry topic stands for; a broker knows more than the name says."""
+        """Returns the groups of a retry topic; a broker knows more than the name shows."""
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Whether *principal* may do this; never blocks."""
+        """Return whether *principal* may do this; never blocks."""
         del resource
         if action is Action.ADMINISTER:
             return self._remote_admin or is_loopback(principal.host)
@@ -76,7 +76,7 @@ class Access:
     def may_any(
         self, principal: Principal, actions: tuple[Action, ...], resource: Resource
     ) -> bool:
-        """Whether *principal* may do one of *actions*, which is enough."""
+        """Return whether *principal* may do any one of *actions*, which is enough."""
         return any(self.may(principal, action, resource) for action in actions)
 
 
@@ -86,7 +86,7 @@ MISSING_NAMED_MAX = 20
 def name_missing(
     principal: Principal, missing: Sequence[tuple[tuple[Action, ...], Resource]]
 ) -> str:
-    """What somebody may not do: all of it, so that one change of the rules is enough."""
+    """Return a sentence with all missing permissions, so that one change of the rules is enough."""
     named = [
         f"{' or '.join(action.value for action in actions)} {resource.kind.value}:{resource.name}"
         for actions, resource in dict.fromkeys(missing)

@@ -1,7 +1,7 @@
-"""Users and what they may do, as RocketMQ's auth module has them: plain values, no files.
+"""Users and their permissions, as in RocketMQ's auth module: plain values, no files.
 
-A secret stands here in clear because an HMAC cannot be checked without it; nothing but the files of
-the tables (broker/kernel/tables/accounts.py) and the answer to a Super user shows one.
+A secret is stored here in clear, because an HMAC cannot be checked without it. It appears only in
+the files of the tables (broker/kernel/tables/accounts.py) and in responses to Super users.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ ALL_ACTIONS = frozenset(_ACTIONS.values())
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One account. ``repr`` keeps the secret to itself."""
+    """One account. ``repr`` hides the secret."""
 
     name: str
     secret: str = field(repr=False)
@@ -32,14 +32,14 @@ class User:
 
 
 class PolicyType(Enum):
-    """Which rules are asked first: the custom ones."""
+    """The policies, in the order of their priority: custom first."""
 
     CUSTOM = "Custom"
     DEFAULT = "Default"
 
 
 class Pattern(NamedTuple):
-    """What a rule is about: all, all of a kind, those with a prefix, or one by its name."""
+    """The resources of a rule: all, all of a kind, those with a prefix, or one by its name."""
 
     kind: Kind | None
     """None: resources of every kind."""
@@ -48,7 +48,7 @@ class Pattern(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Pattern":
-        """From ``*``, ``Topic:name``, ``Topic:pre*`` or ``Topic:*``. Raises InvalidParameter."""
+        """Parse ``*``, ``Topic:name``, ``Topic:pre*`` or ``Topic:*``. Raises InvalidParameter."""
         if text == ANY:
             return cls(None, "", is_prefix=True)
         kind_name, separator, name = text.partition(":")
@@ -61,7 +61,7 @@ class Pattern(NamedTuple):
         return cls(kind, name.removesuffix(ANY), is_prefix=name.endswith(ANY))
 
     def matches(self, resource: Resource) -> bool:
-        """Whether a rule with this pattern is about *resource*."""
+        """Return whether a rule with this pattern applies to *resource*."""
         if self.kind is None:
             return True
         if self.kind is not resource.kind:
@@ -89,12 +89,12 @@ class Rule(NamedTuple):
     pattern: Pattern
     actions: frozenset[Action]
     source_ips: tuple[str, ...]
-    """Addresses and networks; without any, all are meant."""
+    """Addresses and networks; empty means all."""
     is_allowed: bool
     policy: PolicyType = PolicyType.CUSTOM
 
     def concerns(self, actions: Collection[Action], resource: Resource, host: str) -> bool:
-        """Whether this rule is about any of *actions* on *resource* by somebody at *host*."""
+        """Return whether this rule applies to any of *actions* on *resource* from *host*."""
         return (
             not self.actions.isdisjoint(actions)
             and self.pattern.matches(resource)
@@ -109,10 +109,10 @@ class Rule(NamedTuple):
 
 
 def with_added(rules: Sequence[Rule], added: Rule) -> list[Rule]:
-    """*rules*, and what *added* allows or denies besides; what it contradicts goes.
+    """Return *rules* and *added*, without the actions that *added* contradicts.
 
-    Rules about the same resource for the same addresses are one for each decision: who may Pub and
-    is allowed Sub may both, and who is denied Sub then may Pub still.
+    Rules about the same resource for the same addresses are merged, one for each decision: a user
+    with Pub who is allowed Sub may do both, and if Sub is then denied, may still Pub.
     """
     kept = []
     for rule in rules:
@@ -127,7 +127,7 @@ def with_added(rules: Sequence[Rule], added: Rule) -> list[Rule]:
 
 
 class RuleIndex:
-    """One user's rules by what they are about: a look costs the same for any number of them."""
+    """One user's rules by resource: a lookup costs the same for any number of rules."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._by_pattern: dict[Pattern, list[Rule]] = {}
@@ -139,7 +139,7 @@ class RuleIndex:
                 self._prefix_lengths.setdefault(pattern.kind, set()).add(len(pattern.name))
 
     def about(self, resource: Resource) -> list[Rule]:
-        """The rules whose pattern matches *resource*."""
+        """Return the rules whose pattern matches *resource*."""
         kind, name = resource
         patterns = [Pattern(kind, name, is_prefix=False), Pattern.parse(ANY)]
         for length in self._prefix_lengths.get(kind, ()):
@@ -151,9 +151,10 @@ class RuleIndex:
 def decide(
     rules: Sequence[Rule], actions: Collection[Action], resource: Resource, host: str
 ) -> Rule | None:
-    """The rule that decides on any of *actions*; None when none is about it, which denies.
+    """Return the rule that decides on any of *actions*; None if none applies, which denies.
 
-    Custom rules come before default ones, then the most specific; of equal ones that which denies.
+    Custom rules come before default ones, then the most specific one; of equal ones, the one that
+    denies.
     """
     for policy in PolicyType:
         concerned = [
@@ -167,7 +168,7 @@ def decide(
 
 
 def parse_actions(names: Sequence[str]) -> frozenset[Action]:
-    """From RocketMQ's names of actions, All included. Raises InvalidParameter."""
+    """Parse RocketMQ's names of actions, including All. Raises InvalidParameter."""
     actions: set[Action] = set()
     for name in names:
         lower = name.strip().lower()
@@ -183,14 +184,14 @@ def parse_actions(names: Sequence[str]) -> frozenset[Action]:
 
 
 def action_names(actions: frozenset[Action]) -> list[str]:
-    """RocketMQ's names of *actions*."""
+    """Return RocketMQ's names of *actions*."""
     if actions == ALL_ACTIONS:
         return ["All"]
     return [action.value for action in _ACTIONS.values() if action in actions]
 
 
 def parse_sources(texts: Sequence[str]) -> tuple[str, ...]:
-    """Addresses and networks (CIDR) that a rule is for. Raises InvalidParameter."""
+    """Return the addresses and networks (CIDR) of a rule. Raises InvalidParameter."""
     sources = tuple(text.strip() for text in texts if text.strip())
     for source in sources:
         if _network(source) is None:
@@ -201,7 +202,7 @@ def parse_sources(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_name(name: str) -> str:
-    """*name* when a user may have it. Raises InvalidParameter."""
+    """Return *name* if it is a valid user name. Raises InvalidParameter."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or set(name) & set(" :/,"):
         raise InvalidParameter(
             f"{name[:80]!r} is no name for a user: 1 to {NAME_LENGTH_MAX} printable characters, "

@@ -1,8 +1,8 @@
 """Authentication: the signature of a request must be that of the user whom it names.
 
-An unknown user, a disabled one and a wrong signature get the same answer after the same work. A
-name that fails too often on a connection is refused there without a check until its bucket has
-filled again. Its address is not: behind NAT or a balancer other clients share it.
+An unknown user, a disabled one and a wrong signature get the same response after the same work. A
+name that fails too often on a connection is rejected there without a check until its bucket has
+refilled. Its address is not: behind NAT or a load balancer other clients share it.
 """
 
 import hmac
@@ -26,7 +26,7 @@ _NOBODY = User("", "the secret of nobody, so that unknown users take as long", i
 
 
 class Failures:
-    """Who has failed lately on one connection: for each name, how many failures are left."""
+    """Recent failures on one connection: for each name, how many more are allowed."""
 
     __slots__ = ("_buckets", "_names_max")
 
@@ -35,12 +35,15 @@ class Failures:
         self._names_max = names_max
 
     def left(self, name: str, now_s: float) -> float:
-        """How often *name* may still fail now."""
+        """Return how often *name* may still fail now."""
         left, at_s = self._buckets.get(name, (FAILURES_PER_S, now_s))
         return min(FAILURES_PER_S, left + (now_s - at_s) * FAILURES_PER_S)
 
     def charge(self, name: str, now_s: float) -> None:
-        """Count a failure. Of too many names, those that have all their failures left go first."""
+        """Count a failure.
+
+        If there are too many names, those with full buckets are dropped first.
+        """
         left, buckets = self.left(name, now_s), self._buckets
         if name not in buckets and len(buckets) >= self._names_max:
             for known in [each for each in buckets if self.left(each, now_s) >= FAILURES_PER_S]:
@@ -60,15 +63,15 @@ class Authenticator:
         is_enabled: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*users* is looked at for each signature, and may change."""
+        """*users* is read for each signature, and may change."""
         self.is_enabled = is_enabled
         self.on_change: list[Callable[[str], None]] = []
-        """Called with the name of a user who was deleted or disabled, or has a new secret: whatever
-        acts in this name is to be closed."""
+        """Called with the name of a user who was deleted or disabled, or has a new secret; the
+        listener must close everything that acts in this name."""
         self.users = users
         self._clock = clock
         self._by_address = Failures(ADDRESSES_MAX)
-        """Of those that have no connection of their own: names at addresses."""
+        """For callers without a connection: failures by name and address."""
         self._refused = 0
         self._logged_at_s = -LOG_INTERVAL_S
 
@@ -80,19 +83,19 @@ class Authenticator:
         host: str,
         failures: Failures | None = None,
     ) -> Principal:
-        """Who has signed *signed*; *signature* is its bytes, not text.
+        """Return the principal that has signed *signed*; *signature* is its bytes, not text.
 
-        *failures* are those of the connection that it came by.
+        *failures* are those of the request's connection.
 
         Raises:
-            NotAuthenticated: nobody whom this broker knows.
+            NotAuthenticated: no known user has signed it.
         """
         user = self._claimed(access_key, host, failures)
         is_right = hmac.compare_digest(sign(user.secret, signed), signature)
         return self._proved(access_key, user, host, failures, is_right=is_right)
 
     def prove(self, access_key: str, secret: str, host: str) -> Principal:
-        """Who knows this user's secret. Raises NotAuthenticated."""
+        """Return the principal of a user with this secret. Raises NotAuthenticated."""
         user = self._claimed(access_key, host, None)
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
         return self._proved(access_key, user, host, None, is_right=is_right)
@@ -106,7 +109,7 @@ class Authenticator:
     def _counted(
         self, access_key: str, host: str, failures: Failures | None
     ) -> tuple[Failures, str]:
-        """Where a name's failures are counted, and as what: all unknown ones as one."""
+        """Return the counter of a name's failures, and its key: one for all unknown names."""
         name = access_key if access_key in self.users else ""
         return (self._by_address, f"{name}@{host}") if failures is None else (failures, name)
 
@@ -120,7 +123,7 @@ class Authenticator:
         return Principal(host, user.name)
 
     def user_changed(self, name: str) -> None:
-        """Have everybody close what acts in the name of a user."""
+        """Notify all listeners, which close everything that acts in the name of a user."""
         for listener in list(self.on_change):
             listener(name)
 

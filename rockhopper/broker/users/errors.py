@@ -1,21 +1,21 @@
-"""Why the broker refuses something, in its own words: no protocol's codes.
+"""The reasons for which the broker refuses something, without any protocol's codes.
 
-Each is raised where it is decided, with the sentence that the asking client reads. What a protocol
-makes of it is that protocol's table: remoting's stands in server/remoting/dispatcher.py.
+Each is raised where it is decided, with the sentence that the client receives. Each protocol has a
+table that maps them to its codes: remoting's is in server/remoting/dispatcher.py.
 
-Refusal                     it cannot be served as things are
-├── IllegalMessage          the message, or what is said of it, is not as it must be
-├── InvalidParameter        a value of the request is none that can be
-├── NoPermission            a topic, a group or the broker is closed for this
-├── NotAuthenticated        nobody is known to have sent it
+Refusal                     it cannot be served in the present state
+├── IllegalMessage          the message, or a field about it, is invalid
+├── InvalidParameter        a request field has an invalid value
+├── NoPermission            a topic, a group or the broker does not permit this
+├── NotAuthenticated        no known user has sent it
 ├── TopicNotFound
 ├── GroupNotFound
-├── SubscriptionNotFound    the group has not said that it wants the topic
-├── SubscriptionOutdated    the client is ahead of what its heartbeats have said
+├── SubscriptionNotFound    the group has not subscribed to the topic
+├── SubscriptionOutdated    the client names a newer subscription than its heartbeats
 ├── SubscriptionNotParsed   the expression of a request is no filter
 ├── FilterNotFound          the expression of a heartbeat is no filter
-├── IllegalOperation        what it is asked of is no longer, or was never, such a thing
-└── TooManyWait             later, perhaps
+├── IllegalOperation        the target does not support this operation (any more)
+└── TooManyWait             too many requests wait; a retry may succeed
 """
 
 from enum import IntEnum
@@ -24,7 +24,7 @@ _TEXT_LENGTH_MAX = 900
 
 
 def elided(text: str) -> str:
-    """*text* as it is sent: without its middle if a value in it, the client's own, made it long."""
+    """Return *text* as it is sent: without its middle if a client's value made it too long."""
     if len(text) <= _TEXT_LENGTH_MAX:
         return text
     half = _TEXT_LENGTH_MAX // 2
@@ -32,11 +32,11 @@ def elided(text: str) -> str:
 
 
 class Refusal(Exception):
-    """What was asked is refused; the text says why, for the client's owner."""
+    """A request is refused; the text says why, for the client's owner."""
 
 
 class IllegalMessage(Refusal):
-    """A message that is not stored, whoever sends it."""
+    """A message that is never stored, whoever sends it."""
 
 
 class InvalidParameter(Refusal):
@@ -44,7 +44,7 @@ class InvalidParameter(Refusal):
 
 
 class Forbidden(IntEnum):
-    """Who forbids a pull; RocketMQ's ForbiddenType."""
+    """What forbids a pull; RocketMQ's ForbiddenType."""
 
     BROKER = 1
     GROUP = 2
@@ -54,7 +54,7 @@ class Forbidden(IntEnum):
 
 
 class NoPermission(Refusal):
-    """A topic, a group or the whole broker is closed for this."""
+    """A topic, a group or the whole broker does not permit this."""
 
     def __init__(self, text: str, by: Forbidden | None = None) -> None:
         super().__init__(text)
@@ -66,11 +66,11 @@ class NotAuthenticated(Refusal):
 
 
 class TopicNotFound(Refusal):
-    """There is no such topic, and it is not made on first use."""
+    """The topic does not exist, and is not created on first use."""
 
 
 class GroupNotFound(Refusal):
-    """There is no such group, and it is not made on first use."""
+    """The group does not exist, and is not created on first use."""
 
 
 class SubscriptionNotFound(Refusal):
@@ -90,8 +90,8 @@ class FilterNotFound(Refusal):
 
 
 class IllegalOperation(Refusal):
-    """What a request names is not what it takes it for, or not any more."""
+    """The target of a request is not of the expected kind, or no longer."""
 
 
 class TooManyWait(Refusal):
-    """As many requests as may wait do so already."""
+    """As many requests as allowed are waiting already."""

@@ -1,8 +1,8 @@
-"""Guard: the rules of a broker with users, by RocketMQ's decisions.
+"""Guard: the rules of a broker with users, with RocketMQ's decisions.
 
-Without authenticationEnabled it is as open as Access. With it everybody has to say who he is, and
-administration from other hosts is for Super users, or, with authorizationEnabled, for whom the
-rules allow what the request does.
+Without authenticationEnabled it is as open as Access. With it every client must authenticate.
+Administration from other hosts is then for Super users, or, with authorizationEnabled, for users
+whose rules allow what the request does.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from rockhopper.protocol.names import STATE_TOPIC
 VERDICTS_MAX = 1024
 PRINCIPALS_MAX = 1024
 NOTES = Resource(Kind.TOPIC, STATE_TOPIC)
-"""Where a replica set keeps secrets, so that no rule allows it to anybody."""
+"""A replica set stores secrets in this topic, so no rule can allow access to it."""
 Question = tuple[tuple[Action, ...], Resource]
 
 
@@ -42,9 +42,10 @@ class Guard(Access):
         self.unsigned_codes = frozenset(unsigned_codes)
         self.free_codes = frozenset(free_codes)
         self.seal_secret = seal_secret or secrets.token_bytes(32)
-        """By which the console of this process, or of its parent, says for whom it asks."""
+        """The secret by which a console of this process, or of its parent, seals a visitor's host.
+        """
         self.on_change: list[Callable[[], None]] = []
-        """Called when users or rules are others than before."""
+        """Called when users or rules have changed."""
         self._authorizes = authorizes
         self._cluster = Resource(Kind.CLUSTER, cluster_name)
         self._users: Mapping[str, User] = {}
@@ -54,14 +55,14 @@ class Guard(Access):
         self.authenticator = Authenticator({}, is_enabled=authenticates)
 
     def use(self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]) -> None:
-        """Decide by these from now on; ``rules_changed`` when they change."""
+        """Decide by these users and rules from now on; call ``rules_changed`` when they change."""
         self._users, self._rules = users, rules
         self.authenticator.users = users
         self._indexes.clear()
         self._verdicts.clear()
 
     def rules_changed(self) -> None:
-        """Forget what was decided."""
+        """Drop cached decisions."""
         self._indexes.clear()
         self._verdicts.clear()
         for listener in self.on_change:
@@ -69,16 +70,16 @@ class Guard(Access):
 
     @property
     def users(self) -> Mapping[str, User]:
-        """Those by whom it decides."""
+        """The users by whom it decides."""
         return self._users
 
     def is_super(self, principal: Principal) -> bool:
-        """Whether somebody is a Super user; without users nobody is."""
+        """Return whether *principal* is a Super user; without users there are none."""
         user = self._users.get(principal.user)
         return user is not None and user.is_enabled and user.is_super
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """As Access."""
+        """See Access."""
         if self.is_open:
             return super().may(principal, action, resource)
         return self.may_any(principal, (action,), resource)
@@ -86,7 +87,7 @@ class Guard(Access):
     def may_any(
         self, principal: Principal, actions: tuple[Action, ...], resource: Resource
     ) -> bool:
-        """As Access; a rule that denies one of *actions* denies all, as RocketMQ's do."""
+        """See Access; a rule that denies one of *actions* denies all, as in RocketMQ."""
         if self.is_open:
             return super().may_any(principal, actions, resource)
         verdicts = self._verdicts.get(principal)
@@ -113,7 +114,7 @@ class Guard(Access):
         if resource == NOTES:
             return False
         if Action.ADMINISTER in actions:
-            # What the request does is another need of it.
+            # The request has another need for what it does.
             return self._authorizes or self._remote_admin or is_loopback(principal.host)
         if not self._authorizes:
             return True
@@ -123,7 +124,7 @@ class Guard(Access):
     def deciding(
         self, principal: Principal, actions: Collection[Action], resource: Resource
     ) -> Rule | None:
-        """The rule that decides for a user who is not Super; None when none is about it."""
+        """Return the rule that decides for a user who is not Super; None if none applies."""
         asked = self._cluster if resource == CLUSTER else resource
         index = self._indexes.get(principal.user)
         if index is None:
@@ -132,5 +133,5 @@ class Guard(Access):
 
 
 def guard_of(access: Access | None) -> Guard | None:
-    """What requires users of all peers, if something does."""
+    """Return the guard that requires users of all peers, if there is one."""
     return access if isinstance(access, Guard) and not access.is_open else None

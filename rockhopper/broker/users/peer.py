@@ -1,7 +1,7 @@
-"""Who is at the other end, as the broker knows it, whatever protocol it speaks.
+"""Peers, as the broker sees them, independent of the protocol.
 
-Members, locks, transactions and whatever waits keep peers; remoting's Connection is one. What a
-peer is told stands here in plain values, and is encoded where its protocol is known
+Members, locks, transactions and waiting requests refer to peers; remoting's Connection is one.
+Notifications to a peer are plain values here, and are encoded where its protocol is known
 (server/remoting/notices.py).
 """
 
@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 from rockhopper.protocol.message import StoredMessage
 
 USERS = "users"
-"""The attribute of a connection that holds the users whose requests came by it."""
+"""The attribute of a connection with the users of its requests."""
 
 
 class ConsumersChanged(NamedTuple):
-    """The members of a group are others now: the queues have to be shared out again."""
+    """The members of a group have changed: the queues must be assigned again."""
 
     group: str
 
@@ -25,7 +25,7 @@ class TransactionCheck(NamedTuple):
 
     half: StoredMessage
     message: StoredMessage
-    """The message as it will be, if it will."""
+    """The message as it will be delivered if the transaction commits."""
     broker_name: str
 
 
@@ -33,12 +33,12 @@ Notice: TypeAlias = ConsumersChanged | TransactionCheck
 
 
 class Principal(NamedTuple):
-    """In whose name a peer asks."""
+    """The identity in whose name a peer sends requests."""
 
     host: str
-    """Its address."""
+    """The peer's address."""
     user: str = ""
-    """Empty while it has not said who it is."""
+    """Empty while it has not authenticated."""
 
 
 class Peer(Protocol):
@@ -47,28 +47,28 @@ class Peer(Protocol):
     closed: bool
     principal: Principal
     writing_paused: bool
-    """It does not read: what it is told now waits here."""
+    """Whether it does not read: data sent to it waits here."""
     attributes: dict[str, object]
-    """What others keep about it."""
+    """State that other parts keep for it."""
     on_close: "list[Callable[[Peer], None]]"
-    """Called once when it has gone."""
+    """Called once when it has disconnected."""
     peer_host: str
     local_host: str
-    """The address of ours that it came to."""
+    """The local address of the connection."""
 
     @property
     def peer(self) -> str:
         """Its address as text, for logs."""
 
     def notify(self, notice: Notice) -> int:
-        """Tell it something that it does not answer; returns the bytes of the body."""
+        """Send it a notification that needs no response; return the size of its body in bytes."""
 
 
 class Questioned(Protocol):
-    """A consumer that is asked in other words than remoting's; the answers are RocketMQ's JSON."""
+    """A consumer queried by another protocol than remoting; its answers are RocketMQ's JSON."""
 
     async def running_info(self, *, with_stacks: bool) -> bytes:
-        """What it says of itself. Raises ConnectionResetError."""
+        """Return the consumer's state. Raises ConnectionResetError."""
 
     async def consume_directly(self, record: bytes) -> bytes:
-        """What became of a stored message that it is to try. Raises ConnectionResetError."""
+        """Return the result of consuming a stored message. Raises ConnectionResetError."""
