@@ -1,1 +1,1 @@
-"""What an operator sets: the keys, their defaults, the files and addresses they come to."""
+"""The broker's settings: keys, defaults, and the files and addresses derived from them."""

@@ -1,16 +1,16 @@
-"""Which address a client is told for this broker.
+"""The advertised address: which address of this broker each client gets.
 
-One address does not fit all: behind published container ports the host and its neighbour
-containers reach the same broker at different ones. The first of these that applies decides:
+One address does not fit all: behind published container ports, the host and neighbouring containers
+reach the same broker at different addresses. The first of these that applies is used:
 
-    1. the rules of the setting ``advertise``, by where the asking connection comes from
+    1. the rules of the setting ``advertise``, by the client's address
     2. the setting ``brokerIP1``
-    3. the address at which the asking connection arrived: it has just been shown to work
+    3. the local address of the client's connection: it has just been shown to work
 
 A rule is ``network=address``. The network is an IP address, a CIDR network, ``gateway`` (the
-default gateway: how a container sees its host), ``subnet`` (the networks this host is part of) or
-``any``; the address is ``host:port``, ``host`` or ``self`` (3. above), the port the broker's own
-where none stands.
+default gateway: how a container sees its host), ``subnet`` (the networks of this host) or ``any``.
+The address is ``host:port``, ``host`` or ``self`` (3. above); without a port it is the broker's
+own.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ _ROUTE_TABLE = Path("/proc/net/route")
 
 @dataclass(frozen=True, slots=True)
 class AdvertiseRule:
-    """Clients from *network* are told *address*; both as the setting spells them."""
+    """Clients from *network* get *address*; both as the setting spells them."""
 
     network: str
     address: str
@@ -41,7 +41,7 @@ class AdvertiseRule:
 
 
 def parse_rule(text: str) -> AdvertiseRule:
-    """The rule in *text*. Raises ValueError that says what is allowed."""
+    """Return the rule in *text*. Raises ValueError with the allowed form."""
     network, separator, address = (part.strip() for part in text.partition("="))
     if not (network and separator and address):
         raise ValueError(f"{text!r} is no rule: {_RULE_FORM}")
@@ -59,7 +59,7 @@ def parse_rule(text: str) -> AdvertiseRule:
 
 
 class Advertiser:
-    """Chooses this broker's address for each asking connection."""
+    """Chooses the address of this broker for each client."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class Advertiser:
         ]
 
     def address_for(self, peer_host: str, local_host: str, port: int | None = None) -> str:
-        """What a peer at *peer_host* is told, whose connection arrived at *local_host*.
+        """Return the address for a peer at *peer_host* whose connection arrived at *local_host*.
 
-        *port* is that of another broker of this machine: it is as far from the port of a rule as
-        it is from this broker's own.
+        *port* is that of another broker of this machine: it is as far from the port of a rule as it
+        is from this broker's own.
         """
         port = self._port if port is None else port
         for network, address in self._rules:
@@ -100,7 +100,7 @@ class Advertiser:
 
 
 def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:
-    """Default gateways and directly connected networks in the format of /proc/net/route."""
+    """Return default gateways and connected networks, in the format of /proc/net/route."""
     gateways: list[Network] = []
     subnets: list[Network] = []
     for line in text.splitlines()[1:]:
@@ -116,9 +116,9 @@ def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:
 
 
 def fixed_host(bind_address: str, broker_ip1: str) -> str:
-    """The one address that stands in stored messages as the host that stored them.
+    """Return the one address for the store host in stored messages.
 
-    It is an address in figures: clients decode it from message ids, 4 bytes or 16.
+    It is a numeric address: clients decode it from message ids, 4 bytes or 16.
     """
     for host in (broker_ip1, bind_address):
         try:

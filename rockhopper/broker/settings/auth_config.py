@@ -1,4 +1,4 @@
-"""Who may use a broker: RocketMQ's settings of authentication and authorization (since 5.3)."""
+"""Users and permissions: RocketMQ's authentication and authorization settings (since 5.3)."""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from rockhopper.broker.settings.setting_fields import SettingError, setting
 from rockhopper.protocol.signing import Credentials
 
 SECRET_KEYS = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
-"""Those whose values nobody is shown."""
+"""Settings whose values are never shown."""
 HIDDEN = "******"
 GENERATE = "generate"
 
@@ -20,7 +20,7 @@ def _code(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuthConfig:
-    """Users and permissions; none by default, for ports listen on loopback alone by default."""
+    """Users and permissions; none by default, because ports listen only on loopback by default."""
 
     authentication_enabled: bool = setting("authenticationEnabled", False)
     """Serve only users, who sign their requests. A Super user must exist: initAuthenticationUser
@@ -74,12 +74,12 @@ class AuthConfig:
 
     @property
     def generates_user(self) -> bool:
-        """Whether the first start makes up a Super user."""
+        """Whether the first start creates a Super user with a random secret."""
         return self.authentication_enabled and self.init_user == GENERATE
 
     @property
     def first_user(self) -> Credentials | None:
-        """The user of initAuthenticationUser, unless it is to be made up."""
+        """The user of initAuthenticationUser, unless its secret is to be generated."""
         if self.init_user == GENERATE:
             return None
         return _credentials(SECRET_KEYS[0], self.init_user, "username", "password")

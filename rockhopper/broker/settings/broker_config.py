@@ -1,16 +1,16 @@
-"""Every setting of the broker: the default, and what it costs; those of parts stand with them.
+"""Every setting of the broker: the default, and its cost; parts have files of their own.
 
-    live_settings.py         what may change while the broker runs
+    live_settings.py         settings that may change while the broker runs
     store_config.py          the store's
-    nameserver_config.py     the name service's
+    nameserver_config.py     the name server's
     following_config.py      of a broker that follows another
     replica_config.py        of a replica of a set
-    auth_config.py           who may use it: users and permissions
-    tls_config.py            of TLS and the PROXY protocol
+    auth_config.py           users and permissions
+    tls_config.py            TLS and the PROXY protocol
     classic_config.py        of a master that RocketMQ's slaves follow
 
-Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
-Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
+Each field is one key of RocketMQ's broker.conf, or one of ours if the docstring says so. Values
+come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
 (ROCKHOPPER_<KEY>) and flags: see config_file.py.
 """
 
@@ -36,7 +36,7 @@ from rockhopper.protocol.names import TRACE_TOPIC
 
 
 class Role(Enum):
-    """What this process serves."""
+    """The servers that this process runs."""
 
     ALL = "all"
     BROKER = "broker"
@@ -44,14 +44,14 @@ class Role(Enum):
 
 
 class BrokerRole(Enum):
-    """RocketMQ's replication roles. Who leads a set is decided by its engine: see haMode."""
+    """RocketMQ's replication roles. The engine of a set decides which replica leads: see haMode."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
 
 
 def parse_address(text: str) -> str:
-    """*text* when it is host:port. Raises ValueError that says what is allowed."""
+    """Return *text* if it is host:port. Raises ValueError with the allowed form."""
     host, port = split_address(text)
     if not host or port is None or not 0 < port < 65536:
         raise ValueError(f"{text!r} is no address: host:port with ; between is allowed")
@@ -60,7 +60,7 @@ def parse_address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """The process: who it is, where it listens, what it allows."""
+    """The process: its names, its ports, its permissions."""
 
     live: LiveSettings = field(default_factory=LiveSettings)
     store: StoreConfig = field(default_factory=StoreConfig)
@@ -294,7 +294,7 @@ class BrokerConfig:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether others hold what this broker has stored, and count on how it flushes."""
+        """Whether other brokers copy this broker's log, and depend on its flush mode."""
         return bool(
             self.replication.engine
             or self.replication.serves_slaves
@@ -334,7 +334,7 @@ class BrokerConfig:
             )
 
     def slave_warnings(self) -> list[str]:
-        """What an operator should know of a master's settings."""
+        """Return warnings about a master's settings."""
         count = self.classic.in_sync_replicas
         if self.replication.serves_slaves:
             found = [

@@ -1,4 +1,4 @@
-"""The settings of a master that RocketMQ's slaves follow: the defaults and the costs."""
+"""The settings of a master that RocketMQ's slaves follow: defaults and costs."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ REPLICAS_MAX = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class ClassicConfig:
-    """What haMode=classic goes by, beside haListenPort, slaveTimeout and minInSyncReplicas."""
+    """The settings for haMode=classic, besides haListenPort, slaveTimeout and minInSyncReplicas."""
 
     in_sync_replicas: int = setting("inSyncReplicas", 1, least=1, most=REPLICAS_MAX)
     """How many brokers must have a message, this master included, before a SYNC_MASTER answers a

@@ -1,9 +1,10 @@
-"""From broker.conf, the environment and flags to a BrokerConfig.
+"""Make a BrokerConfig from broker.conf, the environment and flags.
 
-The file is a Java properties file, as RocketMQ's broker.conf (protocol/bodies/properties_text.py).
-The environment names keys as ROCKHOPPER_<KEY>, in any case and with underscores anywhere:
-ROCKHOPPER_LISTEN_PORT is listenPort. Keys that nobody knows bring a warning, not an error.
-Variables that Kubernetes injects for a Service whose name begins with rockhopper are no settings.
+The file is a Java properties file, like RocketMQ's broker.conf
+(protocol/bodies/properties_text.py). The environment names keys as ROCKHOPPER_<KEY>, in any case
+and with underscores anywhere: ROCKHOPPER_LISTEN_PORT is listenPort. Unknown keys cause a warning,
+not an error. Variables that Kubernetes injects for a Service whose name begins with rockhopper are
+no settings.
 """
 
 import dataclasses
@@ -64,7 +65,7 @@ _SERVICE_VARIABLE = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
-# An earlier spelling of initialOffset, and its values.
+# A former spelling of initialOffset, and its values.
 _YOUNG_QUEUE = "newGroupYoungQueue"
 _INITIAL_OFFSETS = {"first": "compat", "client": "strict"}
 _SPELLINGS = {
@@ -87,7 +88,7 @@ SETTING_PARTS: tuple[type, ...] = (
 )
 """The classes whose fields are the settings of a configuration."""
 _OUR_KEYS = frozenset(known.key for part in SETTING_PARTS for _, known in settings_of(part))
-# Keys of RocketMQ that name a file or a directory, and where that is here; None: there is none.
+# Keys of RocketMQ that name a file or a directory, and its place here; None: there is none.
 _PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
     "abortFile": lambda layout: layout.abort,
     "configStorePath": lambda layout: layout.config,
@@ -112,8 +113,8 @@ _KNOWN_KEYS = (
     | REFUSED.keys()
 )
 HIDDEN = "(set)"
-"""Shown in place of what must not be seen."""
-# What this machine's clients read, see tls.py and credentials.py in client/network/.
+"""Shown in place of a secret."""
+# Settings of clients on this machine, see tls.py and credentials.py in client/network/.
 _CLIENTS_OWN = frozenset(
     {
         *("TLS", "TLSCA", "TLSCERT", "TLSKEY", "TLSVERIFY"),
@@ -123,7 +124,7 @@ _CLIENTS_OWN = frozenset(
 
 
 class LoadedConfig(NamedTuple):
-    """A configuration, and what its operator should be told about where it came from."""
+    """A configuration, and warnings about its sources for the operator."""
 
     config: BrokerConfig
     warnings: list[str]
@@ -132,7 +133,7 @@ class LoadedConfig(NamedTuple):
 
 
 def parse_properties(text: bytes | str) -> dict[str, str]:
-    """The entries of a properties file. Raises SettingError."""
+    """Return the entries of a properties file. Raises SettingError."""
     try:
         return decode_properties_text(text)
     except MalformedBodyError as error:
@@ -147,12 +148,12 @@ def load_config(
     strict: bool = False,
     foresee: Callable[[BrokerConfig, Collection[str]], Iterable[SettingError]] | None = None,
 ) -> LoadedConfig:
-    """The configuration: defaults < file < environment < flags.
+    """Return the configuration: defaults < file < environment < flags.
 
-    *foresee* says of a configuration, and the keys that were set, what else is wrong.
+    *foresee* returns further problems of a configuration and the keys that were set.
 
     Raises:
-        SettingError: a value makes no sense, or with *strict* a key is not known or comes twice;
+        SettingError: a value is invalid, or with *strict* a key is unknown or repeated;
             SettingErrors for several, with all that could be found at once.
         OSError: the file cannot be read.
     """
@@ -179,7 +180,7 @@ def load_config(
         warnings = []
     mistakes.found += _refusals(texts)
     if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
-        # A namesrv.conf of RocketMQ's names the port so.
+        # A namesrv.conf of RocketMQ calls its port listenPort.
         texts.setdefault("namesrvPort", texts["listenPort"])
     config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
     if foresee is not None and config is not None:
@@ -198,7 +199,7 @@ def load_config(
 
 
 def _tls_layer(texts: Mapping[str, str]) -> Layer:
-    """The file that they name, for the places; that it cannot be read is said where it counts."""
+    """Return the named TLS file as a layer, for places; another step reports an unreadable one."""
     named = texts.get(TLS_FILE, "").strip()
     try:
         return file_layer(expand_home(named)) if named else Layer()
@@ -228,7 +229,7 @@ def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
 
 
 def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
-    """What its operator should know of a configuration that is good."""
+    """Return warnings about a valid configuration."""
     warnings = _place_warnings(texts, StoreLayout.of(config.store))
     warnings += in_our_terms(texts)[1] + config.replication.warnings() + config.slave_warnings()
     if (
@@ -244,7 +245,7 @@ def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
 
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
-    """A configuration from values by key. Raises SettingError."""
+    """Return a configuration from values by key. Raises SettingError."""
     mistakes = Mistakes()
     config = _build(_in_our_terms(_without_shorthand(texts)), mistakes)
     mistakes.raise_all()
@@ -254,7 +255,7 @@ def build_config(texts: Mapping[str, str]) -> BrokerConfig:
 
 def _build(texts: Mapping[str, str], mistakes: Mistakes) -> BrokerConfig | None:
     def part(kind: Callable[..., _Part], **inner: object) -> _Part | None:
-        # A part that cannot be is left out: its defaults do for what else is to be found.
+        # An invalid part is omitted: with its defaults, further problems can be found.
         return mistakes.attempt(
             lambda left: kind(**inner, **parse_fields(cast(type, kind), left)), texts
         )
@@ -280,12 +281,12 @@ def _given(**parts: object) -> dict[str, object]:
 
 
 def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
-    """*config* with those changes of *texts* that may be made while the broker runs.
+    """Return *config* with those changes of *texts* that may be made while the broker runs.
 
-    Unknown keys are left out, as RocketMQ does.
+    Unknown keys are ignored, as in RocketMQ.
 
     Raises:
-        SettingError: a value makes no sense, or a setting needs a restart.
+        SettingError: a value is invalid, or a setting needs a restart.
     """
     changes = _without_shorthand(texts)
     current = properties_of(config)
@@ -315,7 +316,7 @@ def _check_unchanged(key: str, changes: Mapping[str, str], current: Mapping[str,
 
 
 def _expiring(config: BrokerConfig) -> list[SettingError]:
-    """What is wrong where a message would expire while it waits at a delay level."""
+    """Return an error if a message would expire while it waits at a delay level."""
     longest_ms = max(delays_ms(config.live.delay_levels))
     hours = config.store.live.file_reserved_hours
     if longest_ms < hours * 3_600_000:
@@ -328,13 +329,13 @@ def _expiring(config: BrokerConfig) -> list[SettingError]:
 
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
-    """Have everybody who obeys the live settings of *config* obey those of *changed*."""
+    """Copy the live settings of *changed* into the shared objects of *config*."""
     vars(config.live).update(vars(changed.live))
     vars(config.store.live).update(vars(changed.store.live))
 
 
 def parts_of(config: BrokerConfig) -> tuple[object, ...]:
-    """The parts of a configuration that hold settings."""
+    """Return the parts of a configuration that hold settings."""
     return (
         config,
         config.live,
@@ -350,12 +351,12 @@ def parts_of(config: BrokerConfig) -> tuple[object, ...]:
 
 
 def is_live(key: str) -> bool:
-    """Whether a setting may change while the broker runs."""
+    """Return whether a setting may change while the broker runs."""
     return key in _LIVE_KEYS
 
 
 def properties_of(config: BrokerConfig) -> dict[str, str]:
-    """Every setting with its value, by RocketMQ's key, as request code 26 and ``-p`` show them."""
+    """Return all settings by RocketMQ's keys, as request code 26 and ``-p`` show them."""
     properties: dict[str, str] = {}
     for part in parts_of(config):
         properties |= format_fields(part)
@@ -366,9 +367,9 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
 
 
 def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
-    """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values.
+    """Return *texts* with autoCreateTopicEnable replaced by autoCreateTopic, which has more values.
 
-    And newGroupYoungQueue as initialOffset, and RocketMQ's tls.* as ours.
+    It also replaces newGroupYoungQueue by initialOffset, and RocketMQ's tls.* by our keys.
     """
     full = in_our_spelling(texts)
     young = full.pop(_YOUNG_QUEUE, None)
@@ -393,16 +394,16 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def _is_of_kubernetes(name: str, text: str) -> bool:
-    """Whether Kubernetes injects this variable for a Service of the namespace.
+    """Return whether Kubernetes injects this variable for a Service of the namespace.
 
-    A Service rockhopper-grpc gives ROCKHOPPER_GRPC_PORT=tcp://10.96.0.5:8081 to every pod. A number
+    A Service rockhopper-grpc adds ROCKHOPPER_GRPC_PORT=tcp://10.96.0.5:8081 to every pod. A number
     in that variable is grpcPort.
     """
     return bool(_SERVICE_VARIABLE.fullmatch(name) or _SERVICE_ADDRESS.match(text))
 
 
 def check_keys(texts: Mapping[str, str]) -> None:
-    """Raise SettingError for a key that is not known."""
+    """Raise SettingError for an unknown key."""
     for key, text in texts.items():
         if key not in _KNOWN_KEYS:
             raise _no_such_setting(key, text)
@@ -413,12 +414,12 @@ def _no_such_setting(key: str, text: str) -> SettingError:
 
 
 def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
-    """What to say of a file that others on this machine can read, and that holds secrets."""
+    """Return a warning if other users of this machine can read a file that holds secrets."""
     texts = in_our_spelling(layer.texts)
     secrets = [
         key for key in (*SECRETS, *SECRET_KEYS) if texts.get(key, "").strip() not in ("", GENERATE)
     ]
-    # Windows shows every file as one that all may read.
+    # Windows reports every file as readable by all.
     if path is None or not secrets or os.name != "posix":
         return []
     if not path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
@@ -428,7 +429,7 @@ def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
 
 
 def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
-    """What to say of keys that name another place than the one where the thing is."""
+    """Return warnings about keys that name another place than the one in use."""
     warnings = []
     for key, place_in in _PLACES.items():
         named, place = texts.get(key, "").strip(), place_in(layout)

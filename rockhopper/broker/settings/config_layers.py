@@ -1,7 +1,7 @@
-"""Where settings are written, and all that is wrong with them.
+"""The sources of settings, and all errors in them.
 
 A layer is broker.conf, the environment or the command line. It knows the place of each of its keys,
-for whoever has to find it there: ``broker.conf:12``.
+so that an error can name it: ``broker.conf:12``.
 """
 
 import re
@@ -20,16 +20,16 @@ _Built = TypeVar("_Built")
 
 @dataclass
 class Layer:
-    """Texts by key, where each stands, and lines that cannot be read."""
+    """Texts and places by key, and unreadable lines."""
 
     texts: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     faults: list[SettingError] = field(default_factory=list)
     repeated: list[SettingError] = field(default_factory=list)
-    """What does not count, because its key comes again."""
+    """Entries without effect, because their key is repeated later."""
 
     def add(self, key: str, text: str, place: str) -> None:
-        """Take a setting; of two with one key the last one counts."""
+        """Add a setting; the last one with a key counts."""
         if key in self.texts:
             is_secret = TLS_SPELLINGS.get(key, key) in (*SECRETS, *SECRET_KEYS)
             value = HIDDEN if is_secret else self.texts[key]
@@ -40,7 +40,7 @@ class Layer:
 
 
 def file_layer(path: Path) -> Layer:
-    """What a properties file says. Raises OSError."""
+    """Read a properties file. Raises OSError."""
     layer = Layer()
     for each in numbered_properties(path.read_bytes()):
         place = f"{path}:{each.line}"
@@ -52,7 +52,7 @@ def file_layer(path: Path) -> Layer:
 
 
 def place_of(key: str, layers: Iterable[Layer], spellings: Mapping[str, str]) -> str | None:
-    """Where *key* got its value, also under another spelling (from there to ours)."""
+    """Return where *key* got its value; *spellings* maps other spellings to ours."""
     others = [other for other, ours in spellings.items() if ours == key]
     place = None
     for layer in layers:
@@ -62,7 +62,7 @@ def place_of(key: str, layers: Iterable[Layer], spellings: Mapping[str, str]) ->
 
 
 class Mistakes:
-    """All that is wrong with settings, found by trying again without what is."""
+    """All errors in settings, found by repeated attempts without the wrong ones."""
 
     def __init__(self, found: Iterable[SettingError] = ()) -> None:
         self.found = list(found)
@@ -71,10 +71,10 @@ class Mistakes:
     def attempt(
         self, step: Callable[[dict[str, str]], _Built], texts: Mapping[str, str]
     ) -> _Built | None:
-        """``step(texts)``, again without the key of each error; None if that does not help.
+        """Return ``step(texts)``, repeated without the key of each error; None if that fails.
 
-        What is wrong only because a key was taken away is no mistake: that is about this key, or
-        names it.
+        An error that arises only because a key was removed does not count; such an error is about
+        this key, or names it.
         """
         left = {key: text for key, text in texts.items() if key not in self._removed}
         while True:
@@ -89,7 +89,7 @@ class Mistakes:
                 self._removed.add(error.key)
 
     def take(self, errors: Iterable[SettingError]) -> None:
-        """Note what was found elsewhere, but for what follows from a key that was taken away."""
+        """Add errors found elsewhere, except those that follow from a removed key."""
         self.found += [each for each in errors if not self._follows(each)]
 
     def _follows(self, error: SettingError) -> bool:
@@ -99,7 +99,7 @@ class Mistakes:
     def raise_all(
         self, place: Callable[[str], str | None] = lambda key: None, warnings: Sequence[str] = ()
     ) -> None:
-        """Raise what was found, each with its place; nothing where nothing was."""
+        """Raise the errors found, each with its place; return if there are none."""
         placed = [each if each.place else each.at(place(each.key)) for each in self.found]
         placed.sort(key=_line)
         if placed:
@@ -109,7 +109,7 @@ class Mistakes:
 
 
 def _line(error: SettingError) -> tuple[bool, int]:
-    """Those of the file first, in its order."""
+    """Sort errors of the file first, in its order."""
     _, separator, line = (error.place or "").rpartition(":")
     is_line = bool(separator) and line.isdecimal()
     return not is_line, int(line) if is_line else 0

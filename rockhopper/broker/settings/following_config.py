@@ -1,4 +1,4 @@
-"""The settings of a broker that follows another: the defaults and the costs."""
+"""The settings of a broker that follows another: defaults and costs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from rockhopper.protocol.addresses import split_address
 
 @dataclass(frozen=True, kw_only=True)
 class FollowingConfig:
-    """Whom this broker copies, instead of serving."""
+    """The broker that this one copies, instead of serving clients."""
 
     follow_master: str = setting("followMaster", "")
     """Ours. host:port of a RocketMQ master, 4.x or 5.x without controller, by its listenPort. This

@@ -1,7 +1,7 @@
 """The settings that may change while the broker runs (UPDATE_BROKER_CONFIG, 25).
 
-They stand beside the frozen BrokerConfig and StoreConfig, as their ``live``. Whoever obeys one of
-them holds that object and reads the value when it counts; a change is then seen by everybody.
+They are the ``live`` attribute of the frozen BrokerConfig and StoreConfig. Code that uses one keeps
+that object and reads the value each time, so a change takes effect everywhere.
 """
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
@@ -15,14 +15,14 @@ from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 
 class FlushDiskType(Enum):
-    """When a producer gets its answer."""
+    """When a send is acknowledged."""
 
     ASYNC = "ASYNC_FLUSH"
     SYNC = "SYNC_FLUSH"
 
 
 class AutoCreateTopic(Enum):
-    """Which request makes a topic that does not exist."""
+    """Which request creates a topic that does not exist."""
 
     OFF = "off"
     ON_SEND = "on-send"
@@ -38,19 +38,19 @@ class InitialOffset(Enum):
 
 @dataclass(kw_only=True)
 class LiveSettings:
-    """What the broker allows and how it behaves, as an administrator has it now."""
+    """The broker's present permissions and behaviour."""
 
     broker_permission: int = setting("brokerPermission", 6, least=0, most=7)
     """4 read, 2 write: 4 drains a broker, which then refuses sends and still serves pulls."""
 
     @property
     def is_readable(self) -> bool:
-        """Whether the broker hands messages out."""
+        """Whether the broker delivers messages."""
         return bool(self.broker_permission & PERM_READ)
 
     @property
     def is_writable(self) -> bool:
-        """Whether it takes any."""
+        """Whether the broker accepts messages."""
         return bool(self.broker_permission & PERM_WRITE)
 
     auto_create_topic: AutoCreateTopic = setting("autoCreateTopic", AutoCreateTopic.ON_SEND)
@@ -223,7 +223,7 @@ class LiveSettings:
 
 @dataclass(kw_only=True)
 class LiveStoreSettings:
-    """What the store takes, looks up and keeps, as an administrator has it now."""
+    """The store's present limits, query sizes and retention."""
 
     message_size_max_bytes: int = setting("maxMessageSize", 4 << 20, least=1, most=16 << 20)
     """The largest body; a larger one gets MESSAGE_ILLEGAL. Must fit into a commit log file.

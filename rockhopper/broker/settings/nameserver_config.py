@@ -1,4 +1,4 @@
-"""The settings of the name service, embedded or alone: the defaults and the costs."""
+"""The settings of the name server, embedded or alone: defaults and costs."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from rockhopper.broker.settings.setting_fields import check_fields, setting
 
 @dataclass(frozen=True, kw_only=True)
 class NameServiceConfig:
-    """What the name service answers, embedded or alone."""
+    """The name server's settings, embedded or alone."""
 
     order_message_enable: bool = setting("orderMessageEnable", False)
     """Fill orderTopicConf of a route from the key-value namespace ORDER_TOPIC_CONFIG."""

@@ -1,4 +1,4 @@
-"""The settings of a replica set: the defaults and the costs. See docs/replication.md."""
+"""The settings of a replica set: defaults and costs. See docs/replication.md."""
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
@@ -24,7 +24,7 @@ _PASSWORD = re.compile(r"^([^:]*:/*).*@", re.DOTALL)
 
 
 class HaMode(Enum):
-    """What an answer waits for."""
+    """What an acknowledgement waits for."""
 
     SYNC = "sync"
     ASYNC = "async"
@@ -32,12 +32,12 @@ class HaMode(Enum):
 
 
 class EngineAddress(NamedTuple):
-    """An engine of consensus as haEngine names it."""
+    """A consensus engine as haEngine names it."""
 
     scheme: str
     """``etcd``, ``etcds``, ``kubernetes`` or ``static``."""
     place: str
-    """What stands behind it: endpoints, ``namespace/lease``, or the path of a directory."""
+    """The part behind it: endpoints, ``namespace/lease``, or the path of a directory."""
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class EngineAddress(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaConfig:
-    """Of which replica set this broker is a part, if it is of any."""
+    """The replica set of this broker, if it has one."""
 
     engine: str = setting("haEngine", "")
     """Ours. What decides which replica leads: ``etcd://h1:2379,h2:2379`` (``etcds`` with TLS),
@@ -250,7 +250,7 @@ class ReplicaConfig:
 
     @property
     def engine_address(self) -> EngineAddress:
-        """What haEngine says; only of a replica."""
+        """The parsed haEngine; only of a replica."""
         return parse_engine(self.engine)
 
     @property
@@ -259,21 +259,21 @@ class ReplicaConfig:
         return self.min_in_sync_replicas or (2 if self.replicas >= 3 else 1)
 
     def ha_port(self, listen_port: int) -> int:
-        """The port for other replicas, of a broker that listens there; 0 is a free one."""
+        """Return the port for other replicas, given the broker's own; 0 is a free one."""
         return self.listen_port or (listen_port + 1 if listen_port else 0)
 
     def engine_password(self) -> str:
-        """What haEnginePasswordFile holds; empty without one. Raises SettingError."""
+        """Return the content of haEnginePasswordFile; empty without one. Raises SettingError."""
         path = self.engine_password_file
         return read_secret("haEnginePasswordFile", path).decode(errors="replace") if path else ""
 
     def engine_tls(self, default_ca_file: Path | None = None) -> ssl.SSLContext | None:
-        """How to speak TLS with the engine; None: not at all.
+        """Return the TLS context for the engine; None without TLS.
 
-        *default_ca_file* takes the place of the system's certificates.
+        *default_ca_file* replaces the system's certificates.
 
         Raises:
-            SettingError: a file that belongs to it cannot be used.
+            SettingError: one of its files cannot be used.
         """
         is_wanted = self.engine_address.scheme in ("etcds", "kubernetes")
         if not (is_wanted or self.engine_ca_file or self.engine_cert_file):
@@ -290,7 +290,7 @@ class ReplicaConfig:
         return context
 
     def notes(self) -> list[str]:
-        """What the start says of a replica's settings."""
+        """Return what the start logs about a replica's settings."""
         if not self.is_replica:
             return []
         default = "" if self.min_in_sync_replicas else ", the default"
@@ -301,7 +301,7 @@ class ReplicaConfig:
         ]
 
     def warnings(self) -> list[str]:
-        """What an operator should change, as far as files and settings tell.
+        """Return warnings about files and settings that an operator should change.
 
         Raises:
             SettingError: a file that a setting names cannot be read.
@@ -328,7 +328,7 @@ class ReplicaConfig:
 
 
 def parse_engine(text: str) -> EngineAddress:
-    """What haEngine names. Raises SettingError."""
+    """Parse haEngine. Raises SettingError."""
     scheme, separator, place = text.partition("://")
     address = EngineAddress(scheme.lower(), place)
     if not separator or not _CHECKS.get(address.scheme, _is_unknown)(address):
@@ -368,10 +368,10 @@ _CHECKS = {
 
 
 def read_secret(key: str, path: Path) -> bytes:
-    """The content of the file that the setting *key* names, without a line's end.
+    """Return the content of the file that setting *key* names, without the line end.
 
     Raises:
-        SettingError: it cannot be read, or holds nothing.
+        SettingError: it cannot be read, or is empty.
     """
     try:
         secret = path.read_bytes().strip()
@@ -385,9 +385,9 @@ def read_secret(key: str, path: Path) -> bytes:
 
 
 def in_our_terms(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """*texts* with what RocketMQ's brokerRole and totalReplicas mean for a set; what to tell of it.
+    """Return *texts* with RocketMQ's brokerRole and totalReplicas as set settings, and warnings.
 
-    Without haEngine they mean nothing. What is said in our terms counts more.
+    Without haEngine they have no effect. Our own keys take precedence.
     """
     full = dict(texts)
     if not full.get("haEngine", "").strip():

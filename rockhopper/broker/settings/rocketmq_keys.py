@@ -1,7 +1,7 @@
-"""RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
+"""RocketMQ's keys without effect here, so that an existing broker.conf causes no warnings.
 
-All keys of its release 5.5.0 (broker, store, network, users, name service, proxy, controller), and
-some of older ones, are settings of ours, or stand here with what they are about.
+All keys of its release 5.5.0 (broker, store, network, users, name server, proxy, controller), and
+some of older ones, are settings of ours, or are listed here with their subject.
 """
 
 _WITHOUT_EFFECT_TEXTS = {
@@ -259,9 +259,9 @@ _WITHOUT_EFFECT_TEXTS = {
 WITHOUT_EFFECT = {
     key: meaning for meaning, keys in _WITHOUT_EFFECT_TEXTS.items() for key in keys.split()
 }
-"""What each is about."""
+"""The subject of each key."""
 
-# Keys that promise something which running without them would silently break: value -> what to do.
+# Keys whose promise would be broken silently by running without them: key -> what to do.
 REFUSED = {
     "aclEnable": "the access control of RocketMQ 4 is not served: use authenticationEnabled and "
     "authorizationEnabled, or remove the setting to run without",

@@ -1,11 +1,10 @@
-"""How a field of a configuration dataclass is tied to its RocketMQ key, parsed and checked.
+"""Settings as dataclass fields: their RocketMQ keys, parsing and checks.
 
-A setting is a dataclass field made by ``setting``: it carries the key under which broker.conf, the
-environment and flags know it, and the values that make sense. ``parse_fields`` turns texts into
-field values, ``check_fields`` refuses values out of range, ``format_fields`` writes them back as
-RocketMQ writes its properties.
+A setting is a dataclass field made by ``setting``, with its key in broker.conf, the environment and
+flags, and its valid values. ``parse_fields`` turns texts into field values, ``check_fields``
+rejects values out of range, ``format_fields`` writes them as RocketMQ writes its properties.
 
-    SettingError        a value makes no sense: names the setting, the value and what is allowed
+    SettingError        an invalid value: names the setting, the value and what is allowed
     SettingErrors       several of them
 """
 
@@ -22,7 +21,7 @@ Config = TypeVar("Config")
 
 
 class SettingError(ValueError):
-    """A setting has a value that makes no sense; str() is the line to show to the operator."""
+    """A setting has an invalid value; the message is the line to show to the operator."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"setting {key}={format_value(value)}: {allowed}")
@@ -31,20 +30,20 @@ class SettingError(ValueError):
         self.allowed = allowed
         self.place: str | None = None
         self.warnings: Sequence[str] = ()
-        """What is to be said beside it of the same settings."""
+        """Further warnings about the same settings."""
 
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.place is None else f"{self.place}: {text}"
 
     def at(self, place: str | None) -> Self:
-        """Note where the value is written; returns itself."""
+        """Set the place where the value is written; return the error itself."""
         self.place = place
         return self
 
 
 class SettingErrors(SettingError):
-    """Several of them; str() is a line for each. The key is that of the first."""
+    """Several errors, one line for each. The key is that of the first."""
 
     def __init__(self, errors: Sequence[SettingError]) -> None:
         first = errors[0]
@@ -56,7 +55,7 @@ class SettingErrors(SettingError):
 
 
 class Setting(NamedTuple):
-    """What is known about a field beside its type and default."""
+    """The properties of a field besides its type and default."""
 
     key: str
     least: int | None = None
@@ -74,9 +73,9 @@ def setting(
     separator: str = ";",
     element: Callable[[str], object] = str,
 ) -> Value:
-    """Declare a dataclass field that is RocketMQ's *key*.
+    """Declare a dataclass field for RocketMQ's *key*.
 
-    *separator* and *element* say how the text of a tuple is read.
+    *separator* and *element* define how the text of a tuple is parsed.
     """
     metadata = {"setting": Setting(key, least, most, separator, element)}
     field: Value = dataclasses.field(default=default, metadata=metadata)
@@ -84,7 +83,7 @@ def setting(
 
 
 def settings_of(config: object) -> Iterable[tuple[dataclasses.Field[Any], Setting]]:
-    """The fields of a configuration (class or instance) that are settings, in order."""
+    """Yield the fields of a configuration (class or instance) that are settings, in order."""
     for field in dataclasses.fields(cast(Any, config)):
         known = field.metadata.get("setting")
         if known is not None:
@@ -92,7 +91,7 @@ def settings_of(config: object) -> Iterable[tuple[dataclasses.Field[Any], Settin
 
 
 def parse_fields(config: type, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Field values of *config* for those of its keys that *texts* holds. Raises SettingError."""
+    """Return field values of *config* for its keys in *texts*. Raises SettingError."""
     values: dict[str, Any] = {}
     for field, known in settings_of(config):
         if known.key in texts:
@@ -113,7 +112,7 @@ def check_fields(config: object) -> None:
 
 
 def format_fields(config: object) -> dict[str, str]:
-    """Every setting of *config* as RocketMQ's properties show it."""
+    """Return every setting of *config* as RocketMQ's properties show it."""
     return {
         known.key: format_value(getattr(config, field.name), known.separator)
         for field, known in settings_of(config)
@@ -121,7 +120,7 @@ def format_fields(config: object) -> dict[str, str]:
 
 
 def format_value(value: object, separator: str = ";") -> str:
-    """A value as it stands in a properties file."""
+    """Return a value as it is written in a properties file."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -133,7 +132,7 @@ def format_value(value: object, separator: str = ";") -> str:
     return str(value)
 
 
-# By the words of a field's name, the unit of which comes last.
+# By the words of a field's name; the unit comes last.
 _UNITS = {
     "per": "bytes/s",
     "bytes": "bytes",
@@ -145,7 +144,7 @@ _UNITS = {
 
 
 def unit_of(name: str) -> str:
-    """In what the number of a field is counted; empty where it is a count, or no number."""
+    """Return the unit of a field's number; empty for a count, or if it is no number."""
     words = name.split("_")
     unit = next((unit for word, unit in _UNITS.items() if word in words), "")
     return unit or ("s" if words[-1] == "s" else "")
@@ -160,7 +159,7 @@ def _range(known: Setting) -> str:
 
 
 def _parse(known: Setting, default: object, text: str) -> object:
-    """*text* as the type of the field's default."""
+    """Return *text* as the type of the field's default."""
     key = known.key
     if isinstance(default, bool):
         return parse_bool(key, text)
@@ -199,7 +198,7 @@ def _parse_list(known: Setting, text: str) -> tuple[object, ...]:
 
 
 def parse_bool(key: str, text: str) -> bool:
-    """*text* as a truth value. Raises SettingError."""
+    """Return *text* as a boolean. Raises SettingError."""
     if text.lower() in ("true", "yes", "on", "1"):
         return True
     if text.lower() in ("false", "no", "off", "0"):

@@ -1,4 +1,4 @@
-"""The settings of the store (sizes, flushing, reading, retention): the defaults and the costs."""
+"""The settings of the store (sizes, flushing, reading, retention): defaults and costs."""
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
@@ -249,11 +249,11 @@ class StoreConfig:
 
     @property
     def flush_disk_type(self) -> FlushDiskType:
-        """When a producer gets its answer, now."""
+        """When a send is acknowledged, by the present setting."""
         return self.live.flush_disk_type
 
     def in_whole_entries(self) -> "StoreConfig":
-        """The same, with consume queue files that end where an entry does."""
+        """Return the same settings with consume queue file sizes rounded up to whole entries."""
         return replace(
             self,
             consume_queue_file_size_bytes=_round_up(

@@ -1,8 +1,8 @@
 """Every path and file name of a store directory, as RocketMQ lays it out.
 
     <root>/lock                    held by the one process that uses the store (lock_file.py)
-    <root>/abort                   there while a broker runs, and after it was cut off
-    <root>/UNFINISHED              there while a tool makes the store, and after that was cut off
+    <root>/abort                   exists while a broker runs, and after it was killed
+    <root>/UNFINISHED              exists while a tool makes the store, and after it was killed
     <root>/checkpoint              how far everything is known to be on disk (checkpoint.py)
     <root>/commitlog/              files named by the 20-digit offset of their first byte; or
                                    elsewhere (storePathCommitLog)
@@ -14,7 +14,7 @@
     <root>/config/                 JSON tables
     <root>/rockhopper/             ours: RocketMQ ignores it
 
-RocketMQ refuses to start when a directory of numbered files holds anything else: what is ours goes
+RocketMQ refuses to start if a directory of numbered files holds anything else: our own files are
 under <root>/rockhopper.
 """
 
@@ -37,15 +37,15 @@ from rockhopper.protocol.store.store_paths import (
 
 
 def file_name(offset: int) -> str:
-    """The name of the file whose first byte is at *offset*."""
+    """Return the name of the file whose first byte is at *offset*."""
     return f"{offset:020d}"
 
 
 @dataclass(frozen=True)
 class StoreLayout:
-    """Paths below *root*; the commit log may live elsewhere (storePathCommitLog).
+    """Paths below *root*; the commit log may be elsewhere (storePathCommitLog).
 
-    ``of`` makes it from the settings, which alone know where; who has a store asks that for its
+    Only the settings know where, so ``of`` makes the layout from them; an open store has it as
     ``layout``.
     """
 
@@ -54,7 +54,7 @@ class StoreLayout:
 
     @classmethod
     def of(cls, config: StoreConfig) -> "StoreLayout":
-        """The layout of the store that *config* describes."""
+        """Return the layout of the store that *config* describes."""
         return cls(config.root, config.commit_log_directory)
 
     @property
@@ -69,7 +69,7 @@ class StoreLayout:
 
     @property
     def unfinished(self) -> Path:
-        """The mark of a store that a restore or repair has not made to its end."""
+        """Marks a store whose restore or repair is not complete."""
         return self.root / "UNFINISHED"
 
     @property
@@ -79,7 +79,7 @@ class StoreLayout:
 
     @property
     def own_checkpoint(self) -> Path:
-        """The checkpoint that counts after a crash of ours."""
+        """The checkpoint that is valid after a crash of ours."""
         return self.own / CHECKPOINT_FILE
 
     @property
@@ -124,12 +124,12 @@ class StoreLayout:
 
     @property
     def own(self) -> Path:
-        """The directory for what RocketMQ knows nothing of."""
+        """The directory of our own files, unknown to RocketMQ."""
         return self.root / OWN_DIRECTORY
 
     @property
     def topic_ids(self) -> Path:
-        """What tells topics from others of their names."""
+        """The ids that distinguish topics of the same name."""
         return self.own / "topic-ids.json"
 
     @property
@@ -144,51 +144,51 @@ class StoreLayout:
 
     @property
     def quarantine(self) -> Path:
-        """Where recovery keeps the bytes that it cut off."""
+        """The bytes that recovery cut off."""
         return self.own / "quarantine"
 
     @property
     def index_to_rebuild(self) -> Path:
-        """From which index file on the index is to be built again."""
+        """The name of the first index file to be rebuilt."""
         return self.own / "index-to-rebuild"
 
     @property
     def deleted_queues(self) -> Path:
-        """Where the directories of deleted queues are until they are gone."""
+        """The directories of deleted queues, until their files are deleted."""
         return self.own / "deleted-queues"
 
     @property
     def offset_journal(self) -> Path:
-        """The directory of what was committed since consumerOffset.json was saved."""
+        """The directory of offsets committed since consumerOffset.json was saved."""
         return self.own / "offsets"
 
     def table_changes(self, file: Path) -> Path:
-        """The directory of what has changed in a table since its file was written."""
+        """Return the directory of changes to a table since its file was written."""
         return self.own / table_changes.DIRECTORY / file.name
 
     @property
     def remembered_subscriptions(self) -> Path:
-        """What consumer groups subscribed to."""
+        """The subscriptions of consumer groups."""
         return self.own / "groups" / "subscriptions.json"
 
     def consume_queue(self, topic: str, queue_id: int) -> Path:
-        """The directory of one consume queue."""
+        """Return the directory of one consume queue."""
         return queue_directory(self.consume_queues, topic, queue_id)
 
     def batch_consume_queue(self, topic: str, queue_id: int) -> Path:
-        """The directory of one queue of a BatchCQ topic."""
+        """Return the directory of one queue of a BatchCQ topic."""
         return queue_directory(self.batch_consume_queues, topic, queue_id)
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> Path:
-        """The directory of one consume queue's extension."""
+        """Return the directory of one consume queue's extension."""
         return queue_directory(self.consume_queue_exts, topic, queue_id)
 
 
 def queue_directory(parent: Path, topic: str, queue_id: int) -> Path:
-    """The directory of one queue below *parent*.
+    """Return the directory of one queue below *parent*.
 
     Raises:
-        ValueError: the name would lead out of *parent*; the door that lets names in is elsewhere.
+        ValueError: the name would lead out of *parent*; names are validated earlier, elsewhere.
     """
     if topic in ("", ".", "..") or "/" in topic or "\\" in topic or "\0" in topic or queue_id < 0:
         raise ValueError(f"no directory can be named after queue {queue_id} of topic {topic!r}")

@@ -1,8 +1,8 @@
 """The modes of a store's files, by the settings authenticationEnabled and storeGroup.
 
-no users           as the umask of the process has it
+no users           by the umask of the process
 users              0700 for directories, 0600 for files
-users, storeGroup  2750 and 0640; files that are made later belong to the group too
+users, storeGroup  2750 and 0640; new files belong to the group too
 """
 
 import os
@@ -15,7 +15,7 @@ NO_GROUP = -1
 
 
 class Modes(NamedTuple):
-    """The modes that a store is to have."""
+    """The modes for a store's files."""
 
     directory: int = 0o700
     file: int = 0o600
@@ -24,7 +24,7 @@ class Modes(NamedTuple):
 
 
 def find_modes(config: BrokerConfig) -> Modes | None:
-    """The modes that *config* asks for; None where every user of the host may read the store.
+    """Return the modes for *config*; None if every user of the host may read the store.
 
     Raises:
         SettingError: there is no such group, or the log holds secrets that it must not read.
@@ -46,7 +46,7 @@ def find_modes(config: BrokerConfig) -> Modes | None:
 
 
 def use_umask(config: BrokerConfig) -> None:
-    """Have this process make files with the modes of its store. Raises SettingError."""
+    """Set this process's umask to the modes of its store. Raises SettingError."""
     modes = find_modes(config)
     if modes is not None:
         os.umask(os.umask(modes.umask) | modes.umask)

@@ -1,7 +1,7 @@
-"""TLS and the PROXY protocol, for every port of a process and for what it connects to itself.
+"""TLS and the PROXY protocol, for every port of a process and for its outgoing connections.
 
-The keys are RocketMQ's ``tls.*`` (its JVM properties, or those of the file tls.config.file) spelt
-as the other settings are: tls.server.mode is tlsServerMode.
+The keys are RocketMQ's ``tls.*`` (its JVM properties, or those of the file tls.config.file), spelt
+like the other settings: tls.server.mode is tlsServerMode.
 """
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
@@ -21,7 +21,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class TlsMode(Enum):
-    """Whether a port speaks TLS."""
+    """Whether a port uses TLS."""
 
     AUTO = "auto"
     DISABLED = "disabled"
@@ -30,7 +30,7 @@ class TlsMode(Enum):
 
 
 class ClientAuth(Enum):
-    """Whether clients show certificates."""
+    """Whether clients present certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -39,7 +39,7 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TlsConfig:
-    """How connections are protected."""
+    """The protection of connections."""
 
     mode: TlsMode = setting("tlsServerMode", TlsMode.AUTO)
     """``permissive`` accepts connections with and without TLS on one port, ``enforcing`` only those
@@ -135,19 +135,19 @@ class TlsConfig:
 
     @property
     def is_served(self) -> bool:
-        """Whether ports speak TLS."""
+        """Whether ports accept TLS."""
         if self.mode is TlsMode.AUTO:
             return self.certificate is not None
         return self.mode is not TlsMode.DISABLED
 
     @property
     def is_enforced(self) -> bool:
-        """Whether ports speak nothing else."""
+        """Whether ports accept only TLS."""
         return self.mode is TlsMode.ENFORCING
 
     @property
     def is_spoken(self) -> bool:
-        """Whether this process speaks TLS to others."""
+        """Whether this process uses TLS towards others."""
         return self.enable or self.is_enforced
 
 
@@ -161,7 +161,7 @@ def _check_pair(first: str, certificate: Path | None, second: str, key: Path | N
 
 
 SECRETS = ("tlsKeyPassword", "tlsClientKeyPassword")
-"""Settings whose values are shown to nobody."""
+"""Settings whose values are never shown."""
 
 TLS_FILE = "tls.config.file"
 TLS_SPELLINGS = {
@@ -178,13 +178,13 @@ TLS_SPELLINGS = {
     "tls.client.trustCertPath": "tlsClientTrustCertPath",
     "tls.client.authServer": "tlsClientAuthServer",
 }
-# A server's own certificate in place of a made one is what naming it means here; and the chain of a
-# client's certificate is always checked.
+# Here a named server certificate always replaces a generated one, and the chain of a client's
+# certificate is always checked.
 _IMPLIED = frozenset({"tls.test.mode.enable", "tls.server.authClient"})
 
 
 def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
-    """*texts* with RocketMQ's keys for TLS under ours, which count before."""
+    """Return *texts* with RocketMQ's TLS keys replaced by ours, which take precedence."""
     full = {key: text for key, text in texts.items() if key not in _IMPLIED}
     for key, ours in TLS_SPELLINGS.items():
         if key in full:
@@ -193,7 +193,7 @@ def in_our_spelling(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_tls_file(texts: Mapping[str, str]) -> dict[str, str]:
-    """*texts* with what the file has that they name; what they say themselves counts before.
+    """Return *texts* with the entries of the TLS file they name; their own entries take precedence.
 
     Raises:
         SettingError: the file cannot be read.
