@@ -1,1 +1,1 @@
-"""What the broker tells of itself beside its metrics: statistics and the log."""
+"""The broker's statistics and its log."""

@@ -1,8 +1,8 @@
-"""Logging: one line per event on standard error, for people on a terminal, as JSON elsewhere.
+"""Logging: one line per event on standard error, readable on a terminal, JSON elsewhere.
 
-Modules get their logger with ``structlog.get_logger("broker.<part>")``; the name comes out as
+Modules get their logger with ``structlog.get_logger("broker.<part>")``; the name is logged as
 ``logger``. A line that cannot be formatted or written is dropped and counted: logging never raises
-and, in a daemon, never blocks (``log_stream.py``). Events that repeat are summarized
+and, in a daemon, never blocks (``log_stream.py``). Repeated events are summarized
 (``repeated_lines.py``).
 
 A broker inside another program logs warnings and errors, unless the program has configured
@@ -26,7 +26,7 @@ log = structlog.get_logger("broker.log")
 
 
 class _Lines:
-    """The state of this process' log."""
+    """The state of this process's log."""
 
     def __init__(self) -> None:
         self.stream: LogStream | None = None
@@ -38,20 +38,20 @@ _lines = _Lines()
 
 
 def dropped_count() -> int:
-    """How many lines of this process could not be formatted or written."""
+    """Return how many lines of this process could not be formatted or written."""
     stream = _lines.stream
     return _lines.unwritable_count + (0 if stream is None else stream.dropped_count)
 
 
 class _NamedLogger:
-    """Writes finished lines and remembers the name it was asked for."""
+    """Writes finished lines, and remembers its logger's name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def msg(self, line: str) -> None:
-        # Looked up each time: a test's or a host program's standard error may change.
-        # One write: brokers side by side write to the same pipe.
+        # Looked up each time: a test or a host program may replace standard error. One write:
+        # several brokers may write to the same pipe.
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
@@ -59,7 +59,7 @@ class _NamedLogger:
 
 
 class _TaskLines(logging.Handler):
-    """Puts what rockhopper/tasks.py says, which the client shares, among the broker's lines."""
+    """Adds the messages of rockhopper/tasks.py, which the client shares, to the broker's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         line = structlog.get_logger("broker.tasks")
@@ -77,7 +77,7 @@ def _put_common_fields_first(_logger: WrappedLogger, _method: str, event: EventD
 
 
 def _make_safe_logger(level: str) -> Any:
-    """A class of loggers whose methods never raise."""
+    """Return a class of loggers whose methods never raise."""
     base: Any = structlog.make_filtering_bound_logger(getattr(logging, level.upper()))
 
     class SafeLogger(base):  # type: ignore[misc]
@@ -91,7 +91,7 @@ def _make_safe_logger(level: str) -> Any:
 
 
 def configure_tool(tool: str) -> None:
-    """Have errors come as sentences of the program *tool*, and nothing else."""
+    """Log errors only, as sentences of the program *tool*."""
 
     def as_sentence(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
         sentence = f"{tool}: {event.pop('event')}"
@@ -107,9 +107,9 @@ def configure_tool(tool: str) -> None:
 
 
 def configure(level: str = "info", node: str = "") -> None:
-    """Send every logger's lines of *level* and above to standard error.
+    """Log the lines of *level* and above to standard error.
 
-    *node* stands in each of them, where several processes write to one place.
+    *node* is added to each of them if several processes write to one place.
     """
 
     def add_node(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -147,9 +147,9 @@ def configure(level: str = "info", node: str = "") -> None:
 
 
 def use_stream() -> None:
-    """Write the log through a thread until the process ends; for a daemon, before it opens files.
+    """Write the log through a thread until the process ends; call it before opening files.
 
-    A program that has replaced ``sys.stderr`` keeps its own.
+    For a daemon. A program that has replaced ``sys.stderr`` keeps its own.
     """
     if _lines.stream is None and sys.stderr is sys.__stderr__:
         _lines.stream = use_log_stream(_report_dropped)

@@ -1,13 +1,13 @@
 """LogStream: standard error of a daemon. Writing to it never raises and never blocks the caller.
 
-A thread does the writing. Where the output cannot take a line (its disk is full, its reader has
-gone), the line is dropped and counted; where the output hangs, lines wait in memory up to
-``QUEUED_BYTES_MAX``, and those beyond it are dropped and counted. Example: the reader of the pipe
+A thread does the writing. If the output cannot accept a line (its disk is full, its reader has
+closed), the line is dropped and counted. If the output hangs, lines wait in memory up to
+``QUEUED_BYTES_MAX``, and further ones are dropped and counted. Example: the reader of the pipe
 stops for a minute while the broker logs 2 MB. The pipe holds the first 64 KiB, the queue 1 MiB
-more, and the rest is dropped. When the reader is back, the queue is written, and then one line that
-says how many were dropped.
+more, and the rest is dropped. When the reader continues, the queue is written, and then one line
+with the number of dropped lines.
 
-Everything that a process writes to ``sys.stderr`` goes this way: the log, warnings of Python,
+Everything that a process writes to ``sys.stderr`` uses this stream: the log, warnings of Python,
 tracebacks of threads, asyncio's own log.
 """
 
@@ -34,7 +34,7 @@ class LogStream(io.TextIOBase):
         on_recovered: Callable[[int], None] = lambda _count: None,
         write: Callable[[int, bytes], int] = os.write,
     ) -> None:
-        """*on_recovered* gets the number of dropped lines after the first line that got through."""
+        """*on_recovered* gets the number of dropped lines after the first successful write."""
         self.dropped_count = 0
         self._descriptor = descriptor
         self._on_recovered = on_recovered
@@ -47,7 +47,7 @@ class LogStream(io.TextIOBase):
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def write(self, text: str) -> int:
-        """Queue *text*, or drop it where too much waits already."""
+        """Queue *text*, or drop it if the queue is full."""
         data = text.encode("utf-8", "backslashreplace")
         with self._lock:
             if self._queued_bytes + len(data) > QUEUED_BYTES_MAX:
@@ -61,7 +61,7 @@ class LogStream(io.TextIOBase):
         """Do nothing: ``drain`` waits."""
 
     def drain(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
-        """Wait until what was queued has been written or dropped, at most *timeout_s*."""
+        """Wait until queued lines have been written or dropped, at most *timeout_s*."""
         written = threading.Event()
         self._lines.put(written)
         written.wait(timeout_s)
@@ -95,7 +95,7 @@ class LogStream(io.TextIOBase):
             with self._lock:
                 self._queued_bytes -= len(line)
                 dropped = 0
-                # What still waits was logged before the output worked again.
+                # Lines still queued were logged before the output worked again.
                 if not self._queued_bytes:
                     dropped, self._unreported = self._unreported, 0
             if dropped:
@@ -106,19 +106,19 @@ class LogStream(io.TextIOBase):
             try:
                 data = data[self._write_to(self._descriptor, data) :]
             except BlockingIOError:
-                # Another process has set O_NONBLOCK on the pipe or terminal that it shares with us.
+                # Another process has set O_NONBLOCK on the shared pipe or terminal.
                 select.select([], [self._descriptor], [])
 
 
 def use_log_stream(on_recovered: Callable[[int], None]) -> LogStream:
-    """Make a LogStream of descriptor 2 this process' ``sys.stderr``."""
+    """Make a LogStream of descriptor 2 this process's ``sys.stderr``."""
     stream = LogStream(2, on_recovered=on_recovered)
     sys.stderr = stream
     return stream
 
 
 def leave_log_stream(stream: LogStream) -> None:
-    """Write what waits; what is printed from now on goes to the descriptor directly."""
+    """Write the queued lines; later output is written to the descriptor directly."""
     stream.drain()
     with contextlib.suppress(OSError, ValueError):
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115

@@ -1,11 +1,11 @@
-"""RepeatedLines: what happens too often is counted, and logged as one line a minute.
+"""RepeatedLines: events that repeat too often are counted, and logged as one line a minute.
 
-Strangers can make the broker log: each bad connection is a line, and a loop of them fills a disk
-in a day. So each event has a number of lines a minute, ``PEER_LINES_MAX`` where it names a
-``peer``, ``LINES_MAX`` otherwise. What comes beyond them is counted, and logged when the minute is
-over, as the last of them with ``repeated=N``.
+Unknown peers can make the broker log: each bad connection is a line, and a loop of them fills a
+disk in a day. So each event has a maximum of lines a minute: ``PEER_LINES_MAX`` if it names a
+``peer``, else ``LINES_MAX``. Lines beyond it are counted; at the end of the minute the last of them
+is logged with ``repeated=N``.
 
-Example: 500 connections that speak no protocol come within a minute. The log has five lines
+Example: 500 connections that speak no known protocol arrive within a minute. The log has five lines
 ``closed a connection peer=… reason=…``, and at the end of the minute ``closed a connection peer=…
 reason=… repeated=495``, with peer and reason of the last one.
 """
@@ -21,7 +21,7 @@ WINDOW_S = 60.0
 TIMER_MARGIN_S = 0.1
 PEER_LINES_MAX = 5
 LINES_MAX = 300
-# Events are constants of the code. One that is made at run time must not fill this table.
+# Events are constants of the code. Names made at run time must not fill this table.
 EVENTS_MAX = 2000
 
 
@@ -43,7 +43,7 @@ def _start_timer(delay_s: float, function: Callable[[], None]) -> None:
 
 
 class RepeatedLines:
-    """A processor for structlog that stands first: behind it a line is made into text."""
+    """A structlog processor, which must come first: later ones turn a line into text."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class RepeatedLines:
         return len(self._windows)
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        """Let a line pass, or hold it back.
+        """Return the line, or hold it back.
 
         Raises:
-            DropEvent: as structlog asks for it; the line is counted.
+            DropEvent: structlog's signal to drop the line; it is counted.
         """
         if method == "debug" or "repeated" in event:
             return event
@@ -83,7 +83,7 @@ class RepeatedLines:
         raise structlog.DropEvent
 
     def summarize(self, *, all_of_them: bool = False) -> None:
-        """Log how many lines were held back, of each event whose minute is over."""
+        """Log how many lines were held back, for each event whose minute is over."""
         due: list[tuple[str, str, EventDict]] = []
         with self._lock:
             now_s = self._now_s()
@@ -94,7 +94,7 @@ class RepeatedLines:
                 del self._windows[name, event]
                 if window.last_held_back is not None:
                     method, fields = window.last_held_back
-                    # The traceback of one of many says nothing about the others.
+                    # The traceback of one of many shows nothing about the others.
                     fields.pop("exc_info", None)
                     due.append((name, method, {**fields, "repeated": window.held_back_count}))
         for name, method, fields in due:

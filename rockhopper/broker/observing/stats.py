@@ -1,12 +1,13 @@
-"""How much goes in and out: what code 28, code 315 and /metrics report.
+"""Statistics of messages and bytes in and out: for code 28, code 315 and /metrics.
 
-The hot path only adds to the integers of a Traffic, one for each topic and one for each topic and
-group. Everything else is worked out from samples that a timer takes: every 10 s the totals, from
-which come the rates over 10, 60 and 600 s; and for each Traffic what RocketMQ's StatsItem keeps, a
-sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day"). What
-has not moved since its last sample is passed over, so that ten thousand quiet topics cost nothing.
+The hot path only adds to the integers of a Traffic; there is one for each topic and one for each
+topic and group. Everything else is computed from samples that a timer takes. Every 10 s it samples
+the totals, for the rates over 10, 60 and 600 s. For each Traffic it takes the samples of RocketMQ's
+StatsItem: one every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25,
+"day"). A Traffic that has not changed since its last sample is skipped, so ten thousand quiet
+topics cost nothing.
 
-There may be hundreds of thousands of them, so what looks at all goes in steps
+There may be hundreds of thousands of counters, so work on all of them runs in steps
 (server/loop/slices.py).
 """
 
@@ -34,7 +35,7 @@ _SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
 class Traffic:
-    """Messages and bytes one way, since the broker started; *calls* counts the requests.
+    """Messages and bytes in one direction, since the broker started; *calls* counts the requests.
 
     Bytes are those of stored records, as in RocketMQ.
     """
@@ -54,10 +55,10 @@ class Traffic:
 
 
 class QueueReads(Traffic):
-    """What a group was handed of one queue: *messages* are the milliseconds that reading took.
+    """What a group received of one queue: here *messages* counts milliseconds of reading.
 
-    *next_offset* stands behind the message that was handed out last, *furthest_offset* behind the
-    newest one, committed or not.
+    *next_offset* is behind the message that was delivered last, *furthest_offset* behind the newest
+    one, committed or not.
     """
 
     __slots__ = ("furthest_offset", "next_offset")
@@ -68,14 +69,14 @@ class QueueReads(Traffic):
         self.furthest_offset = 0
 
     def come_to(self, next_offset: int) -> None:
-        """Note that messages in front of an offset were handed out."""
+        """Record that messages before an offset were delivered."""
         self.next_offset = next_offset
         if next_offset > self.furthest_offset:
             self.furthest_offset = next_offset
 
 
 class GroupTraffic(Traffic):
-    """What a group was handed of one topic, also by queue."""
+    """What a group received of one topic, also by queue."""
 
     __slots__ = ("queues",)
 
@@ -84,13 +85,13 @@ class GroupTraffic(Traffic):
         self.queues: dict[int, QueueReads] = {}
 
     def read(self, queue_id: int, next_offset: int, elapsed_s: float) -> None:
-        """Note how far a queue was pulled, and how long that took."""
+        """Record how far a queue was pulled, and how long that took."""
         reads = self.handed_out(queue_id, next_offset)
         reads.messages += int(elapsed_s * 1000)
         reads.calls += 1
 
     def handed_out(self, queue_id: int, next_offset: int) -> QueueReads:
-        """Note how far a queue was handed out, pulled or popped."""
+        """Record how far a queue was delivered, by pull or pop."""
         reads = self.queues.get(queue_id)
         if reads is None:
             reads = self.queues[queue_id] = QueueReads()
@@ -99,7 +100,7 @@ class GroupTraffic(Traffic):
 
 
 class Totals(NamedTuple):
-    """The sums that rates are made of, at one moment."""
+    """The totals for computing rates, at one moment."""
 
     time_ms: int
     put_messages: int
@@ -109,7 +110,7 @@ class Totals(NamedTuple):
 
 
 class Window(NamedTuple):
-    """One of the three windows of BrokerStatsData: what came, per second, and per request."""
+    """One of the three windows of BrokerStatsData: the sum, per second, and per request."""
 
     sum: int
     tps: float
@@ -123,7 +124,7 @@ class _History:
 
     def __init__(self, traffic: Traffic, now_ms: int) -> None:
         self.traffic = traffic
-        # No deques: one has 600 bytes while it is empty, and there is a history for each topic.
+        # Not deques: an empty one has 600 bytes, and there is a history for each topic.
         self.samples = tuple([(now_ms, 0, 0, 0)] for _ in _SAMPLES_KEPT)
 
     def sample(self, window: int, now_ms: int) -> None:
@@ -134,7 +135,7 @@ class _History:
             del samples[: -_SAMPLES_KEPT[window]]
 
     def start_now(self, now_ms: int) -> None:
-        """Leave out what came until now."""
+        """Ignore everything counted until now."""
         t = self.traffic
         for samples in self.samples:
             samples[0] = (now_ms, t.messages, t.bytes, t.calls)
@@ -145,7 +146,7 @@ class _History:
         first = next((one for one in reversed(samples) if one[0] <= begin_ms), samples[0])
         value, first_value = (t.bytes, first[2]) if of_bytes else (t.messages, first[1])
         total, calls = value - first_value, t.calls - first[3]
-        # Nothing came between an old sample and the time of the one after it.
+        # Nothing was counted between an old sample and the time of the one after it.
         since_ms = max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
         return Window(
             total,
@@ -154,7 +155,7 @@ class _History:
         )
 
 
-# RocketMQ's names of what code 315 may ask for: the table, and whether bytes are counted.
+# RocketMQ's item names in code 315: the table, and whether bytes are counted.
 _ITEMS = {
     "TOPIC_PUT_NUMS": ("put", False),
     "TOPIC_PUT_SIZE": ("put", True),
@@ -166,7 +167,7 @@ _ITEMS = {
     "DLQ_PUT_NUMS": ("dead", False),
 }
 _GROUP_TABLES = ("get", "back", "dead", "ack", "checkpoint")
-# What code 315 may ask for by the name of the cluster: the table that is summed up.
+# The items of code 315 for the name of the cluster: the table that is summed up.
 _BROKER_ITEMS = {
     "BROKER_PUT_NUMS": "put",
     "BROKER_GET_NUMS": "get",
@@ -189,11 +190,11 @@ class BrokerStats:
         self.tables: dict[str, dict[str, _History]] = {name: {} for name in ("put", *_GROUP_TABLES)}
         self._of_broker: dict[str, _History] = {}
         self.producer_registrations = Traffic()
-        """Heartbeats of producers; *messages* are the milliseconds that they took."""
+        """Heartbeats of producers; here *messages* counts the milliseconds that they took."""
         self.consumer_registrations = Traffic()
         self._latencies: dict[tuple[str, int], _History] = {}
         self._of_system: dict[str, set[str]] = {name: set() for name in self.tables}
-        # What deleted topics and groups had counted, so that totals never go back.
+        # The counts of deleted topics and groups, so that totals never decrease.
         self._retired = {name: Traffic() for name in self.tables}
         self._totals: deque[Totals] = deque(
             maxlen=TPS_WINDOWS_S[-1] * 1000 // SAMPLE_INTERVAL_MS + 1
@@ -206,26 +207,26 @@ class BrokerStats:
         self.sample()
 
     def puts_refused(self, count: int) -> None:
-        """Note *count* messages that were not stored."""
+        """Count messages that were not stored."""
         self.put_failed += count
 
     def put(self, topic: str) -> Traffic:
-        """The counters of what is sent to *topic*; the hot path keeps the object."""
+        """Return the counters of sends to *topic*; the hot path keeps the object."""
         return self._traffic("put", topic)
 
     def got(self, topic: str, group: str) -> GroupTraffic:
-        """The counters of what *group* pulls from *topic*; the hot path keeps the object."""
+        """Return the counters of *group*'s pulls from *topic*; the hot path keeps the object."""
         traffic = self._traffic("get", f"{topic}@{group}")
         assert isinstance(traffic, GroupTraffic)
         return traffic
 
     def pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """Up to where *group* was handed a queue last; 0 if nothing since the start."""
+        """Return the offset that *group* last received up to; 0 if nothing since the start."""
         reads = self._reads(topic, group, queue_id)
         return 0 if reads is None else reads.next_offset
 
     def furthest_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """Up to where *group* was ever handed a queue since the start; 0 if nothing."""
+        """Return the furthest offset that *group* received up to; 0 if nothing since the start."""
         reads = self._reads(topic, group, queue_id)
         return 0 if reads is None else reads.furthest_offset
 
@@ -236,25 +237,25 @@ class BrokerStats:
         return history.traffic.queues.get(queue_id)
 
     def acked(self, topic: str, group: str) -> Traffic:
-        """The counters of what *group* acknowledges of popped messages."""
+        """Return the counters of *group*'s acknowledgements of popped messages."""
         return self._traffic("ack", f"{topic}@{group}")
 
     def checkpointed(self, topic: str, group: str) -> Traffic:
-        """The counters of what pops of *group* noted down, to be acknowledged one by one."""
+        """Return the counters of pops of *group* that are journaled, to be acknowledged singly."""
         return self._traffic("checkpoint", f"{topic}@{group}")
 
     def sent_back(self, topic: str, group: str) -> Traffic:
-        """The counters of what *group* sends back for another try."""
+        """Return the counters of messages that *group* sends back to retry."""
         return self._traffic("back", f"{topic}@{group}")
 
     def dead(self, topic: str, group: str) -> Traffic:
-        """The counters of what *group* gave up, into its dead letter queue."""
+        """Return the counters of messages that *group* moved to its dead letter queue."""
         return self._traffic("dead", f"{topic}@{group}")
 
     def _traffic(self, table: str, key: str) -> Traffic:
         history = self.tables[table].get(key)
         if history is None and is_light(key):
-            # One entry for all of them: there may be any number.
+            # One entry for all light queues: there may be any number.
             key = LMQ_PREFIX if "@" not in key else f"{LMQ_PREFIX}@{LMQ_PREFIX}"
             history = self.tables[table].get(key)
         if history is None:
@@ -265,7 +266,7 @@ class BrokerStats:
         return history.traffic
 
     def forget_topic(self, topic: str) -> None:
-        """Drop the counters of a deleted topic; the totals keep what they counted."""
+        """Drop the counters of a deleted topic; the totals keep its counts."""
         prefix = f"{topic}@"
         self._retire("put", [topic] if topic in self.tables["put"] else [])
         for table in _GROUP_TABLES:
@@ -289,14 +290,14 @@ class BrokerStats:
             retired.calls += traffic.calls
 
     def total(self, table: str) -> Traffic:
-        """``total_in_steps`` at once."""
+        """Run ``total_in_steps`` at once."""
         return _at_once(self.total_in_steps(table))
 
     def total_in_steps(self, table: str) -> Generator[None, None, Traffic]:
-        """The sum over all keys of a table: ``put``, ``get``, ``back``, ``dead`` and so on."""
+        """Return the sum over all keys of a table: ``put``, ``get``, ``back``, ``dead``, …."""
         retired = self._retired[table]
         messages, size_bytes, calls = retired.messages, retired.bytes, retired.calls
-        # What is retired meanwhile is among these still.
+        # Counters retired meanwhile are still in this copy.
         for number, history in enumerate(tuple(self.tables[table].values()), 1):
             if number % HISTORIES_PER_STEP == 0:
                 yield
@@ -319,7 +320,7 @@ class BrokerStats:
         return rest
 
     def _sum_up(self) -> Generator[None, None, None]:
-        """Bring what is counted for the whole broker up to now."""
+        """Update the counters of the whole broker."""
         totals = {
             "PRODUCER_REGISTER_TIME": self.producer_registrations,
             "CONSUMER_REGISTER_TIME": self.consumer_registrations,
@@ -335,20 +336,20 @@ class BrokerStats:
             history.traffic = total
 
     def by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
-        """Every counter of a table: by topic, or by ``topic@group``."""
+        """Yield every counter of a table: by topic, or by ``topic@group``."""
         histories = self.tables[table]
         for key in tuple(histories):
             if (history := histories.get(key)) is not None:
                 yield key, history.traffic
 
     def sample(self) -> bool:
-        """``sample_in_steps`` at once."""
+        """Run ``sample_in_steps`` at once."""
         return _at_once(self.sample_in_steps())
 
     def sample_in_steps(self) -> Generator[None, None, bool]:
-        """Take the samples that are due; return whether another minute has begun.
+        """Take the samples that are due; return whether a new minute has begun.
 
-        The broker's timer asks for it every 10 s.
+        The broker's timer calls it every 10 s.
         """
         now_ms = self._now_ms()
         yield from self._sum_up()
@@ -382,7 +383,7 @@ class BrokerStats:
         return Totals(now_ms, put.messages, got.messages, self.get_found, self.get_missed)
 
     def totals(self, put: Traffic | None = None, got: Traffic | None = None) -> Totals:
-        """The sums that rates are made of, as they are now; *put* and *got* are known totals."""
+        """Return the present totals for rates; *put* and *got* are those already known."""
         return self._now(self._now_ms(), put or self.total("put"), got or self.total("get"))
 
     @staticmethod
@@ -400,16 +401,17 @@ class BrokerStats:
             self.get_total_today_morning = totals.get_messages
 
     def tps(self, name: str, now: Totals | None = None) -> list[float]:
-        """Per second over the last 10, 60 and 600 s, or since the start, at least 10 s, if less.
+        """Return the rates per second over the last 10, 60 and 600 s, or since the start.
 
-        *name* is a field of Totals, or ``get_total`` for pulls that found something or nothing.
-        *now* are ``totals()``, for who asks for several rates.
+        The shortest time is 10 s. *name* is a field of Totals, or ``get_total`` for all pulls, with
+        and without messages. *now* is the result of ``totals()``, for callers that need several
+        rates.
         """
         now = now or self.totals()
         return [self._rate(name, now, seconds) for seconds in TPS_WINDOWS_S]
 
     def _rate(self, name: str, now: Totals, seconds: int) -> float:
-        # The youngest sample that is at least this old, else the oldest there is.
+        # The youngest sample that is at least this old, else the oldest one.
         then = self._totals[0]
         for sample in reversed(self._totals):
             if now.time_ms - sample.time_ms >= seconds * 1000:
@@ -427,7 +429,7 @@ class BrokerStats:
         return value
 
     def windows(self, item: str, key: str) -> tuple[Window, Window, Window] | None:
-        """Minute, hour and day of a StatsItem by RocketMQ's name; None if nothing was counted."""
+        """Return minute, hour and day of a StatsItem of RocketMQ; None if nothing was counted."""
         if item == _LATENCY:
             return self._latency_windows(key)
         found = _ITEMS.get(item)
@@ -450,13 +452,13 @@ class BrokerStats:
         )
 
     def windows_of_broker(self, item: str) -> tuple[Window, Window, Window] | None:
-        """``windows_of_broker_in_steps`` at once."""
+        """Run ``windows_of_broker_in_steps`` at once."""
         return _at_once(self.windows_of_broker_in_steps(item))
 
     def windows_of_broker_in_steps(
         self, item: str
     ) -> Generator[None, None, tuple[Window, Window, Window] | None]:
-        """The windows of what RocketMQ counts by the name of the cluster."""
+        """Return the windows of an item that RocketMQ counts for the cluster's name."""
         yield from self._sum_up()
         history = self._of_broker.get(item)
         if history is None or not history.traffic.calls:
@@ -464,7 +466,7 @@ class BrokerStats:
         return self._all_windows(history)
 
     def _latency_windows(self, key: str) -> tuple[Window, Window, Window] | None:
-        """Of ``queue@topic@group``; sampled from the first question on, as few are asked for."""
+        """Return the windows of ``queue@topic@group``; sampled from the first query on."""
         queue, _, rest = key.partition("@")
         group = self.tables["get"].get(rest)
         if group is None or not isinstance(group.traffic, GroupTraffic) or not queue.isdecimal():
@@ -480,18 +482,18 @@ class BrokerStats:
         return self._all_windows(history)
 
     def topic_put_tps(self, topic: str) -> float:
-        """Messages per second sent to *topic* over the last minute."""
+        """Return the messages per second sent to *topic* over the last minute."""
         windows = self.windows("TOPIC_PUT_NUMS", topic)
         return windows[0].tps if windows is not None else 0.0
 
     def group_get_tps(self, topic: str, group: str) -> float:
-        """Messages per second that *group* pulls from *topic* over the last minute."""
+        """Return the messages per second that *group* pulls from *topic* over the last minute."""
         windows = self.windows("GROUP_GET_NUMS", f"{topic}@{group}")
         return windows[0].tps if windows is not None else 0.0
 
 
 def _per_second(count: int, elapsed_ms: int) -> float:
-    """A rate; three messages in the first 16 ms of a topic are not 183 per second."""
+    """Return a rate; three messages in the first 16 ms of a topic are not 183 per second."""
     return count * 1000 / max(elapsed_ms, SAMPLE_INTERVAL_MS)
 
 

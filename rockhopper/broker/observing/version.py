@@ -1,4 +1,4 @@
-"""Which version of Rockhopper runs here."""
+"""The installed version of Rockhopper."""
 
 from functools import cache
 
@@ -7,8 +7,8 @@ DISTRIBUTION = "rockhopper-mq"
 
 @cache
 def own_version() -> str:
-    """The version that is installed; "unknown" in a folder that never was."""
-    from importlib import metadata  # 1.5 MB that an idle broker does without
+    """Return the installed version; "unknown" in a folder that was never installed."""
+    from importlib import metadata  # 1.5 MB that an idle broker saves
 
     try:
         return metadata.version(DISTRIBUTION)
