@@ -2,8 +2,8 @@
 
     from rockhopper import Broker, Consumer, Message, Producer
 
-Each name is imported when it is first asked for: a program that only sends loads nothing of the
-broker or of the pipeline.
+Each name is imported at its first use: a program that only sends loads nothing of the broker or of
+the pipeline.
 """
 
 from importlib import import_module
@@ -118,8 +118,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _version() -> str:
-    """The version that is installed; "unknown" in a folder that never was."""
-    from importlib import metadata  # 2 MB that a program does without which does not ask
+    """Return the installed version; "unknown" in a folder that was never installed."""
+    from importlib import metadata  # 2 MB that a program saves unless it needs the version
 
     try:
         return metadata.version("rockhopper-mq")

@@ -1,8 +1,8 @@
-"""How the package is built: setuptools, in a copy of the source.
+"""The build backend: setuptools, in a copy of the source.
 
-``pip install PATH`` and ``python -m build`` leave the checkout as it is: setuptools would write
-``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build left
-there. An editable installation compiles in place, as its users expect.
+``pip install PATH`` and ``python -m build`` leave the checkout unchanged. Setuptools alone would
+write ``build/`` and ``*.egg-info`` into it, and put modules into the wheel that an earlier build
+left there. An editable installation compiles in place, as its users expect.
 
 Builds are reproducible: the same source gives the same bytes in any folder and for any user, with
 the same compiler, Python and setuptools. Files get the time of ``SOURCE_DATE_EPOCH``, in seconds.
@@ -28,7 +28,7 @@ HOOKS = (
     *("build_editable", "get_requires_for_build_editable", "prepare_metadata_for_build_editable"),
     *("get_requires_for_build_sdist", "get_requires_for_build_wheel"),
 )
-"""Those that setuptools serves as it does by itself."""
+"""The hooks that setuptools serves unchanged."""
 SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in", "setup.cfg"),
     "rockhopper",
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _setuptools() -> Any:
-    from setuptools import build_meta  # not in every environment that is built in
+    from setuptools import build_meta  # not installed in every build environment
 
     return build_meta
 
@@ -58,12 +58,12 @@ def in_a_copy() -> Iterator[None]:
         for name in SOURCES:
             path = source / name
             if path.is_dir():
-                copied = shutil.copyfile  # and no modes: those of a checkout come from a umask
+                copied = shutil.copyfile  # without modes: those of a checkout depend on a umask
                 shutil.copytree(path, copy / name, True, IGNORED, copied)
             elif path.exists():
                 shutil.copyfile(path, copy / name)
         for folder in (each for each in copy.rglob("*") if each.is_dir()):
-            folder.chmod(0o755)  # copytree takes theirs over in any case
+            folder.chmod(0o755)  # copytree copies their modes in any case
         os.chdir(copy)
         try:
             yield
@@ -73,11 +73,11 @@ def in_a_copy() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alike(directory: str) -> Iterator[None]:
-    """Keep the umask and the name of *directory* out of what is built.
+    """Keep the umask and the name of *directory* out of the build's result.
 
-    Compiled parts have no debug information: it names headers, which lie elsewhere on each machine,
-    and the linker's build id is a hash over it. Setuptools takes CFLAGS in the place of the flags
-    that Python was built with, among them ``-O2`` and ``-DNDEBUG``, so these are repeated.
+    Compiled parts have no debug information: it names headers, whose paths differ between machines,
+    and the linker's build id is a hash over it. Setuptools uses CFLAGS in place of the flags that
+    Python was built with, among them ``-O2`` and ``-DNDEBUG``, so these are repeated.
     """
     flags = os.environ.get("CFLAGS")
     usual = sysconfig.get_config_var("CFLAGS") or ""
@@ -96,7 +96,7 @@ def _alike(directory: str) -> Iterator[None]:
 def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
 ) -> str:
-    """As PEP 517 says."""
+    """See PEP 517."""
     target = os.path.abspath(wheel_directory)
     with in_a_copy():
         name: str = _setuptools().build_wheel(target, config_settings, metadata_directory)
@@ -104,7 +104,7 @@ def build_wheel(
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
-    """As PEP 517 says."""
+    """See PEP 517."""
     target = os.path.abspath(metadata_directory)
     with in_a_copy():
         name: str = _setuptools().prepare_metadata_for_build_wheel(target, config_settings)
@@ -112,7 +112,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: A
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    """As PEP 517 says."""
+    """See PEP 517."""
     target = os.path.abspath(sdist_directory)
     with in_a_copy():
         name: str = _setuptools().build_sdist(target, config_settings)
@@ -121,7 +121,7 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
 
 
 def _pack_anew(sdist: Path) -> None:
-    """Write the members of *sdist* by name, all with the same time, owner and mode."""
+    """Rewrite the members of *sdist*, sorted by name, all with the same time, owner and mode."""
     now = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
 
     def stripped(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -141,7 +141,7 @@ def _pack_anew(sdist: Path) -> None:
 
 
 def find_uncompiled(checkout: Path) -> list[str]:
-    """The extension modules of an editable installation in *checkout* that are not there."""
+    """Return the missing extension modules of an editable installation in *checkout*."""
     project = tomllib.loads((checkout / "pyproject.toml").read_text())
     names = [module["name"] for module in project["tool"]["setuptools"]["ext-modules"]]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
@@ -149,7 +149,7 @@ def find_uncompiled(checkout: Path) -> list[str]:
 
 
 def can_compile() -> bool:
-    """Whether there are a C compiler and Python's headers."""
+    """Return whether a C compiler and Python's headers are installed."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     return (Path(sysconfig.get_path("include")) / "Python.h").exists() and bool(
         shutil.which(compiler)

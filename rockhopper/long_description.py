@@ -1,7 +1,7 @@
-"""The README as the package's long description: with links that lead to the project's home.
+"""The README as the package's long description, with links to the project's home.
 
-Setuptools runs this at a build (``cmdclass`` in pyproject.toml). At the package index there are no
-files beside the README, and no anchors in it.
+Setuptools runs this at a build (``cmdclass`` in pyproject.toml). The package index has no files
+beside the README, and no anchors in it.
 """
 
 import re
@@ -13,7 +13,7 @@ _LINK = re.compile(r"(?P<image>!?)(?P<text>\[[^\]]*\])\((?!\w+:)(?P<target>[^)\s
 
 
 def absolute(text: str, home: str) -> str:
-    """*text* with its relative links below *home*, the address of the project's repository."""
+    """Return *text* with its relative links below *home*, the address of the repository."""
 
     def of(found: re.Match[str]) -> str:
         target = found["target"]

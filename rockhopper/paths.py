@@ -1,7 +1,7 @@
-"""Paths from users and from data: ~, and names that have to stay below a directory.
+"""Paths from users and from data: ~, and names that must stay below a directory.
 
 There may be no home directory: a container may run under a number that /etc/passwd does not list,
-without HOME. Python raises a RuntimeError for that, which nobody expects of a path.
+without HOME. Python raises a RuntimeError for that, which callers do not expect of a path.
 """
 
 import errno
@@ -23,12 +23,12 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
 
 
 def check_relative(name: str) -> str:
-    """Return *name* if it is spelled as a path below the directory that it is relative to.
+    """Return *name* if it is the relative path of a file below its directory.
 
-    For names that come with data, as in a manifest: somebody else may have written it.
+    For names from data, as in a manifest, which another party may have written.
 
     Raises:
-        ValueError: it is not; says so.
+        ValueError: it is not; the message says so.
     """
     parts = name.replace(os.sep, "/").split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in name or Path(name).drive:
@@ -37,10 +37,10 @@ def check_relative(name: str) -> str:
 
 
 def check_inside(root: Path, name: str) -> Path:
-    """Return the path of *name* below *root*, where symbolic links do not lead out either.
+    """Return the path of *name* below *root*; symbolic links must not lead out either.
 
     Raises:
-        ValueError: it leads elsewhere; says so.
+        ValueError: it leads elsewhere; the message says so.
     """
     path = root / check_relative(name)
     if not path.resolve().is_relative_to(root.resolve()):

@@ -1,10 +1,10 @@
-"""A pytest plugin: a broker for tests.  pytest finds it by itself once rockhopper-mq is installed.
+"""A pytest plugin: a broker for tests. pytest finds it once rockhopper-mq is installed.
 
     def test_orders_are_booked(rockhopper):
         run_my_service(nameserver=rockhopper.nameserver)
 
-Fixtures, the mark and the ini option are described in docs/testing.md. Nothing of the broker is
-imported before a test asks for one.
+docs/testing.md describes the fixtures, the mark and the ini option. The broker is imported only
+when a test uses one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ Settings = Mapping[str, object]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Make the ini option known."""
+    """Register the ini option."""
     parser.addini(
         INI_NAME,
         "settings of the brokers that the fixture `rockhopper` starts, as lines: key = value",
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", MARK)
 
 
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _rockhopper_brokers(
     pytestconfig: pytest.Config,
 ) -> "Iterator[Callable[[Settings], ThreadedBroker]]":
-    """Brokers by their settings, each started when it is first asked for."""
+    """Brokers by their settings, each started at its first use."""
     from rockhopper.broker.testing.threaded import ThreadedBroker
 
     base = _ini_settings(pytestconfig)
@@ -62,7 +62,7 @@ def _rockhopper_brokers(
 def rockhopper_broker(
     _rockhopper_brokers: "Callable[[Settings], ThreadedBroker]",
 ) -> "ThreadedBroker":
-    """A broker that runs until the end of the session; what tests leave in it stays."""
+    """A broker that runs until the end of the session; the data of tests stays in it."""
     return _rockhopper_brokers({})
 
 
@@ -72,9 +72,9 @@ def rockhopper(
     monkeypatch: pytest.MonkeyPatch,
     _rockhopper_brokers: "Callable[[Settings], ThreadedBroker]",
 ) -> "ThreadedBroker":
-    """A broker as good as new: the session's, purged, or one with the settings of the test's mark.
+    """A broker without data: the session's, purged, or one with the settings of the test's mark.
 
-    NAMESRV_ADDR names it for as long as the test runs.
+    NAMESRV_ADDR names it while the test runs.
     """
     broker = _rockhopper_brokers(_marked_settings(request.node))
     broker.purge()
@@ -83,7 +83,7 @@ def rockhopper(
 
 
 def _marked_settings(node: pytest.Item) -> dict[str, object]:
-    """The settings of all marks of a test: those nearest to it win."""
+    """Return the settings of all marks of a test; the nearest marks win."""
     settings: dict[str, object] = {}
     for mark in reversed(list(node.iter_markers("rockhopper"))):
         given = mark.kwargs.get("settings")

@@ -1,15 +1,17 @@
-"""Sockets: connecting to a name, and this machine's own address. Client and broker share it.
+"""Sockets: connecting to a name, and this machine's own address; for client and broker.
 
-A name may have several addresses, and some of them may be silent (a route that drops packets) or
-refuse. ``connect`` tries them side by side as RFC 8305 says: IPv6 and IPv4 in turn, the next one
-250 ms after the last, and the first that answers wins. Example: ``broker.example`` has
-``fd31::b``, which is silent, and ``10.0.0.2``. The connection to ``10.0.0.2`` stands after 250 ms.
+A name may have several addresses, and some of them may not respond (a route that drops packets) or
+refuse. ``connect`` tries them in parallel according to RFC 8305: IPv6 and IPv4 in turn, the next
+one 250 ms after the last, and the first to answer wins. Example: ``broker.example`` has
+``fd31::b``, which does not respond, and ``10.0.0.2``. After 250 ms the connection to ``10.0.0.2``
+is made.
 
-A link-local address (``fe80::b%eth0``) names the interface behind ``%``. That name means something
-on one host only, so where it is missing or unknown here, all interfaces are tried.
+A link-local address (``fe80::b%eth0``) names the interface behind ``%``. That name is valid on one
+host only, so if it is missing or unknown here, all interfaces are tried.
 
-A forked child has the sockets of its parent. A peer would not notice that the parent was killed
-while a child, of a process pool for example, lives on: ``close_in_children`` has them closed there.
+A forked child inherits the sockets of its parent. A peer would not notice that the parent was
+killed while a child, of a process pool for example, is alive: ``close_in_children`` closes them
+there.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ from typing import Any
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 NEXT_ADDRESS_DELAY_S = 0.25
-# A resolver that hangs must not hold up who only wants to know whether a name has moved.
+# A hanging resolver must not block a caller that only checks whether a name has moved.
 _LOOK_UP_TIMEOUT_S = 1.0
 _IPV6 = 6
 _LINK_LOCAL = IPv6Address("fe80::").packed[:2]
@@ -33,7 +35,7 @@ _OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 async def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Connect to *host*, by any of its addresses; the socket does not block.
+    """Connect to *host*, by any of its addresses; return a non-blocking socket.
 
     Raises:
         socket.gaierror: the name is not known.
@@ -59,11 +61,11 @@ async def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     except socket.gaierror:
         raise
     except OSError as error:
-        # A failure of all of several addresses alike has an errno, others have none.
+        # If several addresses fail in the same way, the error has an errno, otherwise none.
         reason = os.strerror(error.errno) if error.errno else str(error)
         text = f"{reason}{_name_tried(host, tried)}"
         raise OSError(error.errno or errno.EHOSTUNREACH, text) from error
-    except RuntimeError as error:  # uvloop's, where the system has no such family
+    except RuntimeError as error:  # uvloop's, if the system lacks the address family
         raise OSError(errno.EHOSTUNREACH, f"{error}{_name_tried(host, tried)}") from error
 
 
@@ -97,9 +99,9 @@ def _name_tried(host: str, tried: Sequence[str]) -> str:
 
 
 async def leads_elsewhere(host: str, port: int, peer: str) -> bool:
-    """Whether the name *host* does not lead to *peer* any more.
+    """Return whether the name *host* no longer resolves to *peer*.
 
-    False if *host* is an address, or cannot be looked up now.
+    False if *host* is an address, or cannot be resolved now.
     """
     if is_address(host):
         return False
@@ -114,7 +116,7 @@ async def leads_elsewhere(host: str, port: int, peer: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether *host* is an address, with or without a zone, and no name."""
+    """Return whether *host* is an address, with or without a zone, not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -123,7 +125,7 @@ def is_address(host: str) -> bool:
 
 
 def is_link_local(host: str) -> bool:
-    """Whether *host* is an IPv6 address that is valid on one link only, with or without a zone."""
+    """Return whether *host* is a link-local IPv6 address, with or without a zone."""
     try:
         return ip_address(host.partition("%")[0]).packed[:2] == _LINK_LOCAL
     except ValueError:
@@ -142,7 +144,7 @@ def find_own_host() -> str:
     return "127.0.0.1"
 
 
-# Inode of a socket -> its descriptor. Not by transports: uvloop's for TLS take no weak references.
+# Inode of a socket -> its descriptor. Not by transport: uvloop's for TLS have no weak references.
 _not_for_children: dict[int, int] = {}
 _KEPT_MIN = 1024
 _looked_through_at = _KEPT_MIN
@@ -156,7 +158,7 @@ def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
         number = bound.fileno()
         _not_for_children[os.fstat(number).st_ino] = number
     except (OSError, AttributeError):
-        return  # closed already, or none of the system's
+        return  # closed already, or not a system socket
     if len(_not_for_children) >= _looked_through_at:
         for inode in [inode for inode in _not_for_children if not _is_open(inode)]:
             del _not_for_children[inode]
@@ -164,7 +166,7 @@ def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
 
 
 def _is_open(inode: int) -> bool:
-    """Whether a socket has its descriptor still, which may be another's by now."""
+    """Return whether a socket still has its descriptor, which another may have now."""
     try:
         return os.fstat(_not_for_children[inode]).st_ino == inode
     except OSError:
@@ -172,7 +174,8 @@ def _is_open(inode: int) -> bool:
 
 
 def _close_inherited() -> None:
-    # The numbers stay taken: what the parent's objects close later must not be the child's own.
+    # The numbers stay in use: objects of the parent that close them later must not close the
+    # child's own files.
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         for inode, number in list(_not_for_children.items()):

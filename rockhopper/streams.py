@@ -1,6 +1,7 @@
-"""Standard streams that are closed (``2>&-``, supervisors that pass none) or take no more output.
+"""Standard streams that are closed (``2>&-``, some supervisors) or accept no more output.
 
-Whatever a process opens next gets the number of a closed stream, and what it prints ends up there.
+The next file that a process opens gets the number of a closed stream, and printed text would be
+written to it.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ _DESCRIPTORS = {0: "stdin", 1: "stdout", 2: "stderr"}
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null as each of the descriptors 0 to 2 that is closed; before anything else."""
+    """Open /dev/null as each closed descriptor from 0 to 2; call it before anything else."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor not in _DESCRIPTORS:
@@ -31,10 +32,10 @@ def open_standard_streams() -> None:
 
 @contextlib.contextmanager
 def use_standard_streams(program: str) -> Iterator[None]:
-    """Open closed streams; exit with code 1 and one sentence when the output cannot be written.
+    """Open closed streams; exit with code 1 and one sentence if the output cannot be written.
 
     Raises:
-        SystemExit: a stream failed, as on a full disk. Errors of named files pass.
+        SystemExit: a stream failed, as on a full disk. Errors of named files are not caught.
     """
     open_standard_streams()
     try:
@@ -49,5 +50,5 @@ def use_standard_streams(program: str) -> Iterator[None]:
 
 
 def abandon_output() -> None:
-    """Discard what is still written to standard output: Python flushes it again at exit."""
+    """Discard further standard output: Python flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,13 +1,13 @@
-"""Every task of client and broker begins here, so that none ends in silence.
+"""All tasks of client and broker start here, so that none ends unnoticed.
 
-    start_task          its maker awaits it, and gets what it raises
-    run_in_background   nobody awaits it: how it failed is logged, and its owner hears of it
-    keep_running        as before, and it begins again after a failure
+    start_task          the caller awaits it, and gets its exception
+    run_in_background   not awaited: its failure is logged, and its owner is notified
+    keep_running        the same, and it restarts after a failure
     run_apart           application code, in a task and a context of its own
     leave_behind        for code that swallows its cancellation: nothing waits for it any more
 
 A task may end because its work is done, or because `end_tasks` has cancelled it. Everything else is
-a failure, a cancellation by other code of the process among it.
+a failure, including a cancellation by other code of the process.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ _Result = TypeVar("_Result")
 OnFailure = Callable[[BaseException], object]
 
 _RESTART_PAUSE_S = 1.0
-# A program that ends cancels all tasks: a loop that runs no more by then has nothing to report.
+# A program that ends cancels all tasks: if the loop has stopped by then, nothing is reported.
 _REPORT_AFTER_S = 0.1
-# These end the program: the event loop raises them at once, whatever task they come from.
+# These end the program: the event loop raises them at once, from any task.
 _ENDS_PROGRAM = (SystemExit, KeyboardInterrupt)
 
 _running: set[asyncio.Task[Any]] = set()
@@ -35,27 +35,27 @@ _ended: WeakSet[asyncio.Future[Any]] = WeakSet()
 
 
 class ApplicationCodeError(Exception):
-    """Application code raised what is no Exception, or let a cancellation out; the cause says."""
+    """Application code raised something that is no Exception, or was cancelled; see the cause."""
 
 
 def start_task(
     work: Coroutine[Any, Any, _Result], *, name: str | None = None
 ) -> asyncio.Task[_Result]:
-    """Start a task that its maker awaits."""
+    """Start a task that the caller awaits."""
     return asyncio.get_running_loop().create_task(work, name=name)
 
 
 def start_request(request: Awaitable[_Result]) -> asyncio.Future[_Result]:
-    """Start what may be a future already; its maker awaits it, or lets it go (`let_go`)."""
+    """Start an awaitable, perhaps a future; the caller awaits it, or gives it up (`let_go`)."""
     return asyncio.ensure_future(request)
 
 
 def run_in_background(
     work: Coroutine[Any, Any, _Result], what: str, *, on_failure: OnFailure | None = None
 ) -> asyncio.Task[_Result]:
-    """Start a task that nobody awaits; `what` names it in the log.
+    """Start a task that is not awaited; `what` names it in the log.
 
-    `on_failure` gets what it failed with, a CancelledError if other code has cancelled it.
+    `on_failure` gets its exception: a CancelledError if other code has cancelled it.
     """
     task = asyncio.get_running_loop().create_task(work, name=what)
     _running.add(task)  # the event loop itself keeps no task alive
@@ -83,12 +83,12 @@ async def run_apart(
 ) -> _Result:
     """Call application code, and await it in a task of its own.
 
-    What it leaves in its task or its context variables reaches nothing else. A CancelledError comes
-    out only when the caller was cancelled, and always then, unless the code returns all the same:
-    a caller that would wait again looks at its `cancelling()`.
+    Changes to its task or its context variables do not reach the caller. A CancelledError is raised
+    only if the caller was cancelled, and then always, unless the code returns all the same: a
+    caller that would wait again must check its `cancelling()`.
 
     Raises:
-        ApplicationCodeError: it raised what is no Exception, or its task was cancelled.
+        ApplicationCodeError: it raised something that is no Exception, or its task was cancelled.
     """
     caller = asyncio.current_task()
     assert caller is not None
@@ -105,7 +105,8 @@ async def run_apart(
     if isinstance(error, Exception):
         raise error
     if isinstance(error, _ENDS_PROGRAM):
-        # The loop has raised it, and who runs the loop cancels what waits: the caller hears of it.
+        # The loop has raised it, and its runner cancels waiting tasks: the caller is cancelled
+        # here.
         await asyncio.sleep(0)
     if isinstance(error, asyncio.CancelledError):
         raise ApplicationCodeError("the task was cancelled, and not by this client") from error
@@ -113,15 +114,16 @@ async def run_apart(
 
 
 def describe_error(error: BaseException) -> str:
-    """Its type and what it says, even if its `__str__` raises."""
+    """Return its type and message, even if its `__str__` raises."""
     return "".join(traceback.format_exception_only(error)).strip()
 
 
 def leave_behind(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Let the program end without tasks that go on though they were cancelled.
+    """Let the program end although some cancelled tasks keep running.
 
-    `asyncio.run` cancels whatever is left, and waits for it; these, and the application code that
-    they run apart, it would wait for without end. They go on as long as the event loop does.
+    `asyncio.run` cancels all remaining tasks, and waits for them. It would wait without end for
+    these, and for application code that they started with `run_apart`. They run as long as the
+    event loop does.
     """
     settling = _settle.__code__
     for task in (*tasks, *asyncio.all_tasks()):
@@ -131,9 +133,9 @@ def leave_behind(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def end_tasks(tasks: Iterable[asyncio.Future[Any] | None]) -> asyncio.Future[list[Any]]:
-    """Cancel tasks now; the future is done when they have ended, however they did.
+    """Cancel tasks now; the returned future is done when they have ended, in whatever way.
 
-    A caller that is cancelled while waiting for it has cancelled them all the same.
+    If the caller is cancelled while it waits, they are cancelled all the same.
     """
     ending = [task for task in tasks if task is not None]
     for task in ending:
@@ -148,15 +150,15 @@ def end_task(task: asyncio.Future[Any]) -> None:
 
 
 def is_cancelled_alone(awaited: asyncio.Future[Any]) -> bool:
-    """Whether a CancelledError means what was awaited, and not the caller, which goes on."""
+    """Return whether a CancelledError concerns only the awaited future, so the caller continues."""
     caller = asyncio.current_task()
     return awaited.cancelled() and not (caller is not None and caller.cancelling())
 
 
 def let_go(request: asyncio.Future[Any]) -> None:
-    """Give up waiting for a request, whatever becomes of it."""
+    """Stop waiting for a request, whatever its result."""
     if not request.cancel() and not request.cancelled():
-        request.exception()  # else asyncio tells that nobody looked at it
+        request.exception()  # else asyncio logs that it was never retrieved
 
 
 async def _settle(
