@@ -511,7 +511,7 @@ static Run *aim(Pass *pass, const SendHeader *send, PyObject *tail)
     return run;
 }
 
-/* Adds records to *run*, whose offsets are already advanced behind them. */
+/* Adds records to *run*, whose offsets are already advanced after them. */
 static int add(Pass *pass, Run *run, PyObject *traffic, int64_t messages, Py_ssize_t size)
 {
     if (!count_request(pass, traffic, messages, size))

@@ -21,7 +21,7 @@ from rockhopper.protocol.names import SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC
 Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
 """Topics that accept plain messages: the tails of their queues, and their counter."""
 
-# Positions in a binary header: the opaque, the flag, the sizes behind it, and the fields.
+# Positions in a binary header: the opaque, the flag, the sizes after it, and the fields.
 _OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
 
 Counted: TypeAlias = list[tuple[Traffic, int, int, int]]
@@ -70,7 +70,7 @@ class Common(NamedTuple):
     batch_sent: tuple[bytes, ...]
     """The same without a key."""
     binary: tuple[bytes, bytes, bytes]
-    """A binary header: before the opaque, behind it, and the first fields."""
+    """A binary header: before the opaque, after it, and the first fields."""
     waiting: Waiting
 
 

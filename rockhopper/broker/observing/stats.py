@@ -57,7 +57,7 @@ class Traffic:
 class QueueReads(Traffic):
     """What a group received of one queue: here *messages* counts milliseconds of reading.
 
-    *next_offset* is behind the message that was delivered last, *furthest_offset* behind the newest
+    *next_offset* is after the message that was delivered last, *furthest_offset* after the newest
     one, committed or not.
     """
 

@@ -4,7 +4,7 @@ The file is a Java properties file, like RocketMQ's broker.conf
 (protocol/bodies/properties_text.py). The environment names keys as ROCKHOPPER_<KEY>, in any case
 and with underscores anywhere: ROCKHOPPER_LISTEN_PORT is listenPort. Unknown keys cause a warning,
 not an error. Variables that Kubernetes injects for a Service whose name begins with rockhopper are
-no settings.
+not settings.
 """
 
 import dataclasses

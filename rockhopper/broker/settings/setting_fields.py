@@ -144,7 +144,7 @@ _UNITS = {
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a field's number; empty for a count, or if it is no number."""
+    """Return the unit of a field's number; empty for a count, or if it is not a number."""
     words = name.split("_")
     unit = next((unit for word, unit in _UNITS.items() if word in words), "")
     return unit or ("s" if words[-1] == "s" else "")

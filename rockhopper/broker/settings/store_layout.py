@@ -79,7 +79,7 @@ class StoreLayout:
 
     @property
     def own_checkpoint(self) -> Path:
-        """The checkpoint that is valid after a crash of ours."""
+        """The checkpoint that is valid after a crash of Rockhopper."""
         return self.own / CHECKPOINT_FILE
 
     @property

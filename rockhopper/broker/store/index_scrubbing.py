@@ -10,7 +10,7 @@ Entries are in the order of the log. So the keys of the records that the scrub w
 - An entry of the right record with another hash is right if it is in that hash's chain: then the
   key in the record's properties is damaged.
 - Keys between two matches without an entry are missing. No entry can be inserted between two, and
-  queries, recovery and RocketMQ rely on their order. So the file and those behind it are rebuilt
+  queries, recovery and RocketMQ rely on their order. So the file and those after it are rebuilt
   from the log at the next start (index_rebuilding.py).
 
 Entries are compared a few at a time, in the event loop; the caller has loaded their pages into
@@ -380,7 +380,7 @@ class IndexScrub:
         )
 
     def _give_up(self, missing: int = 0) -> int:
-        """Mark the file for rebuilding, and continue behind it."""
+        """Mark the file for rebuilding, and continue after it."""
         chains = self._at() or self._chains
         if chains is None:
             count = len(self._keys)

@@ -63,7 +63,7 @@ class Extent(NamedTuple):
     mapped_files_max: int = MAPPED_FILES_MAX
     """The maximum of mapped files of log and queues, each with a descriptor."""
     cut_at: int | None = None
-    """End the log at this offset; the bytes behind it are moved to the quarantine."""
+    """End the log at this offset; the bytes after it are moved to the quarantine."""
     is_in_the_making: bool = False
     """A tool opens the store that it is making: no broker may, and the tool reports the findings.
     """
@@ -184,7 +184,7 @@ class OpenedStore:
         """End the log at *end*, and correct everything that claims that it went further.
 
         Recovery then works as after a power cut that left so much; it drops the units and index
-        entries that point behind the end.
+        entries that point after the end.
         """
         cut = log_tail.cut(self.layout, self._files, end)
         if cut is not None:
@@ -346,7 +346,7 @@ class OpenedStore:
         return deleted
 
     def purge_topics(self, topics: Collection[str], end: int) -> int:
-        """Make the queues of topics begin behind *end*; return how many messages that removes.
+        """Make the queues of topics begin after *end*; return how many messages that removes.
 
         Blocks.
         """

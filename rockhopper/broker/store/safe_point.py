@@ -4,12 +4,12 @@
     SYNC_FLUSH    the end of what is on disk
     replicated    the smaller of that and the offset that the replicas have confirmed
 
-Records behind it are in the log, and wait here: their responses, and their dispatch. They are not
+Records after it are in the log, and wait here: their responses, and their dispatch. They are not
 visible before: under SYNC_FLUSH a power cut could leave consumer offsets beyond the end of the log,
 and a replica set could revoke a message that a consumer has read.
 
 Example: messages 1, 2 and 3 are written, the disk has 1 and 2, and the replicas have 1. Under
-SYNC_FLUSH with replicas the safe point is behind message 1. After a crash of this master another
+SYNC_FLUSH with replicas the safe point is after message 1. After a crash of this master another
 one leads, with message 1; nobody had read 2 or 3, and their producers had no acknowledgement.
 
 Belongs to the event loop's thread.

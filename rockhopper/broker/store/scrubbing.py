@@ -172,7 +172,7 @@ class Scrub:
         )
 
     def _beyond(self, log_offset: int) -> int:
-        """Return where the log continues behind bytes that are not a record."""
+        """Return where the log continues after bytes that are not a record."""
         head = self._log.read(log_offset, log_offset + BLANK_RECORD.size)
         if len(head) < BLANK_RECORD.size or BLANK_RECORD.unpack(head)[1] == MAGIC_BLANK:
             return self._log.next_file_offset(log_offset)

@@ -117,7 +117,7 @@ class Staging:
         born_host: bytes,
         reconsume_times: int,
     ) -> tuple[int, str, bool, int] | None:
-        """Add a producer's message to the pass, with *suffix* behind its properties.
+        """Add a producer's message to the pass, with *suffix* after its properties.
 
         Returns its commit log offset, its unique key, whether its producer waits for the disk, and
         the size of its record; None, with nothing done, if the message is not plain (encoding.py).

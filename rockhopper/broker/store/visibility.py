@@ -20,7 +20,7 @@ class Visibility:
         # Where the log ended when the first of the queues now on hold was held.
         self._held_from_offset: int | None = None
         self.on_deleted: Callable[[Collection[str]], None] | None = None
-        """Called once topics are deleted, before any later message of theirs is in the log."""
+        """Called once topics are deleted, before the log has any later message for them."""
         self.on_purged: Callable[[Collection[str], int], None] | None = None
         """Called once topics are emptied up to an offset of the log."""
 

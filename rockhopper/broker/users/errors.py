@@ -12,8 +12,8 @@ Refusal                     it cannot be served in the present state
 ├── GroupNotFound
 ├── SubscriptionNotFound    the group has not subscribed to the topic
 ├── SubscriptionOutdated    the client names a newer subscription than its heartbeats
-├── SubscriptionNotParsed   the expression of a request is no filter
-├── FilterNotFound          the expression of a heartbeat is no filter
+├── SubscriptionNotParsed   the expression of a request is not a filter
+├── FilterNotFound          the expression of a heartbeat is not a filter
 ├── IllegalOperation        the target does not support this operation (any more)
 └── TooManyWait             too many requests wait; a retry may succeed
 """

@@ -47,7 +47,7 @@ def _expiry_s(der: bytes) -> float:
 
 
 def _value(data: bytes) -> tuple[int, bytes, bytes]:
-    """Return tag and content of the first value in *data*, and the bytes behind it."""
+    """Return tag and content of the first value in *data*, and the bytes after it."""
     size_bytes, start = data[1], 2
     if size_bytes & 0x80:
         start += size_bytes & 0x7F

@@ -85,7 +85,7 @@ class FilterTurns(Part):
         resume = mine.popleft()
         self._count -= 1
         if mine:
-            # Behind the others.
+            # After the others.
             self._waiting[owner] = mine
         self.budget.is_awaited = bool(self._waiting)
         try:

@@ -4,7 +4,7 @@ A round is one iteration of the event loop. In each round, one pass of frames is
 connection:
 
     FRAMES_PER_PASS   frames of one connection; further frames of the read wait
-    PASS_S            the time after which a pass ends, behind its current request
+    PASS_S            the time after which a pass ends, after its current request
     PASS_BYTES_MAX    the bytes of responses after which it ends
     FRAMES_PER_ROUND  frames of all connections that are served as they are read; further reads
                       wait, unless they are small (FRAMES_OF_SMALL_READ)

@@ -309,7 +309,7 @@ class _Connection(asyncio.Protocol):
             self._timeout = loop.call_later(seconds, self._transport.abort)
 
     def finish(self, page: Page, *, with_body: bool, is_all_read: bool = True) -> None:
-        """Write the response and close; a closed peer is no error.
+        """Write the response and close; a closed peer is not an error.
 
         If there is more to read, closing would reset the connection and lose the response.
         """

@@ -49,7 +49,7 @@ log = structlog.get_logger("broker.server")
 
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
-# After so many more written bytes all connections are added up again.
+# After this many more written bytes, all connections are added up again.
 UNREAD_BYTES_STEP = 16 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 # Less is joined before it is written: each part costs about as much as copying that much.
@@ -59,7 +59,7 @@ SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
 ACCEPTING_TURNS = 4
-"""After so many iterations of the loop, an accepted connection is known to its server, or closed.
+"""After this many iterations of the loop, an accepted connection is known to its server, or closed.
 """
 
 FrameHandler = Callable[["Connection", list[Frame]], int]
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
             self._read_again()
 
     def write(self, data: bytes) -> None:
-        """Send *data*; a closed peer is no error.
+        """Send *data*; a closed peer is not an error.
 
         uvloop raises on a closed transport, and one exception in a loop that releases many held
         responses would leave the others unanswered.

@@ -175,7 +175,7 @@ def _directories(config: StoreConfig, given: Collection[str]) -> Iterator[Settin
         try:
             _try_directory(path)
         except OSError as error:
-            # A full or failing disk is no fault of the setting.
+            # A full or failing disk is not the setting's fault.
             if error.errno in _NO_PLACE_ERRNOS:
                 yield SettingError(
                     key,

@@ -4,11 +4,11 @@ The flush service saves it after its fsyncs. Recovery loads it once and starts t
 log at the oldest of its times. A checkpoint that is too old makes recovery slower; one that is too
 new loses messages. Hence the order: fsync the files, then save.
 
-There are two checkpoints. We rely on ``<root>/rockhopper/checkpoint``. After a clean stop,
-RocketMQ's own ``<root>/checkpoint`` has the same content. While we run, RocketMQ's file proves
-nothing about queues and index, so after a crash of ours RocketMQ dispatches the whole log again. It
-has to, because an index file that was being written may have entries that its header does not count
-yet.
+There are two checkpoints. Rockhopper relies on ``<root>/rockhopper/checkpoint``. After a clean
+stop, RocketMQ's own ``<root>/checkpoint`` has the same content. While Rockhopper runs, RocketMQ's
+file proves nothing about queues and index, so if RocketMQ is started after a crash of Rockhopper,
+it dispatches the whole log again. It has to, because an index file that was being written may have
+entries that its header does not count yet.
 
 The file is one big-endian page. RocketMQ (StoreCheckpoint) reads and writes the same layout:
 
@@ -96,7 +96,7 @@ def load_newest(layout: StoreLayout) -> StoreCheckpoint:
 
 
 def save_at_start(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
-    """Save what recovery has verified, so that a crash of ours is recovered from there.
+    """Save what recovery has verified, so that recovery from a later crash starts there.
 
     Raises:
         OSError: the old ones are still in place.

@@ -140,7 +140,7 @@ def make_directories_durably(path: Path) -> None:
 
 
 def remove_files(paths: Iterable[Path]) -> int:
-    """Delete files, durably; return how many existed. A missing file is no error."""
+    """Delete files, durably; return how many existed. A missing file is not an error."""
     directories: set[Path] = set()
     count = 0
     for path in paths:

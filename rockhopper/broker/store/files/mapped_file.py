@@ -3,7 +3,7 @@
 On a full disk, a write through the mapping of a sparse file would kill the process with SIGBUS. So
 the file is allocated whole before it is mapped. Queues may have tens of thousands of files with
 little data in each, so theirs are allocated step by step: ``reserve`` is called before anything is
-written behind the allocated part. No mapping covers a byte beyond the end of the file.
+written after the allocated part. No mapping covers a byte beyond the end of the file.
 
 Opening is lazy, because a store may hold tens of thousands of files: an object costs neither
 descriptor nor mapping until its bytes are needed. A mapping holds one descriptor of its own (Python
@@ -122,7 +122,7 @@ class MappedFile:
         """Wrap the existing file *path*, whose name is its base offset.
 
         Raises:
-            CorruptFileError: the name is no offset, or the size is not *size_bytes*.
+            CorruptFileError: the name is not an offset, or the size is not *size_bytes*.
         """
         actual_bytes = path.stat().st_size
         if not path.name.isdecimal():
@@ -138,7 +138,7 @@ class MappedFile:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last byte that the file has room for."""
+        """The offset after the last byte that the file has room for."""
         return self.base_offset + self.size_bytes
 
     @property
@@ -332,7 +332,7 @@ class MappedFile:
     def delete(self) -> None:
         """Close and delete the file; the caller syncs the directory once for all files it deletes.
 
-        A missing file is no error.
+        A missing file is not an error.
         """
         self.mark_deleted()
         self.close()

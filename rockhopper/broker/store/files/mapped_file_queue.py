@@ -180,7 +180,7 @@ class MappedFileQueue:
         return None
 
     def create_next(self) -> MappedFile:
-        """Make the file behind the last one, without adding it; another thread calls it in advance.
+        """Make the file after the last one, without adding it; another thread calls it in advance.
 
         Raises:
             OSError: the disk is full, or another failure; nothing is left behind.
@@ -250,9 +250,9 @@ class MappedFileQueue:
     def truncate_to(self, offset: int) -> None:
         """End the address space at *offset*: delete later files, zero the rest of its file.
 
-        A later recovery would read stale bytes behind the end as records or units; hence the zeros,
+        A later recovery would read stale bytes after the end as records or units; hence the zeros,
         which are durable on return. The first file stays even if nothing of it is left, and so does
-        the first file behind a gap: their names show where appends continue.
+        the first file after a gap: their names show where appends continue.
 
         Raises:
             OSError: the disk is failing; the files may still have their old content.

@@ -20,7 +20,7 @@ RECORDS_MODE = 0o644
 
 
 def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
-    """Return the records of a file; with *strict* none behind a lost one.
+    """Return the records of a file; with *strict* none after a lost one.
 
     Changes nothing; ``mend`` does. Raises OSError.
     """
@@ -64,7 +64,7 @@ def mend(
 
 
 class RecordFile:
-    """A file of records, open for appending behind *size_bytes*."""
+    """A file of records, open for appending after *size_bytes*."""
 
     def __init__(self, path: Path, size_bytes: int = 0, mode: int = disk.DEFAULT_FILE_MODE) -> None:
         """Open *path*, or create it. Raises OSError."""

@@ -3,7 +3,7 @@
 Keys are found by a 31-bit hash of topic and key, so the caller must check the key in the record.
 Missing entries are added again from the commit log: recovery continues at
 ``end_commit_log_offset``. So an index file that cannot be trusted is simply deleted, with those
-behind it. (RocketMQ deletes the newest one after every crash.)
+after it. (RocketMQ deletes the newest one after every crash.)
 
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
 """
@@ -81,7 +81,7 @@ class MessageIndex:
         self._use_newest()
 
     def _load_one(self, path: Path, last_exit_clean: bool) -> str | None:
-        """Add one file, or return why it and those behind it cannot be used."""
+        """Add one file, or return why it and those after it cannot be used."""
         if self._files and not self._files[-1].is_full:
             return "the file before it is not full: a crash lost what it held"
         try:
@@ -178,14 +178,14 @@ class MessageIndex:
         self._use_newest()
 
     def _next_name(self) -> str:
-        """Return a name behind all existing ones, even if the clock or summer time goes back."""
+        """Return a name after all existing ones, even if the clock or summer time goes back."""
         now_s, millisecond = divmod(self._now_ms(), 1000)
         name = f"{datetime.fromtimestamp(now_s):%Y%m%d%H%M%S}{millisecond:03d}"
         newest = max((path.name for path in numbered_paths(self._directory)), default="")
         return name if name > newest else f"{int(newest) + 1:017d}"
 
     def discard_from(self, commit_log_offset: int) -> int:
-        """Remove every entry of a message at or behind *commit_log_offset*; return how many.
+        """Remove every entry of a message at or after *commit_log_offset*; return how many.
 
         Raises:
             OSError: the disk is failing.

@@ -10,7 +10,7 @@ allocated when the file is made, those of the entries in steps ahead of writing.
 the mapping never meets a full disk, which would kill the process; the allocation does, and raises
 an OSError that changes nothing.
 
-After a crash, the header on disk only counts entries that were synced before it. Every byte behind
+After a crash, the header on disk only counts entries that were synced before it. Every byte after
 the last counted entry is either zero or what a put wrote there. index_repair.py relies on that.
 """
 
@@ -397,7 +397,7 @@ class IndexFile:
         return hashes[::-1]
 
     def discard_from(self, commit_log_offset: int) -> int:
-        """Remove the entries of messages at or behind *commit_log_offset*; return how many.
+        """Remove the entries of messages at or after *commit_log_offset*; return how many.
 
         For a commit log that ends there: its offsets are used again.
         """

@@ -1,7 +1,7 @@
 """Mark index files for rebuilding, and move them aside at the next start.
 
 The file ``rockhopper/index-to-rebuild`` holds the name of the first index file that lacks entries.
-Entries are in the order of the log, and only the last file may have room, so the files behind it
+Entries are in the order of the log, and only the last file may have room, so the files after it
 must go as well. They are kept in the quarantine, and their entries are added again from the commit
 log (index_catch_up.py).
 """

@@ -1,10 +1,10 @@
 """Repair of an index file after a crash.
 
-A file on disk counts only entries that were synced before its header. Behind them there may be
+A file on disk counts only entries that were synced before its header. After them there may be
 more: all of them if the process was killed, some of the pages if the power failed. Every page is
 either zeros or holds what was put, because each recovery zeroes the uncounted rest.
 
-So the entries behind the count are added up to the first gap; slots that point behind the new end
+So the entries after the count are added up to the first gap; slots that point after the new end
 are set to the newest remaining entry of their chain; the rest is zeroed. Entries that are still
 missing are added again from the commit log.
 
@@ -58,7 +58,7 @@ def _slot_at(slot: int) -> int:
 
 
 def _take_uncounted(file: IndexFile) -> None:
-    """Count the valid entries behind the counted end, up to the first invalid one."""
+    """Count the valid entries after the counted end, up to the first invalid one."""
     number = file.next_number
     mapping = file.mapping
     position = file.entries_at + number * ENTRY_SIZE_BYTES
@@ -81,7 +81,7 @@ def _take_uncounted(file: IndexFile) -> None:
 
 
 def _repair_slots(file: IndexFile) -> None:
-    """Set slots that point behind the end to the newest remaining entry of their chain."""
+    """Set slots that point after the end to the newest remaining entry of their chain."""
     unknown = set()
     for slot, head in _slots_behind_end(file):
         number: int | None = head

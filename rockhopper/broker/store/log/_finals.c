@@ -78,7 +78,7 @@ static int read_queue_id(Span text, int32_t *queue_id)
     return text.size > 0;
 }
 
-/* Returns 0 if it is no half message, or needs a closer check. */
+/* Returns 0 if it is not a half message, or needs a closer check. */
 static int read_half(Span record, Half *half)
 {
     Span topic, queue_id;

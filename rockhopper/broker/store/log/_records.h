@@ -57,7 +57,7 @@ Py_ssize_t count_batch(const Shared *shared, Span body, Py_ssize_t *size);
 int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, unsigned char *units,
                 Keys *keys);
 
-/* The same for a batch body whose messages are plain single ones, with *suffix* behind the
+/* The same for a batch body whose messages are plain single ones, with *suffix* after the
    properties of each: *size* is that of all records, and *count* is their number. */
 Plainness plan_run(const Shared *shared, Span body, Span suffix, Py_ssize_t *count, Py_ssize_t *size);
 int write_run(unsigned char *p, Shared *shared, Span body, Span suffix, Py_ssize_t count,

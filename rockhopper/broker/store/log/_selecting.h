@@ -20,7 +20,7 @@ typedef struct {
     int64_t scanned;
 } Chosen;
 
-/* Returns 0 with an exception if *object* is no test. *test* is valid as long as *object* exists. */
+/* Returns 0 with an exception if *object* is not a test. *test* is valid as long as *object* exists. */
 int take_test(PyObject *object, Test *test);
 /* Scans units until there are enough; *chosen* must have room for all. Returns 0 if one of them
    needs a closer check, or with an exception. Selected records are counted in *wanted*. */

@@ -104,7 +104,7 @@ static int read_plain(const unsigned char *p, int64_t room, int64_t offset, int 
         || !is_plain_topic(plain->topic))
         return 0;
     if (plain->properties.size > 0 && plain->properties.data[plain->properties.size - 1] == 0)
-        return 0; /* Its last bytes may be missing: the bytes behind it must be checked. */
+        return 0; /* Its last bytes may be missing: the bytes after it must be checked. */
     if (!check_crc)
         return 1;
     if (body_size > 0 && (crc32_of(p + HEAD_SIZE, body_size) & 0x7FFFFFFFu) != get32(p + 8))

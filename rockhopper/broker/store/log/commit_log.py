@@ -68,7 +68,7 @@ class CommitLog:
         # The error that lost the staged records before the end of their pass, until ``write``
         # raises it.
         self._lost: StoreError | None = None
-        # On a follower: the size of the incomplete record behind ``written_offset``.
+        # On a follower: the size of the incomplete record after ``written_offset``.
         self._torn_size_bytes = 0
         # The error that all writes raise once the log is sealed.
         self._sealed: StoreError | None = None
@@ -264,7 +264,7 @@ class CommitLog:
             self._passed_mark(end)
 
     def _check_torn(self, file: MappedFile) -> None:
-        """Raise LogMismatchError if the bytes behind the whole records cannot begin a record."""
+        """Raise LogMismatchError if the bytes after the whole records cannot begin a record."""
         position, torn = self.written_offset - file.base_offset, self._torn_size_bytes
         left = file.size_bytes - position
         size, magic = torn and left, MAGIC_BLANK
@@ -389,7 +389,7 @@ class CommitLog:
         return target
 
     def next_file_offset(self, offset: int) -> int:
-        """Return the start of the file behind the one that holds *offset*."""
+        """Return the start of the file after the one that holds *offset*."""
         file = self._files.file_at(offset)
         return self.written_offset if file is None else file.base_offset + file.size_bytes
 

@@ -37,7 +37,7 @@ Without a compiler this is None, and all transactions end by the general path.
 encode_end: Callable[..., tuple[bytes, int, bytes, bytes] | None] | None = getattr(
     _encoding, "encode_end", None
 )
-"""Return the records of a final message and of the op message behind it, the size of the first, the
+"""Return the records of a final message and of the op message after it, the size of the first, the
 units of both, and packed index keys."""
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain
 whole_end: Callable[..., int] = (_encoding or walking).whole_end

@@ -12,7 +12,7 @@ _SLICE_BYTES = 1 << 20
 
 
 class CutTail(NamedTuple):
-    """Bytes cut off behind the end of the log, up to the last nonzero one."""
+    """Bytes cut off after the end of the log, up to the last nonzero one."""
 
     offset: int
     size_bytes: int
@@ -20,9 +20,9 @@ class CutTail(NamedTuple):
 
 
 def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
-    """End the log at *end*: copy the bytes behind it to the quarantine, then zero them, durably.
+    """End the log at *end*: copy the bytes after it to the quarantine, then zero them, durably.
 
-    Returns None if there were only zeros behind it.
+    Returns None if there were only zeros after it.
 
     Raises:
         OSError: the log may still have its old content.

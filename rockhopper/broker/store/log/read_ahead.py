@@ -1,6 +1,6 @@
 """Read-ahead: which parts of the commit log the kernel may read ahead.
 
-It may do so before the end of the log, unless an operator has turned it off. Behind the end,
+It may do so before the end of the log, unless an operator has turned it off. After the end,
 read-ahead would fill memory with zeros of unwritten blocks, 8 MiB at a time, whenever a fast
 consumer or a follower reads what was just written.
 """

@@ -41,7 +41,7 @@ _SIZE_MIN = {
 
 PlainRun: TypeAlias = tuple[str, int, int, int, bytes, int, int, int]
 """Consecutive messages of one queue: topic, queue id, offset of the first one, how many, units, the
-commit log offsets of the first one and behind the last one, and the store time of the last one.
+commit log offsets of the first one and after the last one, and the store time of the last one.
 Records of other queues may be between theirs."""
 
 Found: TypeAlias = tuple[int, int, int, list[PlainRun], bytes]

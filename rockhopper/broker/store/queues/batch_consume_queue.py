@@ -129,10 +129,10 @@ class BatchConsumeQueue(UnitQueue):
         return expected == self.max_offset if to_end else expected <= self.max_offset
 
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
-        """Return queue offset and unit of *count* records before *queue_offset*, and behind it.
+        """Return queue offset and unit of *count* records before *queue_offset*, and after it.
 
         Those before it come nearest first. If the unit of the record at *queue_offset* is wrong,
-        the record is among those behind.
+        the record is among those after.
         """
         at = self._files.first(
             self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset

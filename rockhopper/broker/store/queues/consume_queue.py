@@ -4,7 +4,7 @@ Message number n (its queue offset) has the 20-byte unit at position 20·n of th
 space; the layout is in protocol/store/queue_layout.py. If the first message of a queue has an
 offset above 0, blank units precede it, so that the files can have the names that RocketMQ expects.
 
-RocketMQ appends a unit behind the last one whatever its offset is, so after any mishap the rest of
+RocketMQ appends a unit after the last one whatever its offset is, so after any mishap the rest of
 a queue is shifted. Here a unit is only ever written at the position of its offset, and a gap is an
 error.
 """
@@ -29,7 +29,7 @@ _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
 _iter_unpack = CONSUME_QUEUE_UNIT.iter_unpack
 # RocketMQ uses 64-bit positions, and the last file must end within them.
 _OFFSET_END = 2**62 // _UNIT_SIZE
-# An unreadable record has no store time; up to this many records behind it are tried instead.
+# An unreadable record has no store time; up to this many records after it are tried instead.
 _UNREADABLE_MAX = 1000
 
 

@@ -6,7 +6,7 @@ topic with its new ones. The journal is ``<store>/rockhopper/deleted-topics.reco
 (protocol/store/topic_ends.py).
 
 ``purged-topics.records`` beside it does the same for topics that were emptied. Their queues stay,
-and begin behind those records.
+and begin after those records.
 
 Example: topic ``a`` has three messages and is deleted when the log ends at 900; the journal gets
 the entry (a, 900). ``a`` is created again, and its next message is at 900. After a crash, recovery

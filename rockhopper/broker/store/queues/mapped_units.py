@@ -92,10 +92,10 @@ class MappedUnits(ABC):
 
     @abstractmethod
     def _end_position(self) -> int:
-        """Return the position behind the last unit."""
+        """Return the position after the last unit."""
 
     def _open_for(self, position: int) -> MappedFile:
-        """Return the mapped file for a unit at *position*, behind the last one; make it if missing.
+        """Return the mapped file for a unit at *position*, after the last one; make it if missing.
 
         Raises:
             DiskFullError: no space for a new file; nothing has changed.

@@ -41,7 +41,7 @@ class QueueTail:
 class Run(msgspec.Struct, gc=False, eq=False):
     """Consecutive messages of one queue in one pass, dispatched by one call.
 
-    ``start`` is the commit log offset of the first record, ``end`` is behind the last one; records
+    ``start`` is the commit log offset of the first record, ``end`` is after the last one; records
     of other queues may be in between. For a record that holds a whole batch, ``batch_count`` is the
     number of its messages.
     """

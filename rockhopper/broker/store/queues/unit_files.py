@@ -5,12 +5,12 @@ fields are a commit log offset and the size of the record there, and commit log 
 unit to unit. So every "where does … begin" is a binary search.
 
 After a crash that is only almost true. Pages of a file reach the disk in any order, so there may be
-a hole before units that were written; and RocketMQ leaves stale units behind the end when it cuts a
+a hole before units that were written; and RocketMQ leaves stale units after the end when it cuts a
 queue. ``find_end`` therefore reads, one by one, the units that may be affected.
 
 Example: units 0, 1 and 2 point to records at 0, 100 and 200. Unit 1 was not on disk when the power
-failed, and reads as zeros. The binary search may end behind unit 2; the check one by one ends
-behind unit 0. Recovery cuts there, and adds units 1 and 2 again from the log.
+failed, and reads as zeros. The binary search may end after unit 2; the check one by one ends
+after unit 0. Recovery cuts there, and adds units 1 and 2 again from the log.
 """
 
 import struct
@@ -143,7 +143,7 @@ def find_end(
 
 
 def _plausible_end(files: UnitFiles, rules: UnitRules, commit_log_max: int) -> int:
-    """Return where the units end if all are intact; units behind a lost file do not count."""
+    """Return where the units end if all are intact; units after a lost file do not count."""
     gaps = files.gaps
     run_end = gaps[0][0] if gaps else files.next_base_offset
     for file in reversed(files.files):

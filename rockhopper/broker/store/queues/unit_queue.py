@@ -46,7 +46,7 @@ class UnitQueue(MappedUnits):
     """One queue of one topic.
 
     ``min_offset`` and ``max_offset`` are queue offsets: that of the first message, and the one
-    behind the last. ``commit_log_end`` is where the last record ends, −1 without messages.
+    after the last. ``commit_log_end`` is where the last record ends, −1 without messages.
     """
 
     __slots__ = (
@@ -114,9 +114,9 @@ class UnitQueue(MappedUnits):
         self._files.load()
 
     def begins_behind(self, commit_log_offset: int) -> bool:
-        """Return whether the first file begins with a record at *commit_log_offset* or behind it.
+        """Return whether the first file begins with a record at *commit_log_offset* or after it.
 
-        Returns False for a file that was made behind expired messages: it begins with blank units.
+        Returns False for a file that was made after expired messages: it begins with blank units.
         """
         offset, size_bytes = self._files.unit_at(self.first_position)[:2]
         return size_bytes != BLANK_UNIT_SIZE_FIELD and not 0 <= offset < commit_log_offset
@@ -126,7 +126,7 @@ class UnitQueue(MappedUnits):
         return self._files.newest_first()
 
     def reaches_beyond(self, commit_log_offset: int) -> bool:
-        """Return whether the record of the newest such unit ends behind *commit_log_offset*."""
+        """Return whether the record of the newest such unit ends after *commit_log_offset*."""
         return any(sum(unit) > commit_log_offset for unit in islice(self.newest_units(), 1))
 
     # The methods that differ between the kinds of queue.
@@ -229,7 +229,7 @@ class UnitQueue(MappedUnits):
 
     @abstractmethod
     def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
-        """Return queue offset and unit of *count* records before one, nearest first; and behind."""
+        """Return queue offset and unit of *count* records before one, nearest first; and after."""
 
     @abstractmethod
     def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
@@ -283,7 +283,7 @@ class UnitQueue(MappedUnits):
     def recover(self, commit_log_max: int, trusted_below: int = 0) -> None:
         """Find where the units end, cut invalid ones, and set the offsets.
 
-        Units that point beyond *commit_log_max* are cut, and so is everything behind a damaged or
+        Units that point beyond *commit_log_max* are cut, and so is everything after a damaged or
         missing unit: the log restores it. Units that point below *trusted_below* were known to be
         on disk and are not read; after a clean stop that is *commit_log_max*. Pages and mappings
         are kept until ``close``, because recovery reads more of them.

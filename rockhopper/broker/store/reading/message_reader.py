@@ -50,7 +50,7 @@ _pack_unit = CONSUME_QUEUE_UNIT.pack
 # A damaged unit may state a size that would take long to read.
 _LARGE_BYTES = 1 << 16
 _NEVER = 1 << 62
-# Only so many damaged messages are remembered, to log each once.
+# Only this many damaged messages are remembered, to log each once.
 _NAMED_MAX = 100_000
 
 

@@ -1,7 +1,7 @@
 """The second stage of a filtered read: the properties of messages, read from their records.
 
 Consume queues hold only the hash of a tag, so a property filter must read the commit log. It reads
-only the bytes behind the body. If the budget of all filters is spent (filter_budget.py), it stops
+only the bytes after the body. If the budget of all filters is spent (filter_budget.py), it stops
 for now: the pull returns empty with the offset that it reached, and other work on the event loop
 gets a turn.
 """

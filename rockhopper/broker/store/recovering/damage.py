@@ -1,13 +1,13 @@
 """How far damage in the commit log reaches, so that no message body is read as records.
 
-A body may hold images of records, even with the log offsets at which they happen to be. If the head
-in front of such a body is damaged, the images look like the records behind the damage. These facts
-tell them apart:
+A body may hold images of records, even with the very log offsets at which the images are. If the
+head in front of such a body is damaged, the images look like the records after the damage. These
+facts tell them apart:
 
 - the size of the damaged record, from the queue entry that points at it or from the rest of its
   head, which states it twice: whole, and by the sizes of its parts;
 - the queue entry that an image claims, if it points elsewhere;
-- the bytes behind the image: a real record is followed by records.
+- the bytes after the image: a real record is followed by records.
 
 One case passes all checks: an image made so that it leads exactly to the end of the record that
 holds it, if that record's head and every queue entry are lost. Nothing on disk tells it apart.

@@ -2,12 +2,12 @@
 
 An entry and the head of its record state each other. If they disagree, one of them is damaged.
 
-The entry is right and the head is damaged in two cases: the records before and behind the entry's
+The entry is right and the head is damaged in two cases: the records before and after the entry's
 range show that it is the range of a record; or the head states this range and place, but names a
 message whose entry is elsewhere or missing. Then the message is lost.
 
 Otherwise the entry is wrong. Its record is searched at each offset that differs in one bit, then by
-a walk of the log from the nearest sound entry before it to the nearest one behind.
+a walk of the log from the nearest sound entry before it to the nearest one after.
 
 In a queue with few writes, these neighbours are far apart in the log. So a walk takes one slice at
 a time; each read of the message, and the scrub (scrubbing.py), continues it.
@@ -193,7 +193,7 @@ class EntryMender:
                 at = self._beyond(at)
                 continue
             if queue.is_light:
-                # For a light queue, the number is in the properties, behind the body.
+                # For a light queue, the number is in the properties, after the body.
                 may_be_it = name in read(at, end)
                 steps -= (end - at) // BYTES_PER_STEP
             else:
@@ -207,7 +207,7 @@ class EntryMender:
         return None
 
     def _beyond(self, at: int) -> int:
-        """Return where to continue behind bytes that are not a record."""
+        """Return where to continue after bytes that are not a record."""
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind
 
@@ -238,7 +238,7 @@ class EntryMender:
         # The entries of a delay level hold delivery times, computed with the levels of their time.
         if not is_address(code) and queue.topic != SCHEDULE_TOPIC:
             code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        # The fields of a unit behind the sixth do not come from its record.
+        # The fields of a unit after the sixth do not come from its record.
         if unit[:6] == queue.unit_of(check, code)[:6]:
             return
         other = self._places.claimed(unit[0])

@@ -110,7 +110,7 @@ class IndexCatchUp:
         return start <= self.from_offset < end
 
     def place_keys(self, packed_keys: bytes, start: int) -> None:
-        """Index the records behind *start*, unless they are indexed already.
+        """Index the records after *start*, unless they are indexed already.
 
         Call it only if ``ends_within`` is false for these records.
 

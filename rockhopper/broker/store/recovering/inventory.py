@@ -3,7 +3,7 @@
 If the directory of a consume queue is lost, only its records somewhere in the log show that it
 existed; and a commit log that lost its end looks like one that never went further. So the end of
 the log, and the ends of queues and index, are saved when the store has been opened and when it is
-closed. The next start compares: it rebuilds what is behind, and treats damage before the saved end
+closed. The next start compares: it rebuilds missing entries, and treats damage before the saved end
 as a hole in the log rather than a torn tail, so that no queue offset is used twice.
 
 Example: queue 0 of topic ``a`` has offsets 0, 1 and 2, and the saved log end is 900. A disk error

@@ -1,9 +1,9 @@
 """Walk the commit log: every record from an offset on, the damage in between, and the end.
 
-Three things look alike at first; the bytes behind them tell them apart:
+Three things look alike at first; the bytes after them tell them apart:
 
-    the end of the log   zeros, or the torn rest of a write; nothing valid behind it
-    a hole               damage with a valid record behind it, or before ``proven_end``
+    the end of the log   zeros, or the torn rest of a write; nothing valid after it
+    a hole               damage with a valid record after it, or before ``proven_end``
     the end of a file    a blank record up to the file's end
 
 The walk checks closely how far a hole reaches (damage.py), because a body may hold bytes that look
@@ -13,7 +13,7 @@ the message: such a record is yielded with ``is_damaged`` set.
 Example: the log has records at 0, 100 and 200, and zeros from 300 on. The head of the one at 100 is
 damaged. The walk yields 0, finds the next valid record at 200, notes the hole [100, 200), yields
 200 and ends at 300. If the record at 200 is missing too, the log ends at 100, unless ``proven_end``
-is behind it: then [100, ``proven_end``) is a hole.
+is after it: then [100, ``proven_end``) is a hole.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -65,9 +65,9 @@ class LogWalk:
     ) -> None:
         """*start* must be the start of a record or of a file, or the end of the log.
 
-        Up to *proven_end* the log was on disk once. Zeros at or behind *quiet_from* end the log
-        without a look at the bytes behind them: for a start after a clean stop. *is_stale* is
-        called with the first record behind damage, and returns whether it is a leftover that does
+        Up to *proven_end* the log was on disk once. Zeros at or after *quiet_from* end the log
+        without a look at the bytes after them: for a start after a clean stop. *is_stale* is
+        called with the first record after damage, and returns whether it is a leftover that does
         not count.
         """
         self._files = files
@@ -177,7 +177,7 @@ class LogWalk:
         self.holes.append(Hole(start, end, reason))
 
     def _beyond_damage(self, number: int, position: int) -> int | None:
-        """Return where the log continues behind damage at *position*; None if it ends there."""
+        """Return where the log continues after damage at *position*; None if it ends there."""
         file = self._files[number]
         offset = file.base_offset + position
         is_quiet = self._quiet_from is not None and offset >= self._quiet_from
@@ -189,7 +189,7 @@ class LogWalk:
         return self._valid_from if self._valid_from > offset else None
 
     def _end_of_damaged(self, number: int, position: int) -> int:
-        """Return from which position in its file to search behind a damaged record."""
+        """Return from which position in its file to search after a damaged record."""
         file = self._files[number]
         noted = None
         if self._witnesses is not None:
@@ -215,7 +215,7 @@ class LogWalk:
         return None
 
     def _is_image(self, file: MappedFile, record: Record, *, is_expected: bool) -> bool:
-        """Return whether a seeming record behind damage is only an image in a body."""
+        """Return whether a seeming record after damage is only an image in a body."""
         opinion = self._witnesses.opinion(record) if self._witnesses is not None else None
         if opinion is not None:
             return not opinion

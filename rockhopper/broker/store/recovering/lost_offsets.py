@@ -52,7 +52,7 @@ def ends_behind(
     noted: Mapping[QueueKey, int],
     handed_out: Mapping[QueueKey, int],
 ) -> dict[QueueKey, int]:
-    """Return where queues continue behind a hole of *missing* bytes that nothing accounts for.
+    """Return where queues continue after a hole of *missing* bytes that nothing accounts for.
 
     Queues in *loaded* are known by their units. *noted* are the former ends of queues; *handed_out*
     are the offsets up to which consumers received messages.
@@ -97,7 +97,7 @@ def least_bytes_lost(
 ) -> int:
     """Return the least size of the records that consumers received and no queue has any more.
 
-    Offsets whose records would not have fitted into the *room_bytes* behind the log are ignored.
+    Offsets whose records would not have fitted into the *room_bytes* after the log are ignored.
     """
     least = 0
     for key, end in handed_out.items():

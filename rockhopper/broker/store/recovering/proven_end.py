@@ -3,7 +3,8 @@
 - Inventory and checkpoint prove it, even after a kill.
 - After a clean stop, and under SYNC_FLUSH, so does the unit of a record: no message is in a queue
   before it is on disk. The same is true for the index.
-- If a run of ours was killed and neither inventory nor checkpoint is left, units and index are
+- If a run of Rockhopper was killed and neither inventory nor checkpoint is left, units and index
+  are
   trusted as well, though some of their records may never have been on disk. A wrongly reported tail
   costs queue offsets; an unreported one costs messages.
 """
@@ -55,7 +56,7 @@ class ProvenEnd:
     def reach(self, queues: ConsumeQueueTable) -> None:
         """If the newest files are missing, make a file that covers the proven end of the log.
 
-        *queues* must not be recovered yet: that drops the units behind the files.
+        *queues* must not be recovered yet: that drops the units after the files.
         """
         files = self._log_files
         if files.files and (self._is_sync or self.is_without_notes):

@@ -307,7 +307,7 @@ class QueueRepair:
             return True
         assert queue is not None
         if queue.commit_log_end <= self._log_files.min_offset:
-            # The messages that the queue lacks have expired: it continues behind them.
+            # The messages that the queue lacks have expired: it continues after them.
             queue.destroy()
             return self._append_at(progress, place, record)
         missing_count = place.first_offset - queue.max_offset

@@ -3,15 +3,15 @@
     report = recover(LoadedStore(…), QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
 
 The files must be loaded, but not recovered. Afterwards the commit log ends at ``report.log_end``,
-with zeros behind; every valid record is in its queue and in the index; all of it is on disk. The
+with zeros after; every valid record is in its queue and in the index; all of it is on disk. The
 steps:
 
 1. If the newest files are missing, an empty one takes their place. Each queue finds its own end,
 and its last units are compared with the log. 2. recovery_start.py decides where to start reading.
 3. The log is walked (log_walk.py). Each record is compared with its queue (queue_repair.py) and
 added to the index if it is missing there (index_catch_up.py). Queues that turn out to lack messages
-before the start are walked again. 4. The bytes behind the end are copied to the quarantine and cut;
-units and index entries that point behind the end are dropped. 5. Everything that was found is
+before the start are walked again. 4. The bytes after the end are copied to the quarantine and cut;
+units and index entries that point after the end are dropped. 5. Everything that was found is
 synced, and the inventory is written.
 
 Nothing valid is ever cut: only bytes that no valid record follows, and that are not before a point
@@ -270,7 +270,7 @@ class _Recovery:
         return self._noted is not None and self._noted.is_in_hole(offset)
 
     def _is_stale(self, record: Record, walk: LogWalk) -> bool:
-        """Return whether a record behind damage is a leftover from before the log was cut there.
+        """Return whether a record after damage is a leftover from before the log was cut there.
 
         A leftover is older than the records before it. RocketMQ's store times can go back a little
         with the clock, so unless the record is much older, its queue offset must be taken as well.
@@ -351,7 +351,7 @@ class _Recovery:
     # 4. and 5. The end.
 
     def finish(self, walk: LogWalk) -> RecoveryReport:
-        """Cut the bytes behind the end, make everything durable, and report."""
+        """Cut the bytes after the end, make everything durable, and report."""
         end = walk.end
         cut = log_tail.cut(self._layout, self._log_files, end)
         for queue in self._queues:

@@ -139,7 +139,7 @@ def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: Mapped
 
 
 def end_behind_files(queues: Iterable[UnitQueue], log_files: MappedFileQueue) -> int:
-    """Return the end of the log behind its files, by units of queues that are not recovered yet.
+    """Return the end of the log after its files, by units of queues that are not recovered yet.
 
     Returns 0 if the units do not show it.
     """

@@ -93,7 +93,7 @@ def resize_log_files(
 ) -> None:
     """Bring the files of the commit log to one size; it is known to have ended at *reached*.
 
-    An empty file behind that is left alone: it was being made when the last run was killed.
+    An empty file after that is left alone: it was being made when the last run was killed.
 
     Raises:
         OSError: the disk is full or failing; every file has its old content.
