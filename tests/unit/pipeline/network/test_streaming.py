@@ -1,6 +1,7 @@
 """A stream of the network source is refused with a sentence where PySpark is too old for it."""
 
 import sys
+from typing import Any
 
 import pyspark
 import pytest
@@ -52,7 +53,7 @@ def test_a_batch_that_is_repeated_reads_the_same_ranges() -> None:
     queues = [MessageQueue("orders", "broker-a", number) for number in range(2)]
     start = StreamOffset({queues[0]: 3, queues[1]: 4}, dict.fromkeys(queues, 0)).document()
     end = StreamOffset({queues[0]: 9, queues[1]: 4}, dict.fromkeys(queues, 0)).document()
-    planned = make_reader().partitions(start, end)
+    planned: Any = make_reader().partitions(start, end)
     ranges = [(each.queue, each.begin, each.end) for part in planned for each in part.ranges]
     assert ranges == [(queues[0], 3, 9)]
     assert make_reader().partitions(start, end) == planned

@@ -35,7 +35,7 @@ def test_what_is_read_is_named() -> None:
 
 
 def test_a_registry_needs_to_know_of_which_subject_the_column_is() -> None:
-    asked = {"decode": "confluent-avro", "registry": "http://127.0.0.1:1"}
+    where = "http://127.0.0.1:1"
     for topics in ((), ("x", "y")):
         with pytest.raises(UsageProblem, match=r"--subject, or archive one topic"):
-            _ = ArchiveOptions("a", topics=topics, **asked).value
+            _ = ArchiveOptions("a", topics=topics, decode="confluent-avro", registry=where).value
