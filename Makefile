@@ -100,7 +100,7 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 deletable: $(VENV)/.installed-test  ## run the tests without a feature (FEATURE=name, or one by turns)
 	$(BIN)/python -m tests.house.deletable $(FEATURE) -- $(PARALLEL)
 
-mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
+mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 300 changes of the code (two hours); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
 
 simulate: $(VENV)/.installed-test  ## live through 10,000 lives of replica sets (SEEDS=n FIRST=k PROGRESS=file)
