@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-CLOSED = ("2>&-", "<&- >&- 2>&-", ">&-", "<&-")
+ALL_CLOSED = "<&- >&- 2>&-"
 
 
-@pytest.mark.parametrize("streams", CLOSED)
 @pytest.mark.parametrize(
-    ("command", "code"),
+    ("command", "code", "streams"),
     [
-        ("rockhopper.broker -p", 0),
-        ("rockhopper.broker store check /nonexistent", 2),
-        ("rockhopper.client --help", 0),
-        ("rockhopper.client topic list -n 127.0.0.1:1", 1),
-        ("rockhopper.pipeline --help", 0),
+        ("rockhopper.broker -p", 0, ALL_CLOSED),
+        ("rockhopper.broker store check /nonexistent", 2, ALL_CLOSED),
+        ("rockhopper.client --help", 0, ALL_CLOSED),
+        ("rockhopper.client topic list -n 127.0.0.1:1", 1, ALL_CLOSED),
+        ("rockhopper.pipeline --help", 0, ALL_CLOSED),
+        ("rockhopper.broker -p", 0, "<&-"),
+        ("rockhopper.broker -p", 0, ">&-"),
+        ("rockhopper.client topic list -n 127.0.0.1:1", 1, "2>&-"),
     ],
 )
 def test_a_command_ends_as_it_does_with_its_streams(command: str, code: int, streams: str) -> None:
@@ -31,12 +33,9 @@ def test_a_command_ends_as_it_does_with_its_streams(command: str, code: int, str
 @pytest.mark.parametrize(
     "command",
     [
-        "broker --version",
-        "broker --help",
         "broker -p",
         "broker store --help",
         "client --version",
-        "client topic --help",
         "client completion bash",
         "pipeline --help",
     ],
