@@ -81,7 +81,7 @@ def test_a_loop_that_is_left_early_ends_the_asynchronous_one() -> None:
         ticks = clock.ticks(9)
         assert next(ticks) == 0
         ticks.close()  # type: ignore[attr-defined]
-    assert clock.calls == ["open", "end of ticks", "end of ticks", "close"]
+        assert clock.calls == ["open", "end of ticks", "end of ticks"]
 
 
 def test_a_client_that_cannot_be_opened_is_not_closed_and_may_be_opened_later() -> None:

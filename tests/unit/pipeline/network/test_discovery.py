@@ -92,7 +92,7 @@ def named(names: Names, monkeypatch: pytest.MonkeyPatch, **options: str) -> Disc
 
 
 def test_a_pattern_finds_topics_by_their_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = Names(t=[ROUTED], t2=[LEFT], other=[GONE])
+    names = Names(t=[ROUTED], t2=[LEFT], t22=[GONE])
     assert named(names, monkeypatch, subscribePattern="t.?").queues() == [ROUTED, LEFT]
 
 
