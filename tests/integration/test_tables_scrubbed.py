@@ -21,5 +21,7 @@ async def test_a_table_that_rots_is_named_counted_and_written_anew(name: str) ->
         with capture_logs() as lines:
             path.write_bytes(good.replace(b"e", b"E", 1))
             await until(lambda: path.read_bytes()[:100] == good[:100])
-        assert [line["file"] for line in lines if "altered" in line["event"]] == [str(path)]
+        assert [line["file"] for line in lines if "file was changed" in line["event"]] == [
+            str(path)
+        ]
         assert broker.tables.altered_count == 1
