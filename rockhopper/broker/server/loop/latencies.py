@@ -107,7 +107,7 @@ class RequestTimes:
         yield from list(self._named.items())
 
     def of(self, requests: frozenset[str]) -> Latencies:
-        """Return the times of some requests together, whatever the response; no waiting ones."""
+        """Return the times of some requests together, without those that have waited."""
         total = Latencies()
         for kind, times in self.rows():
             if kind.request in requests and not kind.has_waited:

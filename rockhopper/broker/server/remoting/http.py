@@ -171,7 +171,7 @@ class HttpServer:
         return page
 
     def _refusal(self, request: HttpRequest) -> Page | None:
-        """Return the response that replaces an operator's page; None for an operator."""
+        """Return the response that replaces an operator's page; None if an operator asks."""
         access = self._access
         if access.is_open or is_loopback(request.host):
             return None

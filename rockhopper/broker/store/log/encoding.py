@@ -345,7 +345,7 @@ def encode_run(
 ) -> Batch | None:
     """Encode each message of a batch body by ``encode_plain``; None unless all are plain.
 
-    Their born host is the host that stores them.
+    The host that stores the messages is also their born host.
     """
     records: list[bytes] = []
     units: list[bytes] = []

@@ -32,7 +32,7 @@ append_plain: Callable[[list[Run], int], int] = append_plain_in_python
 """Append the plain runs from number *first* on; return the number of the first run that is not
 plain."""
 take_offsets: Callable[[list[Run]], None] = take_offsets_in_python
-"""Advance the tails of *runs*, which begin at their next offsets, after the runs."""
+"""Advance the tails of *runs* to the ends of the runs, which begin at the tails' next offsets."""
 awaited: Callable[[list[Run], int], list[Run]] = awaited_in_python
 """Return those of the first *count* of *runs* whose queues have waiters."""
 

@@ -83,8 +83,8 @@ class UnitFiles(MappedFileQueue):
     def first(self, start: int, end: int, is_behind: Callable[[Unit], bool]) -> int:
         """Return the first position in [start, end] from which on *is_behind* is true.
 
-        *is_behind* is called with units. The search starts near *start*: most files belong to
-        queues with few units.
+        *is_behind* gets a unit; if it is true for one, it is true for all later ones. The search
+        starts near *start*: most files belong to queues with few units.
         """
         unit_size = self.unit.size
         low, high = 0, max(end - start, 0) // unit_size

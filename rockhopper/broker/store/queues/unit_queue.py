@@ -75,8 +75,8 @@ class UnitQueue(MappedUnits):
         """Wrap the queue in *directory*; ``load`` and ``recover`` read its files.
 
         *file_size_bytes* is for the first file of a new queue. *mark_dirty* is called with the
-        queue when it gets something to flush and had nothing before. *mappings* are those that it
-        shares descriptors with.
+        queue when it gets something to flush and had nothing before. *mappings* limits the mapped
+        files of everything that shares it.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
