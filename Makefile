@@ -12,6 +12,8 @@ NOT_LONG := $(if $(SHORT), and not long)
 
 # Each of the processes that tests start would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Stores of these suites are large: they are on a disk, and not in memory as others (tests/conftest.py).
+interop spark-test test-slow: export TMPDIR := $(or $(TMPDIR),/tmp)
 
 .DEFAULT_GOAL := help
 # A folder has the name of one.
