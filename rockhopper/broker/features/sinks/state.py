@@ -57,11 +57,11 @@ class SinkState(State):
         directory = self.directory = layout.own / "sinks"
         now_ms = clock.wall_ms
         self.journal = SinkJournal(directory)
-        self.owners = SinkOwners(directory / "owners.json", now_ms=now_ms)
-        self.homes = SinkHomes(directory / "homes.json", now_ms=now_ms)
-        self.prepared = SinkPrepared(directory / "prepared.json", now_ms=now_ms)
-        self.decisions = SinkDecisions(directory / "decisions.json", now_ms=now_ms)
-        self.contents = SinkContents(directory / "contents.json", now_ms=now_ms)
+        self.owners = SinkOwners(layout.own / "sinks" / "owners.json", now_ms=now_ms)
+        self.homes = SinkHomes(layout.own / "sinks" / "homes.json", now_ms=now_ms)
+        self.prepared = SinkPrepared(layout.own / "sinks" / "prepared.json", now_ms=now_ms)
+        self.decisions = SinkDecisions(layout.own / "sinks" / "decisions.json", now_ms=now_ms)
+        self.contents = SinkContents(layout.own / "sinks" / "contents.json", now_ms=now_ms)
         tables = (self.owners, self.homes, self.prepared, self.decisions, self.contents)
         self.tables = dict.fromkeys(tables, Channel.CONFIRMED)
         self.published: dict[str, tuple[int, int]] = {}
