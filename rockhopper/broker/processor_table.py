@@ -4,12 +4,14 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
+from rockhopper.broker.features.bulk_pull.processors import BulkPullProcessor
+from rockhopper.broker.features.request_reply.processors import ReplyProcessor
+from rockhopper.broker.features.static_topics.processors import StaticTopicProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import needs
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
-from rockhopper.broker.kernel.processors.bulk import BulkPullProcessor
 from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
 from rockhopper.broker.kernel.processors.clients import ClientProcessors
 from rockhopper.broker.kernel.processors.consumption_admin import ConsumptionAdminProcessors
@@ -23,10 +25,8 @@ from rockhopper.broker.kernel.processors.pulls import PullProcessor
 from rockhopper.broker.kernel.processors.queries import QueryProcessors
 from rockhopper.broker.kernel.processors.queue_locking import QueueLockProcessors
 from rockhopper.broker.kernel.processors.recall import RecallProcessor
-from rockhopper.broker.kernel.processors.replies import ReplyProcessor
 from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
-from rockhopper.broker.kernel.processors.static_topics import StaticTopicProcessors
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors

@@ -1,0 +1,1 @@
+"""Bulk pulls: reading many messages with one request, for jobs."""
