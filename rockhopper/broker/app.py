@@ -28,7 +28,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rockhopper.broker.feature import Feature
+from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
+from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
+from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
 from rockhopper.broker.gateways.console.door import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.families import Family, rendered
@@ -126,7 +129,12 @@ TEMPORARY_SETTINGS = {
 }
 
 
-FEATURES: tuple[Feature, ...] = (SinkFeature(),)
+FEATURES: tuple[Feature, ...] = (
+    StaticTopicFeature(),
+    RequestReplyFeature(),
+    BulkPullFeature(),
+    SinkFeature(),
+)
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""
 
 

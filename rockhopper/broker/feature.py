@@ -16,7 +16,7 @@ A feature's life, between the kernel's:
     then the six steps of a Part (server/loop/part.py): open, start, expire, stop, close
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rockhopper.broker.kernel.families import Family
@@ -24,10 +24,12 @@ from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
-from rockhopper.broker.server.remoting.dispatcher import Row
+from rockhopper.broker.server.remoting.dispatcher import Processor, Row
 from rockhopper.broker.settings.store_layout import StoreLayout
 
-__all__ = ["Feature", "FeaturePart", "NoState", "State", "check_features"]
+__all__ = ["Feature", "FeaturePart", "NoState", "State", "Wrap", "check_features"]
+
+Wrap = Callable[[Processor], Processor]
 
 
 class FeaturePart(Part):
@@ -35,6 +37,9 @@ class FeaturePart(Part):
 
     processors: Mapping[int, Row] = {}
     """Request code → processor and permission. No two features serve the same code."""
+    wraps: Mapping[int, Wrap] = {}
+    """Request code → what to put around the processor of it, whoever serves it. The permission
+    stays that of the processor. Wraps of later features stand around those of earlier ones."""
 
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""

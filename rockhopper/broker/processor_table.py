@@ -4,9 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.features.bulk_pull.processors import BulkPullProcessor
-from rockhopper.broker.features.request_reply.processors import ReplyProcessor
-from rockhopper.broker.features.static_topics.processors import StaticTopicProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import needs
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -29,7 +26,6 @@ from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
-from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.processors.transactions import TransactionProcessors
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.server.remoting.needs import Need, on_cluster, on_group, on_topic
@@ -61,7 +57,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         config.live, store, topics, groups, offsets, consumers, broker.positions
     )
     locks = QueueLockProcessors(broker.locks)
-    replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
     pulls = PullProcessor(broker.puller)
     recall = RecallProcessor(config.live, store, broker.withdrawing, clock.wall_ms)
     send_back = SendBackProcessor(store, broker.send_back)
@@ -71,20 +66,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         config, store, topics, groups, offsets, producers, stats, clock.steady_ms
     )
     queries = QueryProcessors(config.store.live, store, topics)
-    topic_admin = TopicAdminProcessors(
-        config,
-        store,
-        topics,
-        groups,
-        broker.static_topics,
-        broker.tables.topic_ends,
-        offsets,
-        consumers,
-        stats,
-        pop,
-        broker.retry_owners,
-        announce,
-    )
+    topic_admin = broker.topic_admin
     group_admin = GroupAdminProcessors(
         config,
         store,
@@ -111,7 +93,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     popping = PopProcessors(
         config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
     )
-    bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller, topics)
     figures = FiguresProcessor(
         store, topics, groups, offsets, consumers, stats, broker.retry_owners
     )
@@ -121,21 +102,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
     )
     accounts = AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls)
-    static = StaticTopicProcessors(
-        config,
-        store,
-        topics,
-        broker.static_topics,
-        broker.peer_brokers,
-        groups,
-        offsets,
-        broker.positions,
-        announce,
-        topic_admin,
-    )
-    logical = static.logical
-    send = logical(replies.sends.process, static.send)
-    pull = logical(pulls.process, static.pull)
+    send, pull = broker.sends.process, pulls.process
     rows = {
         **_pop(popping),
         **_accounts(accounts),
@@ -153,28 +120,18 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             transactions.end, Need((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
         ),
         Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
-        Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
-        Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
         # Consuming
         Code.PULL_MESSAGE: serves(pull, *needs.PULLED),
         Code.LITE_PULL_MESSAGE: serves(pull, *needs.PULLED),
-        Code.QUERY_CONSUMER_OFFSET: serves(
-            logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
-        ),
-        Code.UPDATE_CONSUMER_OFFSET: serves(
-            logical(following.update_consumer_offset, static.commit_offset), *needs.COMMITTED
-        ),
+        Code.QUERY_CONSUMER_OFFSET: serves(following.query_consumer_offset, *needs.LOOKED_AT),
+        Code.UPDATE_CONSUMER_OFFSET: serves(following.update_consumer_offset, *needs.COMMITTED),
         Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
-            logical(following.search_by_time, static.search), on_topic(Action.SUB, Action.GET)
+            following.search_by_time, on_topic(Action.SUB, Action.GET)
         ),
-        Code.GET_MAX_OFFSET: serves(
-            logical(following.max_offset, static.max_offset), on_topic(Action.SUB, Action.GET)
-        ),
-        Code.GET_MIN_OFFSET: serves(
-            logical(following.min_offset, static.search), on_topic(Action.SUB, Action.GET)
-        ),
+        Code.GET_MAX_OFFSET: serves(following.max_offset, on_topic(Action.SUB, Action.GET)),
+        Code.GET_MIN_OFFSET: serves(following.min_offset, on_topic(Action.SUB, Action.GET)),
         Code.GET_EARLIEST_MSG_STORETIME: serves(
-            logical(following.earliest_store_time, static.earliest_time),
+            following.earliest_store_time,
             on_topic(Action.SUB, Action.GET),
         ),
         Code.LOCK_BATCH_MQ: serves(locks.lock, *needs.LOCKED),
@@ -196,7 +153,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
             topic_admin.update_topics, needs.TOPICS_MADE
         ),
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC: administers(static.update, on_topic(Action.CREATE)),
         Code.DELETE_TOPIC_IN_BROKER: administers(topic_admin.delete_topic, on_topic(Action.DELETE)),
         Code.PURGE_TOPIC: administers(topic_admin.purge_topic, on_topic(Action.DELETE)),
         Code.GET_ALL_TOPIC_CONFIG: administers(topic_admin.get_all_topics, needs.ALL_TOPICS),
@@ -249,8 +205,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             calls.consumer_status, *needs.LOOKED_INTO
         ),
         # Jobs (ours alone)
-        Code.BULK_PULL: serves(bulk.process, *needs.PULLED_IN_BULK),
-        Code.BULK_PULL_QUEUES: serves(bulk.process_queues, *needs.PULLED_IN_BULK),
         Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
         Code.LOG_HISTORY: serves(history.process, needs.COMPARED),
         # The broker
@@ -268,6 +222,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         if taken := sorted(rows.keys() & part.processors.keys()):
             raise ValueError(f"the feature {name} serves the code {taken[0]}, which is another's")
         rows.update(part.processors)
+    for part in broker.features.values():
+        for code, wrap in part.wraps.items():
+            rows[code] = rows[code]._replace(processor=wrap(rows[code].processor))
     return rows
 
 

@@ -7,6 +7,8 @@ from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
 from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.processors.sends import SendProcessor
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
@@ -17,6 +19,7 @@ from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -52,6 +55,10 @@ class Kernel:
     producers: ProducerTable
     locks: QueueLocks
     sender: Sender
+    sends: SendProcessor
+    topic_admin: TopicAdminProcessors
+    peer_brokers: PeerBrokers
+    """Asks the other brokers of the cluster."""
     puller: Puller
     positions: ReaderPositions
     waiters: LongPolling

@@ -15,6 +15,8 @@ from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
 from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.kernel.processors.sends import SendProcessor
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
@@ -29,7 +31,6 @@ from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.store_protection import protect_store
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.static_topics import StaticTopicTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -70,7 +71,8 @@ class ServingParts:
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsetTable
-    static_topics: StaticTopicTable
+    sends: SendProcessor
+    topic_admin: TopicAdminProcessors
     peer_brokers: PeerBrokers
     cluster_queues: ClusterQueues
     topic_ids: TopicIds
@@ -128,7 +130,6 @@ class ServingParts:
         self.topics = self.tables.topics
         self.groups = self.tables.groups
         self.offsets = self.tables.offsets
-        self.static_topics = self.tables.static_topics
         self.topic_ids = self.tables.topic_ids
         self.tables.load()
 
@@ -269,6 +270,20 @@ class ServingParts:
         self.puller.on_retries_read.append(self.pop.give_to_pulling)
         self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
+        self.sends = SendProcessor(config, store, self.sender)
+        self.topic_admin = TopicAdminProcessors(
+            config,
+            store,
+            topics,
+            self.groups,
+            self.tables.topic_ends,
+            self.offsets,
+            self.consumers,
+            stats,
+            self.pop,
+            self.retry_owners,
+            self.announce,
+        )
         self.state = StateChannels()
         self.kernel = Kernel(
             config=config,
@@ -284,6 +299,9 @@ class ServingParts:
             producers=self.producers,
             locks=self.locks,
             sender=self.sender,
+            sends=self.sends,
+            topic_admin=self.topic_admin,
+            peer_brokers=self.peer_brokers,
             puller=self.puller,
             positions=self.positions,
             waiters=self.long_polling,

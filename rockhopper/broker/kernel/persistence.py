@@ -12,12 +12,11 @@ from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.kernel.tables.log_history import LogHistory
 from rockhopper.broker.kernel.tables.offset_journal import OffsetJournal
 from rockhopper.broker.kernel.tables.remembered_subscriptions import RememberedSubscriptions
-from rockhopper.broker.kernel.tables.static_topics import StaticTopicTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable, queue_directories
+from rockhopper.broker.kernel.tables.topics import TopicTable, queue_directories
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -54,9 +53,8 @@ class Tables(Part):
             journal=OffsetJournal(layout.offset_journal, layout.quarantine),
             with_light_queues=config.store.light_queues_enabled,
         )
-        self.static_topics = StaticTopicTable(directory / "topicQueueMapping.json", now_ms=now_ms)
-        self.topics.mappings = self.static_topics.mappings
-        self.topics.listeners.append(self._topic_changed)
+        for state in self.states:
+            state.attach(self.topics)
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
@@ -70,7 +68,6 @@ class Tables(Part):
             self.users,
             self.acls,
             self.topic_ids,
-            self.static_topics,
         ):
             table.changes_journal = TableJournal(
                 layout.table_changes(table.path), layout.quarantine, mode=table.file_mode
@@ -84,7 +81,6 @@ class Tables(Part):
             self.topics,
             self.groups,
             self.offsets,
-            self.static_topics,
             self.delay_offsets,
             self.topic_ids,
             self.topic_ends,
@@ -108,10 +104,6 @@ class Tables(Part):
     def altered_count(self) -> int:
         """How many files were found other than they had been saved since the start."""
         return sum(table.altered_count for table in self.every)
-
-    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        if topic is None and name:
-            self.static_topics.delete(name)
 
     def load(self) -> None:
         """Read the files, and the topics that only their queues tell of; writes nothing.

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.state_records import Entry
 from rockhopper.broker.kernel.tables.json_table import JsonTable
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
 
 
@@ -22,6 +23,9 @@ class State:
 
     kinds: Collection[int] = ()
     """The kinds of records that ``apply`` takes, unique among all features (state_records.py)."""
+
+    def attach(self, topics: TopicTable) -> None:
+        """Listen to the topics, or extend them; called before any table is loaded."""
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
         """Return queues that recovery must find, by topic and queue, and how far each was read."""

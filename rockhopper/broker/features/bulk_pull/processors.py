@@ -13,18 +13,25 @@ from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.slices import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.needs import Need, in_optional_field, on_topic
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
+from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import InvalidParameter, TopicNotFound
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRead,
     decode_queue_ranges,
     encode_queue_ranges,
 )
+from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkPullRequest
 
+PERMISSIONS = (
+    on_topic(Action.SUB),
+    Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup")),
+)
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384
 FLAG_SUBSCRIPTION = 4
@@ -41,6 +48,13 @@ class BulkPullProcessor:
     _stats: BrokerStats
     _puller: Puller
     _topics: TopicTable
+
+    def rows(self) -> dict[int, Row]:
+        """Return both request codes, and what they need."""
+        return {
+            RequestCode.BULK_PULL: serves(self.process, *PERMISSIONS),
+            RequestCode.BULK_PULL_QUEUES: serves(self.process_queues, *PERMISSIONS),
+        }
 
     def process(self, request: Request) -> Response:
         """Return up to ``maxBytes`` of records from ``offset`` to before ``endOffset``."""

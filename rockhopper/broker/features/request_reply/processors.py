@@ -22,14 +22,18 @@ from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     Response,
+    Row,
+    serves,
     store_error_response,
     unconfirmed_code,
 )
+from rockhopper.broker.server.remoting.needs import on_topic
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalMessage
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -59,10 +63,17 @@ class ReplyProcessor:
     _store: MessageStore
     _producers: ProducerTable
     _sender: Sender
+    _sends: SendProcessor
     _now_ms: Callable[[], int]
 
-    def __post_init__(self) -> None:
-        self.sends = SendProcessor(self._config, self._store, self._sender, self.asked)
+    def rows(self) -> dict[int, Row]:
+        """Return both request codes, and what they need."""
+        return {
+            RequestCode.SEND_REPLY_MESSAGE: serves(self.process, on_topic(Action.PUB)),
+            RequestCode.SEND_REPLY_MESSAGE_V2: serves(
+                self.process, on_topic(Action.PUB, field="b")
+            ),
+        }
 
     def asked(self, request: Request, send: Send) -> None:
         """Register the sender of a request as with a heartbeat, unless that client is known."""
@@ -103,7 +114,7 @@ class ReplyProcessor:
             self._sender.check(send)
             return self._unstored(send)
         try:
-            response, end = self.sends.put(request)
+            response, end = self._sends.put(request)
         except StoreError as error:
             return store_error_response(error)
         try:
@@ -114,7 +125,7 @@ class ReplyProcessor:
 
     def _unstored(self, send: Send) -> Response:
         """Return the answer for a reply that was pushed but not stored."""
-        ext = self.sends.answer_ext()
+        ext = self._sends.answer_ext()
         return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
 
     async def _push(self, request: Request, send: Send) -> str | None:

@@ -16,20 +16,31 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
+from rockhopper.broker.feature import Wrap
+from rockhopper.broker.features.static_topics.mappings import Piece, StaticTopic, StaticTopicTable
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.static_topics import Piece, StaticTopic, StaticTopicTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.peer_brokers import PeerBrokers, UnreachableError
-from rockhopper.broker.server.remoting.dispatcher import Processor, Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Processor,
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import read_object, refusal
+from rockhopper.broker.server.remoting.needs import on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -84,6 +95,29 @@ class StaticTopicProcessors:
         await self._topics.saved()
         await self._announce()
         return answer
+
+    def rows(self) -> dict[int, Row]:
+        """Return the request code of mappings, and what it needs."""
+        return {
+            Code.UPDATE_AND_CREATE_STATIC_TOPIC: administers(self.update, on_topic(Action.CREATE))
+        }
+
+    def wraps(self) -> dict[int, Wrap]:
+        """Return what stands around the processors of requests that name a queue."""
+        steps: dict[int, Serve] = {
+            Code.SEND_MESSAGE: self.send,
+            Code.SEND_MESSAGE_V2: self.send,
+            Code.SEND_BATCH_MESSAGE: self.send,
+            Code.PULL_MESSAGE: self.pull,
+            Code.LITE_PULL_MESSAGE: self.pull,
+            Code.QUERY_CONSUMER_OFFSET: self.query_offset,
+            Code.UPDATE_CONSUMER_OFFSET: self.commit_offset,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
+            Code.GET_MAX_OFFSET: self.max_offset,
+            Code.GET_MIN_OFFSET: self.search,
+            Code.GET_EARLIEST_MSG_STORETIME: self.earliest_time,
+        }
+        return {code: partial(self.logical, serve=serve) for code, serve in steps.items()}
 
     def logical(self, processor: Processor, serve: Serve) -> Processor:
         """Wrap *processor*: *serve* handles requests that name a logical queue."""

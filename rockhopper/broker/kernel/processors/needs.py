@@ -160,7 +160,6 @@ CLONED = (
     on_group(Action.UPDATE, field="destGroup"),
 )
 PULLED = (on_topic(Action.SUB), Need((Action.SUB,), Kind.GROUP, _puller))
-PULLED_IN_BULK = _both(Action.SUB, in_field("topic"), in_optional_field("consumerGroup"))
 IDENTIFIED = Need((Action.SUB, Action.GET), Kind.TOPIC, lambda request: decode_topics(request.body))
 """As ends of queues, what a consumer asks besides pulling: the right to pull covers it."""
 COMPARED = Need(

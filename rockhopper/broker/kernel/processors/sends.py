@@ -31,13 +31,12 @@ class SendProcessor:
         config: BrokerConfig,
         store: MessageStore,
         sender: Sender,
-        on_asked: Callable[[Request, Send], None],
     ) -> None:
-        """*on_asked* is called with each stored message that names a client to reply to."""
         self._live_store = config.store.live
         self._store = store
         self._sender = sender
-        self._on_asked = on_asked
+        self.request_listeners: list[Callable[[Request, Send], None]] = []
+        """Called with each stored message that names a client to reply to."""
         self._ext = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",
@@ -68,7 +67,8 @@ class SendProcessor:
             response.ext = self.answer_ext()
             return response, 0
         if PROPERTY_REPLY_TO_CLIENT in send.properties:
-            self._on_asked(request, send)
+            for listener in self.request_listeners:
+                listener(request, send)
         return self._answer(placed), end
 
     def answer_ext(self) -> dict[str, str]:

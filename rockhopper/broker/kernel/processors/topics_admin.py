@@ -17,8 +17,7 @@ from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.json_table import JsonObject
-from rockhopper.broker.kernel.tables.static_topics import StaticTopic, StaticTopicTable
+from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
@@ -28,6 +27,7 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
     parse_attribute_changes,
 )
 from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
+from rockhopper.broker.kernel.tables.topic_mappings import TopicMapping
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.slices import next_slice
@@ -70,9 +70,9 @@ QUEUES_PER_TURN = 32
 TOPICS_PER_TURN = 256
 
 
-def _with_quoted_keys(static: StaticTopic) -> JsonObject:
+def _with_quoted_keys(mapping: TopicMapping) -> JsonObject:
     """Return a mapping with quoted keys, which fastjson2 can skip if it does not know the field."""
-    found = static.to_json()
+    found = mapping.to_json()
     found["hostedQueues"] = {str(key): pieces for key, pieces in found["hostedQueues"].items()}
     return found
 
@@ -85,7 +85,6 @@ class TopicAdminProcessors:
     _store: MessageStore
     _topics: TopicTable
     _groups: SubscriptionGroupTable
-    _static_topics: StaticTopicTable
     _topic_ends: TopicEnds
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
@@ -317,9 +316,9 @@ class TopicAdminProcessors:
         """
         fields = request.fields(TopicRequest)
         found = self._known(fields.topic).to_json()
-        static = self._static_topics.mappings.get(fields.topic)
-        if static is not None and fields.is_logical:
-            found["mappingDetail"] = static.to_json()
+        mapping = self._topics.mappings.get(fields.topic)
+        if mapping is not None and fields.is_logical:
+            found["mappingDetail"] = mapping.to_json()
         return json_response(found)
 
     async def get_all_topics(self, request: Request) -> Response:
@@ -327,8 +326,8 @@ class TopicAdminProcessors:
         fields = request.fields(GetAllTopicConfigRequest)
         topics = self._topics.configs.copy()
         version = self._topics.version.to_json()
-        static_topics = self._static_topics
-        mappings = dict(static_topics.mappings)
+        mappings, table = dict(self._topics.mappings), self._topics.mapping_table
+        mapping_version = (table.version if table else DataVersion()).to_json()
 
         def describe() -> dict[str, object]:
             names = page(
@@ -339,7 +338,7 @@ class TopicAdminProcessors:
             )
             return {
                 "dataVersion": version,
-                "mappingDataVersion": static_topics.version.to_json(),
+                "mappingDataVersion": mapping_version,
                 "topicConfigTable": {name: topics[name].to_json() for name in names},
                 "topicQueueMappingDetailMap": {
                     name: _with_quoted_keys(mappings[name]) for name in names if name in mappings

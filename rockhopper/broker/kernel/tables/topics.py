@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
-from rockhopper.broker.kernel.tables.static_topics import StaticTopic
 from rockhopper.broker.kernel.tables.topic_attributes import (
     ATTRIBUTE_CLEANUP_POLICY,
     ATTRIBUTE_MESSAGE_TYPE,
@@ -23,6 +22,7 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
     MESSAGE_TYPE_PRIORITY,
     QUEUE_TYPE_BATCH,
 )
+from rockhopper.broker.kernel.tables.topic_mappings import MappingTable, TopicMapping
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import AutoCreateTopic
@@ -200,8 +200,10 @@ class TopicTable(JsonTable):
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self.listeners: list[Listener] = []
-        self.mappings: Mapping[str, StaticTopic] = {}
-        """The static topics among them, which have logical queues."""
+        self.mappings: Mapping[str, TopicMapping] = {}
+        """The topics with logical queues, by name; a feature may put its own mapping here."""
+        self.mapping_table: MappingTable | None = None
+        """Where these are kept, if they can be."""
         self.on_created: list[Callable[[TopicConfig], None]] = []
         """Called with a topic that was created by a client's send or route query."""
         self._created: set[str] = set()

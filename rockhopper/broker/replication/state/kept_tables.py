@@ -26,7 +26,6 @@ class KeptTables(NamedTuple):
         return _by_name(
             tables.topics,
             tables.groups,
-            tables.static_topics,
             tables.topic_ids,
             tables.topic_ends,
             tables.history,

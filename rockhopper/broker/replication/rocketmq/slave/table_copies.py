@@ -11,7 +11,6 @@ from rockhopper.broker.kernel.scheduled.timers.java_files import (
     TIMER_CHECK_SIZE_BYTES,
     save_timer_check,
 )
-from rockhopper.broker.kernel.tables.static_topics import StaticTopic
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.protocol import fastjson
@@ -69,8 +68,9 @@ class TableCopies:
         topics = self._tables.topics
         theirs = {name: TopicConfig.from_json(name, value) for name, value in found.items()}
         statics = document.get("topicQueueMappingDetailMap") or {}
-        for value in statics.values():
-            self._tables.static_topics.put(StaticTopic.from_json(value))
+        if topics.mapping_table is not None:
+            for value in statics.values():
+                topics.mapping_table.put_json(value)
         for name, topic in theirs.items():
             if name not in topics.configs or not topics.is_system(name):
                 topics.put(topic)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.kernel.processors import bulk as bulk_module
+from rockhopper.broker.features.bulk_pull import processors as bulk_module
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRange,
     decode_queue_reads,

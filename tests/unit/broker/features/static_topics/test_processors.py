@@ -6,11 +6,12 @@ Answers on one broker are those of Apache RocketMQ 5.5.0 after ``mqadmin updateS
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from rockhopper.broker.kernel.tables.static_topics import StaticTopic
+from rockhopper.broker.features.static_topics.mappings import StaticTopic, StaticTopicTable
+from rockhopper.broker.features.static_topics.state import StaticTopicState
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.route_table import Registration, RouteTable
 from rockhopper.protocol import fastjson
@@ -24,6 +25,10 @@ from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
 NAMES = ("broker-a", "broker-b")
+
+
+def table_of(broker: ServedBroker) -> StaticTopicTable:
+    return cast(StaticTopicState, broker.states["static_topics"]).table
 
 
 @pytest.fixture
@@ -250,15 +255,15 @@ async def test_mappings_are_told_and_kept(
     document = json.loads(everything)
     assert isinstance(document, dict)
     assert set(document["topicQueueMappingDetailMap"]) == {"orders"}
-    b.static_topics.save()
+    table_of(b).save()
     path = tmp_path / "broker-b" / "config" / "topicQueueMapping.json"
     kept = fastjson.loads(path.read_bytes())
     assert isinstance(kept, dict)
     static = StaticTopic.from_json(kept["topicQueueMappingInfoMap"]["orders"])
-    assert static == b.static_topics.mappings["orders"]
+    assert static == table_of(b).mappings["orders"]
     assert static.info()["currIdMap"] == {"2": 0, "3": 1}
     await b.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
-    assert b.static_topics.mappings == {}
+    assert table_of(b).mappings == {}
 
 
 async def test_a_mapping_that_does_not_fit_is_refused(

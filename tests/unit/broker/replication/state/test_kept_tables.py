@@ -41,7 +41,6 @@ ACL = [{"policyType": "Custom", "entries": [RULE]}]
 ENTRIES: dict[str, tuple[str, Any]] = {
     "topics.json": ("orders", TOPIC),
     "subscriptionGroup.json": ("g", {"settings": None, "forbidden": {"orders": 4}}),
-    "topicQueueMapping.json": ("static", STATIC),
     "topic-ids.json": ("orders", ["0123456789abcdef", 7]),
     "topic-ends.json": ("orders", {"0": 40}),
     "log-history.json": ("0123456789abcdef", [1, 1200, 1700000000000]),
@@ -52,6 +51,8 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "subscriptions.json": ("g", {"fingerprint": 1, "subscriptions": [["orders", "TAG", "*", 3]]}),
     "transactions.json": ("17", 4),
 }
+if "static_topics" in NAMES:
+    ENTRIES |= {"topicQueueMapping.json": ("static", STATIC)}
 if "sinks" in NAMES:
     ENTRIES |= {
         "owners.json": ("sink", "somebody"),

@@ -159,7 +159,10 @@ def sink(broker: ServedBroker) -> Sample:
     return Code.SINK_PUBLISH, ext, encode_sink_body([SinkPart("0", 1)])
 
 
-OF_FEATURES: dict[str, list[Callable[[ServedBroker], Sample]]] = {"sinks": [sink]}
+OF_FEATURES: dict[str, list[Callable[[ServedBroker], Sample]]] = {
+    "request_reply": [reply, reply_v2],
+    "sinks": [sink],
+}
 STORING: list[Callable[[ServedBroker], Sample]] = [
     one,
     one_v2,
@@ -173,8 +176,6 @@ STORING: list[Callable[[ServedBroker], Sample]] = [
     rollback,
     resume,
     recall,
-    reply,
-    reply_v2,
     *(sample for name, samples in OF_FEATURES.items() if name in NAMES for sample in samples),
 ]
 # Of the log; what they keep elsewhere (tables, the pop journal) they promise as docs/ says.

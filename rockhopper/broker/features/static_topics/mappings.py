@@ -229,6 +229,10 @@ class StaticTopicTable(JsonTable):
         self.mappings.clear()
         self.mappings.update(found)
 
+    def put_json(self, value: Any) -> None:
+        """Put a mapping as RocketMQ's bodies have it. Raises ValueError."""
+        self.put(StaticTopic.from_json(value))
+
     def put(self, static: StaticTopic) -> bool:
         """Create or replace a mapping; return False if it is unchanged."""
         if self.mappings.get(static.topic) == static:

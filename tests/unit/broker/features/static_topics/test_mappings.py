@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.kernel.tables.static_topics import Piece, StaticTopic
+from rockhopper.broker.features.static_topics.mappings import Piece, StaticTopic
 
 OLD = Piece(0, 3, "a", 0, 0, 10)
 EMPTY = Piece(1, 4, "b", 10, 5, 5)

@@ -1,0 +1,32 @@
+"""The declaration of bulk pulls."""
+
+from rockhopper.broker.feature import FeaturePart, NoState
+from rockhopper.broker.features.bulk_pull.processors import BulkPullProcessor
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.settings.store_layout import StoreLayout
+
+
+class BulkPullPart(FeaturePart):
+    """Bulk pulls in one broker."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.processors = BulkPullProcessor(
+            kernel.store, kernel.tables.topic_ids, kernel.stats, kernel.puller, kernel.topics
+        ).rows()
+
+
+class BulkPullFeature:
+    """Reading by the megabyte, for jobs that decode many messages at once."""
+
+    name = "bulk_pull"
+    requires: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ("tests/unit/broker/features/bulk_pull",)
+
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> NoState:
+        """Return nothing: a pull leaves nothing behind."""
+        return NoState()
+
+    def build(self, kernel: Kernel, state: NoState) -> BulkPullPart:
+        """Return what serves bulk pulls."""
+        return BulkPullPart(kernel)

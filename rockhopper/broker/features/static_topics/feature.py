@@ -1,0 +1,44 @@
+"""The declaration of static topics."""
+
+from rockhopper.broker.feature import FeaturePart
+from rockhopper.broker.features.static_topics.processors import StaticTopicProcessors
+from rockhopper.broker.features.static_topics.state import StaticTopicState
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.settings.store_layout import StoreLayout
+
+
+class StaticTopicPart(FeaturePart):
+    """Static topics in one broker."""
+
+    def __init__(self, kernel: Kernel, state: StaticTopicState) -> None:
+        processors = StaticTopicProcessors(
+            kernel.config,
+            kernel.store,
+            kernel.topics,
+            state.table,
+            kernel.peer_brokers,
+            kernel.groups,
+            kernel.offsets,
+            kernel.positions,
+            kernel.announce,
+            kernel.topic_admin,
+        )
+        self.processors = processors.rows()
+        self.wraps = processors.wraps()
+
+
+class StaticTopicFeature:
+    """Logical queues whose number stays the same while they move between brokers."""
+
+    name = "static_topics"
+    requires: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ("tests/unit/broker/features/static_topics",)
+
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> StaticTopicState:
+        """Return the mappings."""
+        return StaticTopicState(layout, clock)
+
+    def build(self, kernel: Kernel, state: StaticTopicState) -> StaticTopicPart:
+        """Return what serves logical queues."""
+        return StaticTopicPart(kernel, state)

@@ -1,0 +1,28 @@
+"""Topics whose queues are mapped: what the kernel shows of them, whoever maps them.
+
+A mapped topic has logical queues, which a feature serves (features/static_topics). The kernel only
+shows the mappings: in routes, in registrations, and to RocketMQ's tools and slaves.
+"""
+
+from typing import Any, Protocol
+
+from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
+
+
+class TopicMapping(Protocol):
+    """How the queues of one topic are mapped."""
+
+    def info(self) -> JsonObject:
+        """Return what routes and registrations show."""
+
+    def to_json(self) -> JsonObject:
+        """Return all of it, as in RocketMQ's files and bodies."""
+
+
+class MappingTable(Protocol):
+    """Where the mappings are kept."""
+
+    version: DataVersion
+
+    def put_json(self, value: Any) -> None:
+        """Put a mapping of a RocketMQ master. Raises ValueError: it makes no sense."""
