@@ -12,7 +12,7 @@ def check_count(name: str, value: object, least: int = 1) -> None:
 
 
 def check_seconds(name: str, value: object, *, may_be_zero: bool = False) -> None:
-    """Raise TypeError unless `value` is a number, ValueError if it is negative or a forbidden 0."""
+    """Raise TypeError unless `value` is a number, ValueError if it is too small."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
     if not (value >= 0 if may_be_zero else value > 0):

@@ -48,7 +48,7 @@ def check_has_run(kind: str, function: object, answer: object) -> None:
 def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
     """Return `function`, wrapped to raise TypeError if it returns a coroutine.
 
-    Raises TypeError for a coroutine function. A decorator may hide it until the call.
+    Raises TypeError at once for a coroutine function, unless a decorator hides that until the call.
     """
     if not callable(function) or is_coroutine_function(function):
         raise TypeError(

@@ -272,7 +272,7 @@ class Consumer:
         self._has_failed_to_start = False
 
     def _has_failed(self, error: BaseException) -> None:
-        """Leave the group, so that members that work take over its queues."""
+        """Leave the group, so that working members take over its queues."""
         self._running = None
         if self.on_failure is not None:
             self.on_failure(error)

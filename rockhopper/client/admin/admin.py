@@ -407,7 +407,7 @@ class Admin(ClosedAtEnd):
     async def _ask_who_knows(
         self, code: RequestCode, kind: type[_Body], contents: Callable[[_Body], Sized]
     ) -> _Body:
-        """Return the first answer of a name server that is not empty, or an empty one.
+        """Return the first answer of a name server that is not empty; an empty one if all are.
 
         A name server that restarted, or is cut off from the brokers, returns an empty answer.
         """

@@ -4,8 +4,11 @@ They are the messages of the topic `%DLQ%<group>`. Sending them back ("requeue")
 before the first one not sent yet: the committed offset of the group REQUEUE_GROUP in that topic.
 The mark passes a dead letter only after a broker has stored its copy, so none is lost. Each copy
 names its dead letter in the property RH_REQUEUED. A dead letter whose copy is found in the target
-topic is not sent again. So after a killed requeue nothing is sent twice; if the broker's index
-lags, at most the dead letters since the last mark are.
+topic is not sent again.
+
+Example: of the dead letters 0, 1 and 2 a requeue sends 0 and 1 and is killed before it moves the
+mark. The next requeue starts at 0, finds the copies of 0 and 1, and sends only 2. If the broker's
+index does not contain these copies yet, 0 and 1 are sent twice.
 """
 
 import asyncio
@@ -176,10 +179,7 @@ class DeadLetters:
         return DeadLetterCount(group, count, waiting, min(oldest, default=None))
 
     async def read(self, group: str, *, only_waiting: bool = False) -> AsyncGenerator[DeadLetter]:
-        """Yield a group's dead letters, oldest first.
-
-        Raises RouteNotFoundError if it has no topic.
-        """
+        """Yield a group's dead letters, oldest first. Raises RouteNotFoundError if it has none."""
         for queue in await self._queues(group):
             low, mark, high = await self._range(queue)
             async for message in self._messages(queue, mark if only_waiting else low, high):

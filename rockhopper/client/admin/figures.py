@@ -52,7 +52,7 @@ class FigureReader:
         self._masters = masters
 
     async def read(self, *, details: bool = False) -> Figures:
-        """Return the statistics of all topics and groups by name; `details` adds optional ones.
+        """Return the statistics of all topics and groups by name, optional ones with `details`.
 
         Rockhopper brokers return them in one answer. Other brokers need a query per topic and
         group. For these brokers `sent` and `handed_out` are sums of end and committed offsets, and
@@ -65,7 +65,8 @@ class FigureReader:
     async def read_groups(self) -> Figures | None:
         """Return the groups with the ages of their lag; None if a broker refuses the query.
 
-        It does so if it is RocketMQ's, or if this user may not see everything.
+        A RocketMQ broker refuses it. A Rockhopper broker refuses it to a user who may not see
+        everything.
         """
         masters = await self._masters()
         try:

@@ -49,11 +49,11 @@ def is_tools_group(name: str) -> bool:
 Told = TypeVar("Told", bound=Body)
 
 MEMBERS_ASKED_AT_ONCE_MAX = 16
-"""The limit for one group; members that do not answer count until the deadline."""
+"""The maximum of concurrent queries to members of a group; unanswered ones count too."""
 _MEMBERS_ASKED_MAX = 48
 _MEMBERS_TELL_WITHIN_S = 2.0
 _RELAYED_FOR_S = 10.0
-"""A broker waits this long for a member, and serves 128 requests of a connection meanwhile."""
+"""How long a broker waits for a member; it serves up to 128 requests of a connection at a time."""
 _GROUPS_AT_ONCE = 16
 # What brokers answer for a group or topic that is missing or not online.
 _THERE_OR_NOT = frozenset(
@@ -341,7 +341,8 @@ class GroupReader:
         stats = await self._ask(
             master.address,
             RequestCode.GET_CONSUME_STATS,
-            # A topic list is answered even if no member is online; older brokers read the topic.
+            # With a topic list, brokers answer even if no member is online; older brokers use the
+            # topic.
             encode_fields(
                 GetConsumeStatsRequest(consumer_group=group, topic=topic, topic_list=topic)
             ),

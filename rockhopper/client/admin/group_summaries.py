@@ -1,8 +1,8 @@
 """One line per consumer group: totals that Rockhopper brokers return in one answer.
 
 A group may have offsets in thousands of topics; a query for each of them would take a broker
-seconds. RocketMQ's brokers need these queries, and so does a user of a Rockhopper broker who may
-not see everything.
+seconds. Such queries are still used for RocketMQ's brokers, and for users who may not see
+everything on a Rockhopper broker.
 """
 
 import time

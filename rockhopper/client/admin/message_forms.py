@@ -35,7 +35,7 @@ WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 
 def by_rank(topics: Sequence[str]) -> list[list[str]]:
-    """Rank topics: first those of producers, then those of copies, then system topics."""
+    """Rank topics: those that producers send to, then those of copies, then system topics."""
     ranks: list[list[str]] = [[], [], []]
     for topic in topics:
         is_copies = is_retry_topic(topic) or is_dlq_topic(topic)
@@ -66,7 +66,7 @@ def newest(forms: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
 
 
 def _age(message: ReceivedMessage, among: Sequence[ReceivedMessage]) -> tuple[int, int]:
-    """Return the sort key: on one broker the log offset, as its clock may have been set back."""
+    """Return a sort key: on one broker the log offset, as its clock may have been set back."""
     is_one_log = len({each.broker_name for each in among}) == 1
     return 0 if is_one_log else message.store_time_ms, message.stored.commit_log_offset
 
@@ -95,6 +95,6 @@ def retry_topics(group: str, topic: str) -> tuple[str, ...]:
 
 
 def timer_due_ms(message: ReceivedMessage) -> int | None:
-    """Return when a message of the timer topic is due; RocketMQ's may be a second late."""
+    """Return when a timer message is due; RocketMQ may deliver it up to a second later."""
     before_ms = whole_number(message.properties.get(PROPERTY_TIMER_OUT_MS))
     return before_ms + 1 if before_ms >= 0 else None

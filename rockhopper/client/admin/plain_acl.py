@@ -70,7 +70,7 @@ class PlainAccount:
 
 @dataclass
 class PlainAcl:
-    """The accounts of a file, and descriptions of what RocketMQ 5 has no equivalent for."""
+    """The accounts of a file, and descriptions of settings without an equivalent in RocketMQ 5."""
 
     accounts: list[PlainAccount] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)

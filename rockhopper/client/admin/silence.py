@@ -32,7 +32,7 @@ class Silent(NamedTuple):
 
 
 class Silence:
-    """The results of pings so far. Belongs to the event loop."""
+    """The results of recent pings. Use it only in one event loop."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Tracks: what happened to one message in each group that reads its topic.
 
-Brokers do not record deliveries. Known are each group's offset in the message's queue, its members'
-subscriptions, and the message's copies: in the group's retry topic, on the way there, among its
-dead letters, and sent back from them. The newest copy shows the state of the group. Java's tools
-use a similar query (MessageTrack).
+Brokers do not record deliveries. A track is derived from the group's offset in the message's queue,
+its members' subscriptions, and the message's copies: in the group's retry topic, on the way there,
+among its dead letters, and sent back from them. The newest copy shows the state of the group.
+Java's tools use a similar query (MessageTrack).
 """
 
 import asyncio
@@ -126,7 +126,7 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
 
 
 async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
-    """Return when a waiting message will be delivered; None if not waiting or unknown."""
+    """Return when a waiting message will be delivered; None if it does not wait or unknown."""
     if message.queue.topic != SCHEDULE_TOPIC:
         return timer_due_ms(message) if message.queue.topic in WAITING_TOPICS else None
     try:

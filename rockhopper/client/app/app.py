@@ -66,7 +66,7 @@ class App(ClosedAtEnd):
         and `credentials`; they stay open when the app closes.
         """
         self.nameserver = nameserver
-        """May be set until the start, such as to a test's broker; None: the environment decides."""
+        """May be changed until the start, such as by a test; None: the environment decides."""
         check_serializer("serializer", serializer, "encode")
         self._serializer = TextAsItIs(serializer or JSON())
         self._common = {

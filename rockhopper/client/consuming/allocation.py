@@ -1,7 +1,11 @@
 """Allocation rules: which member of a group reads which queues.
 
 Each member computes the whole allocation from the same two sorted lists. So all clients of a group,
-of any implementation, must follow one rule exactly. These are RocketMQ's rules.
+of any implementation, must follow one rule exactly. These are RocketMQ's rules. Example: the
+members A, B and C share the queues 0 to 6.
+
+    average      A: 0 1 2   B: 3 4   C: 5 6
+    by-circle    A: 0 3 6   B: 1 4   C: 2 5
 """
 
 import hashlib
@@ -86,7 +90,7 @@ class ConsistentHash:
 
 
 class ByMachineRoom:
-    """Only queues of brokers in certain rooms; broker names have the form "room@name"."""
+    """Allocates only queues of brokers in certain rooms; broker names have the form "room@name"."""
 
     def __init__(self, rooms: Iterable[str]) -> None:
         self._rooms = frozenset(rooms)
@@ -146,7 +150,7 @@ class MachineRoomNearby:
 
 
 class ByConfiguration:
-    """The queues that the application names, regardless of the other members."""
+    """Allocates the queues that the application names, regardless of the other members."""
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
         self._queues = frozenset(queues)

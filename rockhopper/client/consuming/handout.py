@@ -88,7 +88,7 @@ class Handout:
         self._wake(1 if self._settings.orderly else len(held.waiting))
 
     def fail(self, error: ClientError) -> None:
-        """Raise an error from the next call of `next`."""
+        """Make the next call of `next` raise an error."""
         self._failure = error
         self._wake(1)
 

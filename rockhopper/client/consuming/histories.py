@@ -9,8 +9,8 @@ and reading continues there.
     read up to 30 in epoch a; the connection breaks; the broker serves a backup that ends at 10
     compare: "I know a"  ->  "newest common epoch: a, it ends at 10"; the position becomes 10
 
-The history is constant for a connection: a broker that begins a new one closes its connections.
-Brokers other than Rockhopper have no history; their offsets are used unchecked.
+A connection has one history: a broker that begins a new history closes its connections. Brokers
+other than Rockhopper have no history; their offsets are used unchecked.
 """
 
 from weakref import WeakKeyDictionary

@@ -1,7 +1,7 @@
 """Handles the requests that brokers send to a consumer over its own connections.
 
-40   a member joined or left        220  reset offsets         221  return positions 307  return
-running information     309  consume this message now and return the result
+40   a member joined or left        220  reset offsets         221  return positions
+307  return running information     309  consume this message now and return the result
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Requests redelivery of a failed message: later, or never (dead letters).
+"""Requests redelivery of failed messages, or moves them to the dead letters.
 
 The client asks the broker that holds the message to deliver it again (request code 36). If that
 broker is unreachable, or now has another message at that offset (its log was truncated), the client

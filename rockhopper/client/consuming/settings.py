@@ -53,7 +53,7 @@ class ConsumerSettings:
     hand_over_s: float = 0.5
     """How long to wait for a queue's previous owner before reading it.
 
-    Up to close_timeout_s instead, while the previous owner holds a lock for messages in work.
+    Up to close_timeout_s instead, while the previous owner holds a lock and processes messages.
     """
     close_timeout_s: float = 30.0
     offsets_directory: Path | None = None

@@ -71,7 +71,7 @@ _JSON = int(SerializeType.JSON)
 _MSGPACK = int(SerializeType.MSGPACK)
 _JSON_END = end_json_header(_LANGUAGE)
 _OUTGOING_SIZE_BYTES_MAX = 256 * 1024
-# If the loop was busy for this long, waiting requests get the time back.
+# If the loop was busy for this long, the time is added to the timeouts of waiting requests.
 _STALL_NOTED_S = 0.05
 _READS_BEFORE_EXPIRY_MAX = 1000
 
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether a request other than a long poll has waited for a second."""
+        """Whether a request other than a long poll has waited for its answer for a second."""
         for _, deadline_s, code, timeout_s in self.pending.values():
             if code not in _HELD_CODES:  # these are in the order in which they were sent
                 return self._loop.time() - (deadline_s - timeout_s) >= SILENCE_NOTED_S

@@ -1,4 +1,4 @@
-"""Routes: which brokers serve a topic. They are queried from name servers, cached, and refreshed.
+"""Routes: the brokers that serve a topic, queried from name servers, cached, and refreshed.
 
 The client uses one name server until it fails. If that server does not answer soon, the client
 queries the next one as well. A cached route stays in use while no name server answers, or while one

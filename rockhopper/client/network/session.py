@@ -224,7 +224,7 @@ class Session(Sharer):
         return self.pool.existing(address)
 
     async def heartbeat(self, address: str, timeout_s: float | None = None) -> None:
-        """Tell a broker the groups of this client, and wait for its answer."""
+        """Send a broker the groups of this client, and wait for its answer."""
         command = self._heartbeat_command()
         answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:

@@ -1,8 +1,10 @@
 """Keeps the order of sends: one at a time for each sharding key, in the order of the calls.
 
 If a send finally fails, the waiting sends of its key fail too: none may overtake it, and the
-application sends them again in the right order. A cancelled send passes its turn to the next. A
-turn lasts no longer than its send, whose timeout begins with the turn.
+application sends them again in the right order. Example: message 1 of a key is being sent while 2
+and 3 wait. If 1 is stored, 2 is sent next; if 1 fails, 2 and 3 raise EarlierSendFailedError. A
+cancelled send passes its turn to the next. A turn lasts no longer than its send, whose timeout
+begins with the turn.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Finds the brokers that answer a command: it names the missing ones and uses the others.
 
-Missing are masters that do not answer, and brokers that disappeared from the name server. The exit
-code is then 1. But a read-only command still exits 0 if only brokers of the second kind are
-missing: they may be gone for good.
+A missing broker is a master that does not answer, or a broker that disappeared from the name
+server. The exit code is then 1. But a read-only command still exits 0 if only brokers of the second
+kind are missing: they may be gone for good.
 """
 
 from collections.abc import AsyncIterator
@@ -55,8 +55,9 @@ def new_silence() -> "Silence":
 async def leave_out_silent(admin: "Admin", silence: "Silence", topic: str | None = None) -> Away:
     """Make *admin* ignore masters that do not answer; with *topic*, those of the topic.
 
-    If the topic or any broker is missing altogether, the command's own error names the brokers. A
-    user who may not list the brokers gets no check. Raises BrokerUnreachableError if none answers.
+    If there is no such topic, or no broker at all, the command's own error names the missing
+    brokers. If the user may not list the brokers, nothing is checked. Raises BrokerUnreachableError
+    if none answers.
     """
     from rockhopper.client.errors import (
         BrokerUnreachableError,

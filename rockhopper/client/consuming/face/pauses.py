@@ -46,7 +46,7 @@ class Pauses:
         self._queues -= queues
 
     def listed(self, every: Iterable[str]) -> list[Paused]:
-        """Return the paused topics and queues; `every` is returned if everything is paused."""
+        """Return the paused topics and queues; includes `every` topic if everything is paused."""
         topics = self.topics.union(every) if self.is_everything else self.topics
         return [*sorted(topics), *sorted(self._queues)]
 

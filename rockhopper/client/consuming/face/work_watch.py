@@ -31,7 +31,7 @@ class WorkWatch:
             self.report(time.monotonic())
 
     def report(self, now_s: float) -> None:
-        """Log each message that has been in work for another minute."""
+        """Log each message that has been processed for another minute."""
         told_s = self._told_s
         for key in told_s.keys() - {id(message) for message, _ in self.at_work.values()}:
             del told_s[key]
