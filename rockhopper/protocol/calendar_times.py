@@ -1,7 +1,7 @@
 """The range of times that every calendar supports.
 
-A producer's wrong clock or unit can make times outside. Python's and protobuf's years are 1 to
-9999, in every time zone. Readers of Parquet assume another calendar for times before 1900.
+A producer with a wrong clock or unit can send times outside it. Python's and protobuf's years are 1
+to 9999, in every time zone. Readers of Parquet assume another calendar for times before 1900.
 """
 
 CALENDAR_MS_MIN = -2_208_816_000_000

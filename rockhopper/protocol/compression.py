@@ -1,10 +1,9 @@
-"""Compressed bodies.
+"""Decompresses the bodies that producers compressed; compresses with zlib.
 
-The producer compresses, the broker stores the body unchanged, readers decompress.
-
-Every client supports zlib streams (RFC 1950), and Rockhopper writes these. LZ4 (frame format) and
-Zstandard, which Java clients may be configured to use, need the packages of the extra
-``compression``. Decompression stops at a limit, so a small body cannot exhaust the memory.
+The broker stores a compressed body unchanged, and readers decompress it. Every client supports zlib
+streams (RFC 1950), and Rockhopper writes these. LZ4 (frame format) and Zstandard, which Java
+clients may be configured to use, need the packages of the extra ``compression``. Decompression
+stops at a limit, so a small body cannot exhaust the memory.
 """
 
 import zlib

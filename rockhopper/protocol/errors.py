@@ -1,13 +1,15 @@
 """Errors in the bytes, fields and expressions that a peer sends.
 
-ProtocolError ├── MalformedFrameError      impossible lengths: close the connection ├──
-MalformedHeaderError     a header that does not decode: close the connection ├── FieldError
-a header field that is missing or does not parse: answer ├── MalformedBodyError       a request or
-answer body that does not decode: answer ├── MalformedMessageError    bytes that are not a stored
-message ├── MalformedBatchError      a batch body with lengths that do not add up ├──
-SubscriptionError        a filter expression that selects nothing or does not parse │   └──
-SqlSyntaxError       an SQL92 expression that RocketMQ rejects └── CompressionError         a body
-that does not decompress, or not with the installed packages
+ProtocolError
+├── MalformedFrameError      impossible lengths: close the connection
+├── MalformedHeaderError     a header that does not decode: close the connection
+├── FieldError               a header field that is missing or does not parse: answer
+├── MalformedBodyError       a request or answer body that does not decode: answer
+├── MalformedMessageError    bytes that are not a stored message
+├── MalformedBatchError      a batch body with lengths that do not add up
+├── SubscriptionError        a filter expression that selects nothing or does not parse
+│   └── SqlSyntaxError       an SQL92 expression that RocketMQ rejects
+└── CompressionError         a body that does not decompress, or not with the installed packages
 """
 
 

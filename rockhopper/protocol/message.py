@@ -240,7 +240,7 @@ def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float 
 
 
 def check_delay_level(level: object, *, least: int) -> None:
-    """Check a delay level that an application passes; values from *least* are allowed.
+    """Check a delay level that an application passes; log a warning above the default levels.
 
     Raises:
         TypeError: it is not a whole number.

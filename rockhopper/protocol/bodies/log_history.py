@@ -1,7 +1,7 @@
 """Bodies of LOG_HISTORY (70020): msgpack, positional arrays.
 
-request  [group or nil, [epoch id, …] newest first, [[topic, queue id], …]] answer   [[epoch id, …]
-newest first, newest common id or nil, [end offset or nil, …]]
+request  [group or nil, [epoch id, …] newest first, [[topic, queue id], …]]
+answer   [[epoch id, …] newest first, newest common id or nil, [end offset or nil, …]]
 
 The ends are those of the requested queues at the end of the newest common epoch, in the same order;
 nil if nothing was truncated since.

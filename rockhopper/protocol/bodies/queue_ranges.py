@@ -1,7 +1,7 @@
 """Bodies of BULK_PULL_QUEUES (70009): msgpack, positional arrays.
 
-request  [[queue id, offset, end offset], …] of one topic answer   [[code, next offset, min offset,
-max offset, records], …] in the same order, as many as
+request  [[queue id, offset, end offset], …] of one topic
+answer   [[code, next offset, min offset, max offset, records], …] in the same order, as many as
          fit; code and offsets are those of PULL_MESSAGE, records follow each other without gaps
 """
 

@@ -5,9 +5,10 @@ SINK_STAGE     [message or run, …]
                a run is [topic, queue id, born time ms, messages]: messages for one queue, in
                the format of the body of SEND_BATCH_MESSAGE
                queue id −1 lets the broker choose; properties as in SEND_MESSAGE (text)
-SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored SINK_ABORT
-[part, …], none for all parts of the batch SINK_PREPARE   as SINK_PUBLISH SINK_DECIDE    {broker:
-[[part, message count], …], …}, or empty to query; the answer is alike
+SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored
+SINK_ABORT     [part, …], none for all parts of the batch
+SINK_PREPARE   as SINK_PUBLISH
+SINK_DECIDE    {broker: [[part, message count], …], …}, or empty to query; the answer is alike
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Bodies of TOPIC_IDS (70007): msgpack.
 
-request  [topic, …] answer   [id, …] in the same order, nil for a topic that does not exist
+request  [topic, …]
+answer   [id, …] in the same order, nil for a topic that does not exist
 """
 
 import msgspec

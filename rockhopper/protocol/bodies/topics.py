@@ -16,7 +16,7 @@ _INT32 = struct.Struct(">i")
 
 
 class DataVersion(Body, rename="camel"):
-    """The version of a table; equal only if all three are."""
+    """The version of a table; two are equal only if all three fields are."""
 
     counter: int = 0
     state_version: int = 0

@@ -1,7 +1,7 @@
 """The message classes of gRPC's health checks and reflection; needs protobuf.
 
-Both services are described here, because the packages that contain them require grpcio. The fields
-have presence (proto2) instead of a oneof; the wire format is the same.
+Both services are described here, because the packages that contain them require grpcio. Each field
+records whether it is set (proto2), instead of being in a oneof; the wire format is the same.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Http2Connection: takes a client's bytes, returns events and bytes to send. No I/O, no own clock.
+"""Http2Connection: takes a client's bytes, returns events and bytes to send. No I/O, no clock.
 
 Limits of one connection; exceeding one ends the connection or, if that suffices, the stream:
 

@@ -1,7 +1,7 @@
 """Limits frames that cost a peer nothing: each uses up an allowance that refills over time.
 
-resets       streams that were opened and reset, by either side (CVE-2023-44487, 2025-8671) idle
-frames  frames without effect: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
+resets       streams that were opened and reset, by either side (CVE-2023-44487, 2025-8671)
+idle frames  frames without effect: SETTINGS, PING, PRIORITY, unknown ones, empty DATA
 """
 
 from rockhopper.protocol.http2.errors import ErrorCode, Http2Error

@@ -1,6 +1,6 @@
 """Checks whether the bytes at a commit log offset are a record, for recovery and dispatch.
 
-CommitLog.checkMessageAndReturnSize in RocketMQ does not compare the record's own commit log offset
+RocketMQ's CommitLog.checkMessageAndReturnSize does not compare the record's own commit log offset
 with its position; here a record copied to another position is invalid.
 """
 
