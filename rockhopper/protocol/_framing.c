@@ -1,4 +1,4 @@
-/* Compiled twin of split_frames of frame.py. */
+/* The compiled version of split_frames in frame.py. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -9,7 +9,7 @@ static uint32_t get32(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* The frame with *header_size* bytes of header and *body_size* of body behind its lengths at *p*. */
+/* Return the frame whose two length fields start at *p*, or NULL if memory is short. */
 static PyObject *frame_at(const unsigned char *p, Py_ssize_t header_size, Py_ssize_t body_size)
 {
     const char *header = (const char *)p + 8;
