@@ -84,7 +84,7 @@ def describe(world: World) -> str:
             node.machine.role.value if node.machine else "dead",
             node.disk.is_clean,
             len(node.disk.log),
-            node.disk.promise,
+            node.disk.voted_epoch,
         )
         for node in world.nodes.values()
     }

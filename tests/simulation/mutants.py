@@ -119,36 +119,44 @@ def a_backup_is_not_noticed(stack: ExitStack) -> None:
     _patch(stack, FakeEngine, "count_start", believe)
 
 
-def a_promise_is_forgotten(stack: ExitStack) -> None:
+def a_voted_epoch_is_forgotten(stack: ExitStack) -> None:
     """It is in memory only, and following goes on meanwhile."""
     a_state_from_the_past_is_believed(stack)  # or that is noticed first
 
-    def promise(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
-        world.after(1, world.call, node, node.incarnation, lambda m: m.promised(action.epoch, 0))
+    def voted_epoch(
+        world: World, node: Node, machine: Machine, action: actions.StoreVotedEpoch
+    ) -> None:
+        world.after(
+            1, world.call, node, node.incarnation, lambda m: m.voted_epoch_stored(action.epoch, 0)
+        )
 
-    _patch(stack, World, "_promise", promise)
+    _patch(stack, World, "_store_voted_epoch", voted_epoch)
 
 
-def a_candidate_asks_before_its_promise_is_on_disk(stack: ExitStack) -> None:
+def a_candidate_asks_before_its_voted_epoch_is_on_disk(stack: ExitStack) -> None:
     a_state_from_the_past_is_believed(stack)  # or that is noticed first
-    promise = World._promise
+    vote = World._store_voted_epoch
 
-    def later(world: World, node: Node, machine: Machine, action: actions.Promise) -> None:
+    def later(world: World, node: Node, machine: Machine, action: actions.StoreVotedEpoch) -> None:
         if node.machine and node.machine.role is Role.CANDIDATE:
             world.after(
-                1, world.call, node, node.incarnation, lambda m: m.promised(action.epoch, 0)
+                1,
+                world.call,
+                node,
+                node.incarnation,
+                lambda m: m.voted_epoch_stored(action.epoch, 0),
             )
         else:
-            promise(world, node, machine, action)
+            vote(world, node, machine, action)
 
-    _patch(stack, World, "_promise", later)
+    _patch(stack, World, "_store_voted_epoch", later)
 
 
 def a_smaller_epoch_is_followed(stack: ExitStack) -> None:
     """And its master is not told of the larger one."""
     a_state_from_the_past_is_believed(stack)  # or that is noticed first
 
-    def hello(replica: Replica, incarnation: str, promise: int, *rest: Any) -> Hello:
+    def hello(replica: Replica, incarnation: str, voted_epoch: int, *rest: Any) -> Hello:
         return Hello(replica, incarnation, 0, *rest)
 
     stack.enter_context(patch("rockhopper.broker.replication.election.following.Hello", hello))
@@ -343,8 +351,8 @@ MUTANTS = (
     Broken(who_lost_its_memory_is_electable, scenarios.an_operator_gives_up_what_others_hold, 0),
     Broken(another_disk_is_the_same_replica, scenarios.an_operator_gives_up_what_others_hold, 0),
     Broken(a_backup_is_not_noticed, faults.run, 54),
-    Broken(a_promise_is_forgotten, scenarios.a_deposed_master_wakes, 0),
-    Broken(a_candidate_asks_before_its_promise_is_on_disk, scenarios.a_deposed_master_wakes, 0),
+    Broken(a_voted_epoch_is_forgotten, scenarios.a_deposed_master_wakes, 0),
+    Broken(a_candidate_asks_before_its_voted_epoch_is_on_disk, scenarios.a_deposed_master_wakes, 0),
     Broken(a_smaller_epoch_is_followed, scenarios.a_deposed_master_wakes, 0),
     Broken(nothing_is_cut, scenarios.a_master_is_cut_off_from_all, 0),
     Broken(a_set_falls_below_its_floor, faults.run, 7),

@@ -31,7 +31,7 @@ class Disk:
     log: list[Entry] = field(default_factory=list)
     log_start: int = 0
     synced: int = 0
-    promise: int = 0
+    voted_epoch: int = 0
     epochs: tuple[Epoch, ...] = ()
     is_clean: bool = True
     confirmed: int = 0
@@ -45,7 +45,7 @@ class Disk:
             list(self.log),
             self.log_start,
             len(self.log),
-            self.promise,
+            self.voted_epoch,
             self.epochs,
             self.is_clean,
             self.confirmed,
@@ -138,7 +138,7 @@ class Node:
         standing = Standing(
             Replica(self.id, disk.store),
             self.incarnation,
-            promise=disk.promise,
+            voted_epoch=disk.voted_epoch,
             epochs=cut(disk.epochs, end),
             is_clean=disk.is_clean,
             log_start=disk.log_start,

@@ -74,7 +74,7 @@ class World:
             actions.Close: self._close,
             actions.Send: self._send,
             actions.Stream: self._stream,
-            actions.Promise: self._promise,
+            actions.StoreVotedEpoch: self._store_voted_epoch,
             actions.NoteSight: self._note_sight,
             actions.EnterEpoch: self._enter_epoch,
             actions.Cut: self._cut,
@@ -369,11 +369,13 @@ class World:
             do(node.disk)
         self.call(node, incarnation, then)
 
-    def _promise(self, node: Node, machine: Machine, action: actions.Promise) -> None:
+    def _store_voted_epoch(
+        self, node: Node, machine: Machine, action: actions.StoreVotedEpoch
+    ) -> None:
         def do(disk: Disk) -> None:
-            disk.promise = max(disk.promise, action.epoch)
+            disk.voted_epoch = max(disk.voted_epoch, action.epoch)
 
-        self._on_disk(node, do, lambda m: m.promised(action.epoch, node.now(self.now_ms)))
+        self._on_disk(node, do, lambda m: m.voted_epoch_stored(action.epoch, node.now(self.now_ms)))
 
     def _note_sight(self, node: Node, machine: Machine, action: actions.NoteSight) -> None:
         def do(disk: Disk) -> None:

@@ -242,8 +242,8 @@ class Played:
         match action:
             case actions.Read():
                 machine.saw(await self.engine.read(), now_ms)
-            case actions.Promise(epoch):
-                machine.promised(epoch, now_ms)
+            case actions.StoreVotedEpoch(epoch):
+                machine.voted_epoch_stored(epoch, now_ms)
             case actions.EnterEpoch():
                 machine.entered(now_ms)
             case actions.Campaign(state):

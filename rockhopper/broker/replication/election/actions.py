@@ -42,8 +42,8 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """Store a voted epoch on disk, synced: ``promised``."""
+class StoreVotedEpoch:
+    """Store a voted epoch on disk, synced: ``voted_epoch_stored``."""
 
     epoch: int
 
@@ -166,7 +166,7 @@ Action = (
     | Close
     | Send
     | Stream
-    | Promise
+    | StoreVotedEpoch
     | NoteSight
     | EnterEpoch
     | Cut

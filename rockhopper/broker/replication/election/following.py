@@ -15,8 +15,8 @@ from rockhopper.broker.replication.election.actions import (
     Cut,
     NoteClean,
     Open,
-    Promise,
     Send,
+    StoreVotedEpoch,
 )
 from rockhopper.broker.replication.election.epochs import Epoch
 from rockhopper.broker.replication.election.messages import (
@@ -109,7 +109,7 @@ class Following:
         return Hello(
             mine.me,
             mine.incarnation,
-            mine.promise,
+            mine.voted_epoch,
             mine.is_clean,
             mine.confirmed_offset,
             mine.log_end,
@@ -141,7 +141,7 @@ class Following:
             self.heard_at_ms = self.led_at_ms = now_ms
             self._beat(message)
         elif isinstance(message, Refused):
-            self.larger_epoch = max(self.larger_epoch, message.promise)
+            self.larger_epoch = max(self.larger_epoch, message.voted_epoch)
             self.leave()
             self._open_at_ms = now_ms + self._timing.reconnect_ms
 
@@ -154,7 +154,7 @@ class Following:
         self._refuse()
         return False
 
-    def promised(self, epoch: int) -> None:
+    def voted_epoch_stored(self, epoch: int) -> None:
         """Truncate the log, now that the vote is on disk."""
         if self._welcome and self._welcome.epoch == epoch:
             self._cut(self._welcome)
@@ -190,7 +190,7 @@ class Following:
 
     @property
     def _least_epoch(self) -> int:
-        return max(self.standing.promise, self.elected_epoch)
+        return max(self.standing.voted_epoch, self.elected_epoch)
 
     def _has_caught_up(self) -> bool:
         return self._welcome is not None and self.standing.held_offset >= self._welcome.whole_offset
@@ -204,9 +204,9 @@ class Following:
             # epoch.
             welcome = replace(welcome, seed=True)
         self._welcome = welcome
-        if welcome.epoch > self.standing.promise:
-            self.standing.promise = welcome.epoch
-            self.out.append(Promise(welcome.epoch))
+        if welcome.epoch > self.standing.voted_epoch:
+            self.standing.voted_epoch = welcome.epoch
+            self.out.append(StoreVotedEpoch(welcome.epoch))
         else:
             self._cut(welcome)
 

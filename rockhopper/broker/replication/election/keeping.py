@@ -59,7 +59,7 @@ class Keeping:
         self._boot = str(identity.get("boot", ""))
         self.place = ""
         """Differs for each copy of this directory and each boot of the machine; see count_start."""
-        self.promise: int = self._value("promise.json", "promise", 0)
+        self.voted_epoch: int = self._value("promise.json", "promise", 0)
         self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
         self.left: int | None = self._value("left.json", "left", None)
@@ -89,10 +89,10 @@ class Keeping:
         self._write("replica.json", identity)
         return self.starts
 
-    def note_promise(self, promise: int) -> None:
+    def note_voted_epoch(self, voted_epoch: int) -> None:
         """Store a voted epoch: the replica never follows a smaller one again."""
-        self._write("promise.json", {"promise": promise})
-        self.promise = promise
+        self._write("promise.json", {"promise": voted_epoch})
+        self.voted_epoch = voted_epoch
 
     def note_epochs(self, epochs: tuple[Epoch, ...]) -> None:
         """Replace the table of epochs."""

@@ -30,12 +30,12 @@ from rockhopper.broker.replication.election.actions import (
     Lead,
     NoteClean,
     NoteSight,
-    Promise,
     Read,
     Release,
     Renew,
     Resign,
     Send,
+    StoreVotedEpoch,
     Stream,
 )
 from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, PLANNED, Campaigning
@@ -188,7 +188,10 @@ class Machine:
         state, mine = view.state, self.standing
         holds = view.leader is not None and view.leader.incarnation == mine.incarnation
         return (
-            state is not None and holds and state.master == mine.me and state.epoch == mine.promise
+            state is not None
+            and holds
+            and state.master == mine.me
+            and state.epoch == mine.voted_epoch
         )
 
     def campaigned(self, outcome: Outcome, view: View | None, now_ms: int) -> None:
@@ -235,10 +238,10 @@ class Machine:
 
     # Events from the disk.
 
-    def promised(self, epoch: int, now_ms: int) -> None:
+    def voted_epoch_stored(self, epoch: int, now_ms: int) -> None:
         """Send the request to the engine, or start to follow, now that the vote is on disk."""
         if self.role is not Role.CANDIDATE:
-            self.following.promised(epoch)
+            self.following.voted_epoch_stored(epoch)
         elif epoch == self._epoch and self.view:
             if self._campaigning.may_ask(self.view, epoch):
                 self._ask(self._campaigning.request(self.view, epoch), now_ms)
@@ -444,7 +447,7 @@ class Machine:
         elif isinstance(message, Ack):
             self._acknowledged(link, message, now_ms)
         elif isinstance(message, Refused):
-            self._outrun(message.promise, now_ms)
+            self._outrun(message.voted_epoch, now_ms)
 
     def _take_over(self, message: TakeOver, now_ms: int) -> None:
         view = self.view
@@ -460,11 +463,11 @@ class Machine:
         if self.role is Role.CANDIDATE:
             self._early[link] = hello
             return
-        if term and hello.promise > term.epoch:
-            self._outrun(hello.promise, now_ms)
+        if term and hello.voted_epoch > term.epoch:
+            self._outrun(hello.voted_epoch, now_ms)
             term = None
         if not term:
-            self._send(link, Refused(mine.promise, "this replica is not the master"))
+            self._send(link, Refused(mine.voted_epoch, "this replica is not the master"))
             self.actions.append(Close(link))
             return
         before = term.followers.get(hello.replica)
@@ -661,10 +664,10 @@ class Machine:
         known = view.state.epoch if view.state else 0
         held = max((each.last_epoch for each in view.members.values()), default=0)
         mine, larger = self.standing, self.following.larger_epoch
-        self._epoch = max(known, held, mine.promise, larger) + 1
+        self._epoch = max(known, held, mine.voted_epoch, larger) + 1
         self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
-        self.standing.promise = self._epoch
-        self.actions.append(Promise(self._epoch))
+        self.standing.voted_epoch = self._epoch
+        self.actions.append(StoreVotedEpoch(self._epoch))
 
     def _ask(self, request: Campaign, now_ms: int) -> None:
         self._request, self._is_asked = request, True
@@ -694,10 +697,10 @@ class Machine:
         self.actions.append(Read())
         self._answer_early(now_ms)
 
-    def _outrun(self, promise: int, now_ms: int) -> None:
-        self.following.larger_epoch = max(self.following.larger_epoch, promise)
-        if self.term and promise > self.term.epoch:
-            self._resign(f"a replica has promised epoch {promise}", now_ms)
+    def _outrun(self, voted_epoch: int, now_ms: int) -> None:
+        self.following.larger_epoch = max(self.following.larger_epoch, voted_epoch)
+        if self.term and voted_epoch > self.term.epoch:
+            self._resign(f"a replica has promised epoch {voted_epoch}", now_ms)
 
     def _resign(self, why: str, now_ms: int) -> None:
         assert self.term

@@ -18,7 +18,7 @@ class Hello:
 
     replica: Replica
     incarnation: str
-    promise: int
+    voted_epoch: int
     """The largest epoch it has voted for: it takes nothing from a smaller one."""
     is_clean: bool
     confirmed_offset: int
@@ -69,7 +69,7 @@ class Ack:
 class Refused:
     """Why the connection ends; a larger epoch ends the receiver's term."""
 
-    promise: int
+    voted_epoch: int
     why: str
 
 

@@ -10,13 +10,13 @@ from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Rep
 class Standing:
     """The state of one replica; only its machine changes it.
 
-    ``promise``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on them.
-    ``confirmed_offset`` may be older after a start.
+    ``voted_epoch``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on
+    them. ``confirmed_offset`` may be older after a start.
     """
 
     me: Replica
     incarnation: str
-    promise: int = 0
+    voted_epoch: int = 0
     """The largest epoch it has voted for."""
     epochs: tuple[Epoch, ...] = ()
     is_clean: bool = True

@@ -56,6 +56,7 @@ _CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
 _PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
 _TAKE_OVER = struct.Struct(">Bxxxq")
 _TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, ACK: _ACK, 6: _SIZED, 7: _TAKE_OVER}
+_WIRE_NAMES = {"voted_epoch": "promise"}
 
 
 class WireError(Exception):
@@ -107,7 +108,7 @@ def greeting(
     hello: Hello, *, cluster: str, broker: str, log_file_size_bytes: int, nonce: bytes
 ) -> bytes:
     """Encode a HELLO; *nonce* has NONCE_SIZE_BYTES."""
-    document = asdict(hello)
+    document = _wire_fields(hello)
     document["cluster"], document["broker"] = cluster, broker
     document["log_file_size_bytes"] = log_file_size_bytes
     text = _json(document)
@@ -141,7 +142,7 @@ def encode(message: Message) -> bytes:
             text = _json(asdict(message))
             return _SIZED.pack(3, len(text)) + text
         case Refused():
-            text = _json(asdict(message))
+            text = _json(_wire_fields(message))
             return _SIZED.pack(6, len(text)) + text
         case TakeOver():
             return _TAKE_OVER.pack(7, message.epoch)
@@ -273,6 +274,11 @@ def _ack_of(_: int, flags: int, epoch: int, held_offset: int) -> Ack:
     return Ack(epoch, held_offset, bool(flags & CLEAN))
 
 
+def _wire_fields(message: Hello | Refused) -> dict[str, Any]:
+    """The fields of *message* by their names on the wire, in order."""
+    return {_WIRE_NAMES.get(name, name): value for name, value in asdict(message).items()}
+
+
 def _json(document: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -318,7 +324,7 @@ def _greeting_of(text: bytes, signed: bytes) -> Greeting:
     hello = Hello(
         replica=fields.replica(),
         incarnation=fields.get("incarnation", str),
-        promise=fields.get("promise", int),
+        voted_epoch=fields.get("promise", int),
         is_clean=fields.get("is_clean", bool),
         confirmed_offset=fields.get("confirmed_offset", int),
         log_end=fields.get("log_end", int),
@@ -348,4 +354,4 @@ def _welcome_of(text: bytes) -> Welcome:
 
 def _refused_of(text: bytes) -> Refused:
     fields = _Fields(text)
-    return Refused(promise=fields.get("promise", int), why=fields.get("why", str))
+    return Refused(voted_epoch=fields.get("promise", int), why=fields.get("why", str))

@@ -61,7 +61,7 @@ def status(
         "holdsId": holds_id,
         "role": machine.role.value,
         "epoch": state.epoch if state else 0,
-        "promise": standing.promise,
+        "promise": standing.voted_epoch,
         "masterId": state.master.id if state else 0,
         "leaderId": leader_id,
         "minInSyncReplicas": state.min_in_sync if state else 0,

@@ -67,7 +67,7 @@ ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 
 Kept = (
-    actions.Promise
+    actions.StoreVotedEpoch
     | actions.NoteSight
     | actions.EnterEpoch
     | actions.Cut
@@ -252,7 +252,7 @@ class RunningReplica:
                 self._me,
                 self._incarnation,
                 priority=membership.priority,
-                promise=keeping.promise,
+                voted_epoch=keeping.voted_epoch,
                 epochs=keeping.epochs,
                 sight=keeping.sight,
                 is_clean=keeping.is_clean,
@@ -640,7 +640,7 @@ class RunningReplica:
                 self.clock.beat(frame.sent_at_ms)
         elif isinstance(frame, Welcome):
             self._refusals.end(master)
-        elif isinstance(frame, Refused) and not frame.promise:
+        elif isinstance(frame, Refused) and not frame.voted_epoch:
             self._refusals.note("the master refuses this replica", master, frame.why)
 
     def _take(self, link: Link, data: wire.Data) -> None:
@@ -766,9 +766,9 @@ class RunningReplica:
     async def _keep_now(self, action: Kept) -> None:
         machine, keeping = self.machine, self._keeping
         match action:
-            case actions.Promise():
-                await self._in_thread(keeping.note_promise, action.epoch)
-                machine.promised(action.epoch, self._now_ms())
+            case actions.StoreVotedEpoch():
+                await self._in_thread(keeping.note_voted_epoch, action.epoch)
+                machine.voted_epoch_stored(action.epoch, self._now_ms())
             case actions.NoteSight():
                 await self._in_thread(keeping.note_sight, action.sight)
             case actions.EnterEpoch():

@@ -55,6 +55,6 @@ class RoleLog:
             "log_end": mine.log_end,
             "held_offset": mine.held_offset,
             "confirmed_offset": mine.confirmed_offset,
-            "promise": mine.promise,
+            "promise": mine.voted_epoch,
             "is_clean": mine.is_clean,
         }

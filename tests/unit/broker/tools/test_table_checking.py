@@ -60,13 +60,13 @@ def test_damaged_records_of_notes_are_named(root: Path) -> None:
 
 
 def test_what_a_replica_must_not_forget_is_checked_with_its_copy(root: Path) -> None:
-    Keeping(root / "rockhopper" / "ha").note_promise(7)
+    Keeping(root / "rockhopper" / "ha").note_voted_epoch(7)
     assert checked(root).is_sound
-    promise = root / "rockhopper" / "ha" / "promise.json"
-    flip_bit(promise, 3)
+    promise_file = root / "rockhopper" / "ha" / "promise.json"
+    flip_bit(promise_file, 3)
     (found,) = checked(root).damages
     assert found.what.startswith("promise.json is damaged")
     assert "sound copy" in found.remedy
-    flip_bit(promise.with_name("promise.json.bak"), 3)
+    flip_bit(promise_file.with_name("promise.json.bak"), 3)
     (found,) = checked(root).damages
     assert "refuses to start" in found.remedy

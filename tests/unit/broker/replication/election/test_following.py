@@ -8,8 +8,8 @@ from rockhopper.broker.replication.election.actions import (
     Cut,
     NoteClean,
     Open,
-    Promise,
     Send,
+    StoreVotedEpoch,
 )
 from rockhopper.broker.replication.election.epochs import Epoch
 from rockhopper.broker.replication.election.following import Following
@@ -27,7 +27,7 @@ class Rig:
 
     def __init__(self, **standing: object) -> None:
         fields: dict[str, object] = {
-            "promise": 1,
+            "voted_epoch": 1,
             "log_end": 100,
             "held_offset": 100,
             "confirmed_offset": 80,
@@ -51,7 +51,7 @@ class Rig:
 
     def joined(self) -> list[Action]:
         self.welcome()
-        self.following.promised(3)
+        self.following.voted_epoch_stored(3)
         self.standing.log_end = self.standing.held_offset = 95
         self.following.log_is_cut()
         return self.taken()
@@ -63,10 +63,10 @@ def test_it_greets_with_what_it_has() -> None:
     assert greeting == Send(9, Hello(ME, "i", 1, True, 80, 100, EPOCHS[:1]))
 
 
-def test_it_promises_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
+def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
     rig = Rig()
-    assert rig.welcome() == [Promise(3)]
-    rig.following.promised(3)
+    assert rig.welcome() == [StoreVotedEpoch(3)]
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(95, EPOCHS)]
     rig.standing.held_offset = 95
     rig.following.log_is_cut()
@@ -74,7 +74,7 @@ def test_it_promises_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
 
 
 def test_a_master_of_a_smaller_epoch_is_told() -> None:
-    rig = Rig(promise=5)
+    rig = Rig(voted_epoch=5)
     assert rig.welcome() == [Send(9, Refused(5, "a larger epoch was promised")), Close(9)]
 
 
@@ -84,11 +84,11 @@ def test_a_master_that_the_engine_deposed_is_told() -> None:
     assert rig.welcome()[0] == Send(9, Refused(4, "a larger epoch was promised"))
 
 
-def test_nothing_is_taken_after_a_larger_promise() -> None:
+def test_nothing_is_taken_after_a_larger_voted_epoch() -> None:
     rig = Rig()
     rig.joined()
     assert rig.following.takes(9, 3)
-    rig.standing.promise = 4
+    rig.standing.voted_epoch = 4
     assert not rig.following.takes(9, 3)
     assert rig.taken()[-1] == Close(9)
 
@@ -96,7 +96,7 @@ def test_nothing_is_taken_after_a_larger_promise() -> None:
 def test_what_was_confirmed_is_never_cut() -> None:
     rig = Rig()
     rig.welcome(common_end=79)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     alarm, closed = rig.taken()
     assert isinstance(alarm, Alarm)
     assert "reseed 2" in alarm.text
@@ -107,42 +107,42 @@ def test_what_was_confirmed_is_never_cut() -> None:
 def test_a_replica_that_lost_its_tail_is_not_fenced_for_it() -> None:
     rig = Rig(log_end=60, held_offset=60)
     rig.welcome(common_end=60)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(60, EPOCHS)]
 
 
 def test_what_was_confirmed_is_not_replaced_either_when_the_master_deleted_the_rest() -> None:
     rig = Rig()
     rig.welcome(common_end=5, seed=True)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert isinstance(rig.taken()[0], Alarm)
 
 
 def test_a_log_that_was_outrun_begins_anew() -> None:
     rig = Rig()
     rig.welcome(common_end=100, seed=True)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
 
 
 def test_a_log_that_had_begun_anew_and_is_empty_yet_does_so_again() -> None:
     rig = Rig(log_start=100)
     rig.welcome(common_end=0, seed=True)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
 
 
 def test_a_log_that_was_given_up_begins_anew() -> None:
     rig = Rig(epochs=())
     rig.welcome(common_end=0, seed=True)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
 
 
 def test_a_log_that_was_given_up_begins_anew_though_it_ends_where_the_masters_begins() -> None:
     rig = Rig(epochs=(), log_end=10, held_offset=10)
     rig.welcome(common_end=10)
-    rig.following.promised(3)
+    rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
 
 

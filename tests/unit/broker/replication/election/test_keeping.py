@@ -16,7 +16,7 @@ def test_a_new_replica_has_an_identity_of_its_own(tmp_path: Path) -> None:
     one, another = Keeping(tmp_path / "one"), Keeping(tmp_path / "another")
     assert len(one.store) == 32
     assert one.store != another.store
-    assert (one.promise, one.epochs, one.starts, one.cutting, one.is_clean) == (
+    assert (one.voted_epoch, one.epochs, one.starts, one.cutting, one.is_clean) == (
         0,
         (),
         0,
@@ -28,7 +28,7 @@ def test_a_new_replica_has_an_identity_of_its_own(tmp_path: Path) -> None:
 def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
     keeping = Keeping(tmp_path / "ha")
     keeping.count_start("boot", 100, may_have_lost=False)
-    keeping.note_promise(4)
+    keeping.note_voted_epoch(4)
     keeping.note_epochs(EPOCHS)
     keeping.note_cutting(950)
     keeping.note_unclean(960, SEEDING)
@@ -36,7 +36,7 @@ def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
     keeping.note_sight(Sight(7, 11))
     again = Keeping(tmp_path / "ha")
     assert (again.store, again.starts) == (keeping.store, 1)
-    assert (again.promise, again.epochs, again.cutting) == (4, EPOCHS, 950)
+    assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.unclean_because, again.confirmed_offset) == (SEEDING, 940)
     assert again.sight == Sight(7, 11)
 
@@ -85,7 +85,7 @@ BAD = [b"", b"{}\n00000000\n", b"7\n2c6a8ef2\n", b"\0" * 50]
 
 def write_all(keeping: Keeping) -> None:
     keeping.count_start("boot", 100, may_have_lost=False)
-    keeping.note_promise(4)
+    keeping.note_voted_epoch(4)
     keeping.note_epochs(EPOCHS)
     keeping.note_cutting(950)
     keeping.note_unclean(960, SEEDING)
@@ -111,7 +111,7 @@ def test_one_of_two_copies_may_be_damaged_or_gone(
     else:
         path.write_bytes(content)
     again = Keeping(tmp_path)
-    assert (again.promise, again.epochs, again.cutting) == (4, EPOCHS, 950)
+    assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.starts, again.unclean_because, again.confirmed_offset) == (1, SEEDING, 940)
     assert again.sight == Sight(7, 11)
     assert contents(tmp_path) == before
@@ -119,13 +119,13 @@ def test_one_of_two_copies_may_be_damaged_or_gone(
 
 def test_a_copy_that_a_crash_left_behind_does_not_count(tmp_path: Path) -> None:
     keeping = Keeping(tmp_path)
-    keeping.note_promise(4)
+    keeping.note_voted_epoch(4)
     older = (tmp_path / "promise.json.bak").read_bytes()
-    keeping.note_promise(5)
+    keeping.note_voted_epoch(5)
     (tmp_path / "promise.json.bak").write_bytes(older)
-    assert Keeping(tmp_path).promise == 5
+    assert Keeping(tmp_path).voted_epoch == 5
     (tmp_path / "promise.json").write_bytes(b"")
-    assert Keeping(tmp_path).promise == 5
+    assert Keeping(tmp_path).voted_epoch == 5
 
 
 @pytest.mark.parametrize("name", NAMES)

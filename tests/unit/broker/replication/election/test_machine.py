@@ -49,8 +49,8 @@ class Rig:
         machine = self.machine
         machine.saw(View(SetState(1, A, in_sync, 1), 5, None), 0)
         machine.tick(TIMING.silence_ms)
-        assert actions.Promise(2) in self.taken()
-        machine.promised(2, TIMING.silence_ms)
+        assert actions.StoreVotedEpoch(2) in self.taken()
+        machine.voted_epoch_stored(2, TIMING.silence_ms)
         (request,) = self.taken()
         assert isinstance(request, actions.Campaign)
         elected = View(request.state, 6, Leader(1, "i1", 2))
@@ -59,12 +59,12 @@ class Rig:
         assert machine.role is Role.CANDIDATE
         return self
 
-    def greet(self, link: int = 7, promise: int = 1, log_end: int = 100) -> None:
-        hello = Hello(B, "i2", promise, True, 0, log_end, (Epoch(1, 0),))
+    def greet(self, link: int = 7, voted_epoch: int = 1, log_end: int = 100) -> None:
+        hello = Hello(B, "i2", voted_epoch, True, 0, log_end, (Epoch(1, 0),))
         self.machine.received(link, hello, 1000)
 
 
-def test_a_candidate_asks_when_its_promise_is_on_disk_and_leads_when_its_epoch_is() -> None:
+def test_a_candidate_asks_when_its_voted_epoch_is_on_disk_and_leads_when_its_epoch_is() -> None:
     rig = Rig().lead()
     assert rig.taken() == [actions.Lead(2), actions.Confirm(100)]
     assert rig.machine.role is Role.LEADING
@@ -73,7 +73,7 @@ def test_a_candidate_asks_when_its_promise_is_on_disk_and_leads_when_its_epoch_i
 def test_a_log_that_is_in_no_epoch_yet_is_in_its_first_from_its_beginning_on() -> None:
     rig = Rig(epochs=())
     state = SetState(2, A, frozenset({A}), 1)
-    rig.machine.standing.promise, rig.machine.standing.log_start = 2, 30
+    rig.machine.standing.voted_epoch, rig.machine.standing.log_start = 2, 30
     rig.machine.saw(View(state, 6, Leader(1, "i1", 2)), 0)
     assert rig.taken() == [actions.EnterEpoch((Epoch(2, 30),))]
 
@@ -82,7 +82,7 @@ def test_a_candidate_that_lost_follows() -> None:
     rig = Rig()
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
     rig.machine.tick(TIMING.silence_ms)
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     rig.machine.campaigned(Outcome.REFUSED, None, 1000)
     assert rig.machine.role is Role.FOLLOWING
 
@@ -92,7 +92,7 @@ def test_a_candidate_that_is_overtaken_before_its_epoch_is_on_disk_follows() -> 
     machine = rig.machine
     machine.saw(View(SetState(1, A, frozenset({A, B}), 1), 5, None), 0)
     machine.tick(TIMING.silence_ms)
-    machine.promised(2, 1000)
+    machine.voted_epoch_stored(2, 1000)
     request = rig.taken()[-1]
     assert isinstance(request, actions.Campaign)
     machine.campaigned(Outcome.DONE, View(request.state, 6, Leader(1, "i1", 2)), 1000)
@@ -105,7 +105,7 @@ def test_an_unknown_outcome_is_asked_for_again_and_found_out_by_reading() -> Non
     rig = Rig()
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
     rig.machine.tick(TIMING.silence_ms)
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     request = rig.taken()[-1]
     assert isinstance(request, actions.Campaign)
     rig.machine.campaigned(Outcome.UNKNOWN, None, 1000)
@@ -136,17 +136,17 @@ def test_an_acknowledgement_beyond_the_log_closes_the_connection() -> None:
     assert rig.taken() == [actions.Close(7)]
 
 
-def test_a_master_steps_down_at_a_larger_promise_and_asks_for_a_larger_one_yet() -> None:
+def test_a_master_steps_down_at_a_larger_voted_epoch_and_asks_for_a_larger_one_yet() -> None:
     rig = Rig().lead()
     rig.taken()
-    rig.greet(promise=8)
+    rig.greet(voted_epoch=8)
     resign, *_, refused, closed = rig.taken()
     assert resign == actions.Resign(2, "a replica has promised epoch 8")
     assert isinstance(refused, actions.Send)
     assert isinstance(refused.message, Refused)
     assert closed == actions.Close(7)
     rig.machine.tick(1100)
-    assert actions.Promise(9) in rig.taken()
+    assert actions.StoreVotedEpoch(9) in rig.taken()
 
 
 def test_a_master_steps_down_when_another_is_elected() -> None:
@@ -270,7 +270,7 @@ def test_who_greets_a_candidate_is_refused_when_it_stands_back() -> None:
     rig.greet(link=8)
     rig.machine.closed(8, 1000)
     rig.taken()
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     rig.machine.campaigned(Outcome.REFUSED, None, 1000)
     refused = [each for each in rig.taken() if isinstance(each, actions.Send)]
     assert refused == [actions.Send(7, Refused(2, "this replica is not the master"))]
@@ -285,13 +285,13 @@ def asked_to_lead() -> Rig:
     rig.machine.saw(NOBODY, 0)
     rig.taken()
     rig.machine.lead_by_operator(TIMING.silence_ms)
-    assert rig.taken() == [actions.Promise(2)]
+    assert rig.taken() == [actions.StoreVotedEpoch(2)]
     return rig
 
 
 def test_an_unclean_replica_is_clean_once_it_was_elected_and_enters_its_epoch_then() -> None:
     rig = asked_to_lead()
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     (request,) = rig.taken()
     assert isinstance(request, actions.Campaign)
     assert request.state.in_sync == {A}
@@ -306,7 +306,7 @@ def test_an_unclean_replica_is_clean_once_it_was_elected_and_enters_its_epoch_th
 
 def test_an_unclean_replica_that_was_not_elected_stays_unclean() -> None:
     rig = asked_to_lead()
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     rig.machine.campaigned(Outcome.REFUSED, None, 1000)
     rig.machine.noted_clean()
     assert not rig.machine.standing.is_clean
@@ -317,7 +317,7 @@ def test_a_replica_that_may_lose_displaces_nobody_who_was_elected_meanwhile() ->
     rig = asked_to_lead()
     assert NOBODY.state
     rig.machine.saw(View(NOBODY.state, 6, Leader(2, "i2", 1)), 1000)
-    rig.machine.promised(2, 1000)
+    rig.machine.voted_epoch_stored(2, 1000)
     assert rig.taken() == [actions.Read()]
     assert rig.machine.role is Role.FOLLOWING
 
@@ -405,7 +405,7 @@ def test_an_operator_has_the_set_go_on_from_an_old_state_with_a_larger_epoch() -
     rig.machine.saw(View(SEEN, 5, None, {B.id: other}), 0)
     rig.taken()
     rig.machine.lead_by_operator(TIMING.silence_ms)
-    rig.machine.promised(9, TIMING.silence_ms)
+    rig.machine.voted_epoch_stored(9, TIMING.silence_ms)
     request = rig.taken()[-1]
     assert isinstance(request, actions.Campaign)
     assert (request.state.epoch, request.state.sight.changes) == (9, 10)
@@ -538,10 +538,10 @@ def test_a_replica_whose_disk_fails_asks_for_nothing() -> None:
     rig.machine.standing.is_failing = True
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
     rig.machine.tick(TIMING.silence_ms)
-    assert actions.Promise(2) not in rig.taken()
+    assert actions.StoreVotedEpoch(2) not in rig.taken()
     rig.machine.standing.is_failing = False
     rig.machine.tick(TIMING.silence_ms + 1)
-    assert actions.Promise(2) in rig.taken()
+    assert actions.StoreVotedEpoch(2) in rig.taken()
 
 
 def test_nobody_dials_itself_under_a_store_that_is_gone() -> None:

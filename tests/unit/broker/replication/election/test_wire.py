@@ -58,6 +58,19 @@ def test_a_hello_has_the_layout_of_the_module() -> None:
     assert frames(data) == [wire.Greeting(HELLO, "c", "b", 1 << 30, data)]
 
 
+def test_the_fields_of_json_keep_their_names_on_the_wire() -> None:
+    assert greeting()[12:-16] == (
+        b'{"replica":[2,"s2"],"incarnation":"i2","promise":5,"is_clean":true,"confirmed_offset":70,'
+        b'"log_end":90,"epochs":[[1,0],[5,60]],"cluster":"c","broker":"b",'
+        b'"log_file_size_bytes":1073741824}'
+    )
+    assert wire.encode(Refused(8, "late"))[8:] == b'{"promise":8,"why":"late"}'
+    assert wire.encode(WELCOME)[8:] == (
+        b'{"epoch":6,"epochs":[[1,0],[6,80]],"log_start":0,"log_end":200,"whole_offset":150,'
+        b'"common_end":80,"seed":false}'
+    )
+
+
 def test_data_has_the_layout_of_the_module() -> None:
     data = wire.data_head(Beat(6, 150), 80, 3, crc32(b"log")) + b"log"
     assert data == (

@@ -65,7 +65,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
     standing = Standing(
         ME,
         "1-a",
-        promise=1,
+        voted_epoch=1,
         epochs=(),
         is_clean=True,
         log_start=0,

@@ -17,7 +17,7 @@ ME, OTHER, GONE = Replica(1, "a"), Replica(2, "b"), Replica(3, "c")
 
 
 def a_machine(*, leads: bool) -> Machine:
-    standing = Standing(ME, "1-a", promise=4, log_start=100, log_end=1000, held_offset=1000)
+    standing = Standing(ME, "1-a", voted_epoch=4, log_start=100, log_end=1000, held_offset=1000)
     machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     if leads:
         state = SetState(4, ME, frozenset({ME, OTHER}), 1)

@@ -36,7 +36,7 @@ def machine() -> Machine:
     standing = Standing(
         ME,
         "1-a",
-        promise=3,
+        voted_epoch=3,
         epochs=(Epoch(1, 0), Epoch(3, 400)),
         is_clean=True,
         log_start=0,

@@ -191,7 +191,7 @@ async def test_who_opens_its_store_anew_joins_when_it_can_take_the_log(tmp_path:
         assert old.log.data == new.log.data
 
 
-SMALL_FILES = ["note_promise", "note_epochs", "note_sight", "note_cutting", "note_cut"]
+SMALL_FILES = ["note_voted_epoch", "note_epochs", "note_sight", "note_cutting", "note_cut"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
