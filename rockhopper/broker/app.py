@@ -46,7 +46,7 @@ from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.name_server.link import serves
@@ -159,7 +159,7 @@ class Broker(ServingParts):
         self._lag_ages = LagAges()
         self.access = guard_of(config)
         self.access.authenticator.on_change.append(self._end_user)
-        self.access.on_change.append(self.standing_changed)
+        self.access.on_change.append(self.advertisement_changed)
         self.name_service: NameService | None = None
         self.grpc: GrpcDoor | None = None
         """There while RocketMQ 5 clients are served."""
@@ -429,12 +429,12 @@ class Broker(ServingParts):
             await self.member.close()
             self.member = None
 
-    def standing(self) -> BrokerStanding:
+    def advertisement(self) -> Advertisement:
         """What name services are to show of this broker."""
         if self.member is not None:
-            return self.member.standing()
+            return self.member.advertisement()
         ha_port = self._ports.number("haListenPort")
-        return BrokerStanding(slaves_port=ha_port) if ha_port else ALONE
+        return Advertisement(slaves_port=ha_port) if ha_port else ALONE
 
     # What a replica opens for its clients, from role to role: see Doors.
 
@@ -504,7 +504,7 @@ class Broker(ServingParts):
             return frozenset()
         return frozenset(ReplicaProcessors(self.member, self.store).rows())
 
-    def standing_changed(self) -> None:
+    def advertisement_changed(self) -> None:
         """See Doors."""
         if self._registration is not None:
             self._registration.announce_soon()
@@ -563,7 +563,7 @@ class Broker(ServingParts):
                 permission=lambda: self.config.live.broker_permission,
                 address_for=self._address_for,
                 may_have_group=self._may_have_group,
-                standing=self.standing,
+                advertisement=self.advertisement,
             ),
         )
         service.load()
@@ -589,7 +589,7 @@ class Broker(ServingParts):
             self._advertiser,
             instance=self._instance,
             ha_port=self._ports.number("haListenPort") or replication.ha_port(port),
-            standing=self.standing,
+            advertisement=self.advertisement,
             accounts=self._accounts if self.config.auth.authentication_enabled else None,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.name_server.broker_standing import ALONE
+from rockhopper.broker.name_server.advertisement import ALONE
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.processors import NameServiceProcessors
 from rockhopper.broker.name_server.route_table import RouteTable
@@ -43,7 +43,7 @@ class NameServer:
     def __init__(
         self, directory: Path, config: BrokerConfig, *, with_broker: bool, clock: Clock
     ) -> None:
-        self.standing = ALONE
+        self.advertisement = ALONE
         """Of its broker in a replica set; a test may change it."""
         self.config = config
         self.clock = clock
@@ -63,7 +63,7 @@ class NameServer:
                 address_for=lambda connection: advertiser.address_for(
                     connection.peer_host, connection.local_host
                 ),
-                standing=lambda: self.standing,
+                advertisement=lambda: self.advertisement,
             )
         self.routes = RouteTable(local=local)
         self.values = KeyValueTable(directory / "kvConfig.json")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
@@ -25,14 +25,14 @@ class EmbeddedBroker:
         permission: Callable[[], int],
         address_for: Callable[["Connection"], str],
         may_have_group: Callable[[str], bool] = lambda _group: False,
-        standing: Callable[[], BrokerStanding] = lambda: ALONE,
+        advertisement: Callable[[], Advertisement] = lambda: ALONE,
     ) -> None:
         self.cluster = cluster
         self.name = name
         self.instance = instance
         """The id in the broker's registration; another broker of the same name has another id."""
         self.address_for = address_for
-        self.standing = standing
+        self.advertisement = advertisement
         """Returns its present role in its replica set."""
         self._topics = topics
         self._permission = permission

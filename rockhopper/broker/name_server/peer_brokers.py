@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from rockhopper.broker.name_server.broker_standing import MASTER_ID
+from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.server.listening.outgoing import Outgoing

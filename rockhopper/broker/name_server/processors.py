@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.kernel.tables.json_table import DataVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.name_server.broker_standing import MASTER_ID
+from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.neighbours import Neighbours
 from rockhopper.broker.name_server.registering import RegistrationReader, check_lengths
@@ -158,7 +158,7 @@ class NameServiceProcessors:
         """105: return a topic's queues, with addresses that the client can reach."""
         fields = request.fields(GetRouteInfoRequest)
         topic = fields.topic
-        if self._local is not None and self._local.standing().is_leading:
+        if self._local is not None and self._local.advertisement().is_leading:
             self._local.create_on_lookup(topic)
         elif self.sharing.may_create(topic) and self._routes.route(topic, "") is None:
             return self._route_when_created(request, fields)
@@ -261,7 +261,7 @@ class NameServiceProcessors:
 
     def _followed(self, local: EmbeddedBroker, request: Request, accepted: Accepted) -> Accepted:
         """Return the address at which a slave can follow the broker in this process."""
-        port = local.standing().slaves_port
+        port = local.advertisement().slaves_port
         if not port:
             return accepted
         address = local.address_for(request.connection)
@@ -278,9 +278,9 @@ class NameServiceProcessors:
             return False
         if request.ext.get(INSTANCE_FIELD) == local.instance:
             return True
-        standing = local.standing()
-        is_slave = fields.broker_id != MASTER_ID and standing.shares_name
-        if fields.broker_name == local.name and not (standing.is_in_set or is_slave):
+        advertisement = local.advertisement()
+        is_slave = fields.broker_id != MASTER_ID and advertisement.shares_name
+        if fields.broker_name == local.name and not (advertisement.is_in_set or is_slave):
             raise Refusal(
                 f"brokerName {local.name} is that of the broker which runs this name service: "
                 "give the other broker a name of its own"

@@ -19,7 +19,7 @@ import structlog
 
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.link import NameServiceLink, RefusedError
 from rockhopper.broker.name_server.sharing import CREATES_FIELD, adopt, share_fields
 from rockhopper.broker.server.listening.outgoing import Outgoing
@@ -57,11 +57,11 @@ class Registration:
         *,
         instance: str,
         ha_port: int,
-        standing: Callable[[], BrokerStanding] = lambda: ALONE,
+        advertisement: Callable[[], Advertisement] = lambda: ALONE,
         accounts: Callable[[], bytes] | None = None,
     ) -> None:
         """*accounts* returns the users to share with name servers (shared_accounts.py)."""
-        self.standing = standing
+        self.advertisement = advertisement
         """Returns this broker's present role in its replica set.
 
         Call ``announce_soon`` on changes.
@@ -101,7 +101,7 @@ class Registration:
 
     def take(self, command: Command) -> None:
         """Handle a request from a name server to this broker."""
-        if command.code == RequestCode.SHARE_TOPIC and self.standing().is_leading:
+        if command.code == RequestCode.SHARE_TOPIC and self.advertisement().is_leading:
             try:
                 adopt(self._topics, command.ext)
             except FieldError as error:
@@ -115,7 +115,7 @@ class Registration:
         """Unregister where the connection is open, and stop."""
         await asyncio.gather(*(keeper.stop() for keeper in self._keepers))
 
-    def request_body(self, standing: BrokerStanding) -> bytes:
+    def request_body(self, advertisement: Advertisement) -> bytes:
         """Return the body of a registration.
 
         Every topic, with permissions limited by brokerPermission. Runs in a thread, because with
@@ -124,8 +124,8 @@ class Registration:
         """
         version = self._topics.version.to_json()
         mask = self._mask
-        if standing.is_in_set:
-            version["stateVersion"] = standing.epoch
+        if advertisement.is_in_set:
+            version["stateVersion"] = advertisement.epoch
         topics = {name: _masked(topic, mask) for name, topic in self._topics.configs.copy().items()}
         return fastjson.dumps(
             {
@@ -163,7 +163,7 @@ class Registration:
         return TopicRouteData(queue_datas=[queues], broker_datas=[]).encode()
 
     def request_fields(
-        self, address: str, ha_port: int, body: bytes, standing: BrokerStanding
+        self, address: str, ha_port: int, body: bytes, advertisement: Advertisement
     ) -> dict[str, str]:
         """Return the header of a registration under *address*."""
         config = self._config
@@ -174,7 +174,7 @@ class Registration:
                 broker_addr=address,
                 cluster_name=config.cluster_name,
                 ha_server_addr=join_address(host, ha_port),
-                broker_id=standing.broker_id,
+                broker_id=advertisement.broker_id,
                 body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
             )
         )
@@ -190,7 +190,7 @@ class Registration:
                 broker_name=config.broker_name,
                 broker_addr=address,
                 cluster_name=config.cluster_name,
-                broker_id=self.standing().broker_id,
+                broker_id=self.advertisement().broker_id,
             )
         )
 
@@ -235,7 +235,7 @@ class _Keeper:
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._registered_as: str | None = None
-        self._registered_standing: BrokerStanding | None = None
+        self._registered_advertisement: Advertisement | None = None
         # Topics to register alone, unless all have to be registered.
         self._changed: dict[str, None] = {}
         self._is_all_wanted = True
@@ -314,27 +314,27 @@ class _Keeper:
                 self._is_all_wanted = True
 
     async def _register(self) -> None:
-        standing = self._owner.standing()
-        if not standing.is_shown:
+        advertisement = self._owner.advertisement()
+        if not advertisement.is_shown:
             await self._unregister()
             self._plan_next()
             self._failure = None
             return
-        if await self._tell_alone(standing):
+        if await self._tell_alone(advertisement):
             return
         try:
             async with asyncio.timeout(self._owner.timeout_s):
                 peer_host, local_host = await self._link.connect()
                 address = self._advertiser.address_for(peer_host, local_host)
                 self._is_all_wanted, self._changed = False, {}
-                body = await asyncio.to_thread(self._owner.request_body, standing)
+                body = await asyncio.to_thread(self._owner.request_body, advertisement)
                 self._plan_next()
-                if self._owner.standing() != standing:
+                if self._owner.advertisement() != advertisement:
                     self.wake()
                     return
                 await self._link.call(
                     RequestCode.REGISTER_BROKER,
-                    self._owner.request_fields(address, self._ha_port, body, standing),
+                    self._owner.request_fields(address, self._ha_port, body, advertisement),
                     body,
                 )
                 await self._share_accounts()
@@ -343,20 +343,20 @@ class _Keeper:
             return
         if self._registered_as != address or self._failure is not None:
             log.info("registered", nameserver=self._link.address, as_address=address)
-        self._registered_as, self._registered_standing = address, standing
+        self._registered_as, self._registered_advertisement = address, advertisement
         self._failure = None
 
     def _plan_next(self) -> None:
         self._next_at_s = asyncio.get_running_loop().time() + self._owner.interval_s
 
-    async def _tell_alone(self, standing: BrokerStanding) -> bool:
+    async def _tell_alone(self, advertisement: Advertisement) -> bool:
         """Register only the changed topics if that is sufficient; return whether it was."""
         names, self._changed = self._changed, {}
         is_enough = (
             not self._is_all_wanted
             and self._takes_one
             and self._registered_as is not None
-            and self._registered_standing == standing
+            and self._registered_advertisement == advertisement
             and len(names) <= TOLD_ALONE_MAX
         )
         if not is_enough or not self._link.is_connected:

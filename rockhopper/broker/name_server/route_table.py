@@ -23,7 +23,7 @@ import structlog
 
 from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.name_server.broker_standing import MASTER_ID
+from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.served_topics import ServedTopics
 from rockhopper.broker.server.loop.slices import at_once
@@ -337,7 +337,7 @@ class RouteTable:
         Its topics are known here.
         """
         local = self._local
-        return local is not None and local.name == name and local.standing().slaves_port > 0
+        return local is not None and local.name == name and local.advertisement().slaves_port > 0
 
     def _accepted(self, member: Member, registration: Registration) -> Accepted:
         if registration.broker_id == MASTER_ID:
@@ -529,13 +529,13 @@ class RouteTable:
     def _local_member(self, address: str) -> Member:
         local = self._local
         assert local is not None
-        standing = local.standing()
-        if not standing.shares_name:
+        advertisement = local.advertisement()
+        if not advertisement.shares_name:
             return Member(local.cluster, local.name, {MASTER_ID: address})
         member = self._members.get(local.name)
         registered = member.addresses if member is not None else {}
         epoch = self._epoch_of(local.cluster, registered.get(MASTER_ID, ""))
-        return Member(local.cluster, local.name, standing.members(address, registered, epoch))
+        return Member(local.cluster, local.name, advertisement.members(address, registered, epoch))
 
     def _is_local(self, name: str) -> bool:
         return self._local is not None and name == self._local.name

@@ -105,7 +105,7 @@ class TopicSharing:
         cluster = known[0]
         local = self._local
         # A follower receives its topics from its master.
-        if local is not None and cluster == local.cluster and local.standing().is_leading:
+        if local is not None and cluster == local.cluster and local.advertisement().is_leading:
             adopt(local.table, request.ext)
         self._send(self._others(cluster, request.connection), dict(request.ext))
         return Response()
@@ -129,7 +129,7 @@ class TopicSharing:
     def may_create(self, topic: str) -> bool:
         """Return whether a remote broker creates *topic* when its route is requested."""
         return (
-            (self._local is None or not self._local.standing().is_leading)
+            (self._local is None or not self._local.advertisement().is_leading)
             and self._lookups < LOOKUPS_MAX
             and may_be_looked_up(topic)
             and any(creates == ON_LOOKUP for _, _, creates in self._brokers.values())

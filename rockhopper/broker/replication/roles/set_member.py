@@ -29,7 +29,7 @@ import structlog
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.tables.json_table import JsonObject
-from rockhopper.broker.name_server.broker_standing import BrokerStanding
+from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.election.keeping import Keeping, boot_id
 from rockhopper.broker.replication.election.operating import forget
@@ -124,7 +124,7 @@ class Doors(Protocol):
         *address_of* returns the leader's address; blank if it is this replica, or unknown.
         """
 
-    def standing_changed(self) -> None:
+    def advertisement_changed(self) -> None:
         """Notify name servers of the change."""
 
     def cannot_go_on(self) -> None:
@@ -293,11 +293,11 @@ class SetMember:
             await self._writer.stop()
         await self.parts.store.safe(self.parts.store.max_commit_log_offset)
 
-    def standing(self) -> BrokerStanding:
+    def advertisement(self) -> Advertisement:
         """Return the advertisement for name servers."""
         view = self.replica.machine.view if self.has_started else None
         state = view.state if view else None
-        return BrokerStanding(
+        return Advertisement(
             replica_id=self._config.replica_id,
             leads_in=self._leads_in,
             elected_in=state.epoch if state else 0,
@@ -363,7 +363,7 @@ class SetMember:
     def epoch_cache(self) -> JsonObject:
         """Return RocketMQ's EpochEntryCache."""
         config = self.parts.config
-        broker_id = self.standing().broker_id
+        broker_id = self.advertisement().broker_id
         machine = self.replica.machine
         return set_status.epoch_cache(machine, config.cluster_name, config.broker_name, broker_id)
 
@@ -458,7 +458,7 @@ class SetMember:
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
         self._changed.set()
         self._confirmed.set()
-        self._doors.standing_changed()
+        self._doors.advertisement_changed()
 
     def _confirm(self, offset: int) -> None:
         self._confirmed_offset = max(self._confirmed_offset, offset)
@@ -569,7 +569,7 @@ class SetMember:
             self.parts.locks.lead(applier.locks)
         await self._doors.serve(self._period, self._begin_telling)
         self._is_serving = True
-        self._doors.standing_changed()
+        self._doors.advertisement_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
 
     def _goes_on(self, epoch: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.name_server.broker_standing import BrokerStanding
+from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -219,7 +219,7 @@ def test_a_broker_of_the_same_name_is_taken_only_into_a_replica_set(server: Name
     name = server.config.broker_name
     refused = server.register(brokerName=name, clusterName=server.config.cluster_name)
     assert "give the other broker a name of its own" in (refused.remark or "")
-    server.standing = BrokerStanding(1, leads_in=5)
+    server.advertisement = Advertisement(1, leads_in=5)
     taken = server.register(brokerName=name, clusterName=server.config.cluster_name, brokerId="2")
     assert taken.code == ResponseCode.SUCCESS
     route = json.loads(server.ask(ROUTE, {"topic": "TBW102"}).body)
@@ -229,7 +229,7 @@ def test_a_broker_of_the_same_name_is_taken_only_into_a_replica_set(server: Name
 
 def test_a_slave_of_the_broker_here_is_told_where_to_follow_it(server: NameServer) -> None:
     names = {"brokerName": server.config.broker_name, "clusterName": server.config.cluster_name}
-    server.standing = BrokerStanding(slaves_port=10_912)
+    server.advertisement = Advertisement(slaves_port=10_912)
     refused = server.register(**names)
     assert "give the other broker a name of its own" in (refused.remark or "")
     taken = server.register(**names, brokerId="1", enableActingMaster="false")
@@ -243,7 +243,7 @@ def test_a_slave_of_the_broker_here_is_told_where_to_follow_it(server: NameServe
 
 def test_a_slave_that_goes_lets_no_producer_back(server: NameServer) -> None:
     names = {"brokerName": server.config.broker_name, "clusterName": server.config.cluster_name}
-    server.standing = BrokerStanding(slaves_port=10_912)
+    server.advertisement = Advertisement(slaves_port=10_912)
     server.register(**names, brokerId="1")
     server.routes.set_write_wiped(server.config.broker_name, wiped=True)
     server.ask(RequestCode.UNREGISTER_BROKER, FIELDS | names, peer=REMOTE)
@@ -254,10 +254,10 @@ def test_a_slave_that_goes_lets_no_producer_back(server: NameServer) -> None:
 def test_a_follower_creates_no_topic_for_a_look_up(tmp_path: Path, clock: Clock) -> None:
     config = build_config({"autoCreateTopic": "on-lookup"})
     server = NameServer(tmp_path, config, with_broker=True, clock=clock)
-    server.standing = BrokerStanding(1, elected_in=5)
+    server.advertisement = Advertisement(1, elected_in=5)
     assert server.ask(ROUTE, {"topic": "new"}).code == ResponseCode.TOPIC_NOT_EXIST
     assert "new" not in server.topics
-    server.standing = BrokerStanding(1, leads_in=6)
+    server.advertisement = Advertisement(1, leads_in=6)
     assert server.ask(ROUTE, {"topic": "new"}).code == ResponseCode.SUCCESS
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import link
 from rockhopper.broker.name_server import registration as module
-from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.registration import Registration
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.config_file import build_config
@@ -28,7 +28,7 @@ class Registered:
     """A broker with the topic "orders" that registers with some name services."""
 
     def __init__(self, root: Path, *addresses: str, **settings: str) -> None:
-        self.standing = ALONE
+        self.advertisement = ALONE
         given = {"storePathRootDir": str(root), "brokerName": "me", "brokerClusterName": "C"}
         given |= {"namesrvAddr": ";".join(addresses)} | settings
         self.config = build_config(given)
@@ -42,7 +42,7 @@ class Registered:
             advertiser,
             instance="i1",
             ha_port=10_912,
-            standing=lambda: self.standing,
+            advertisement=lambda: self.advertisement,
             accounts=lambda: self.accounts or b"{}",
         )
 
@@ -205,21 +205,24 @@ async def test_a_name_service_on_another_host_is_told_no_secret_without_tls(
 async def test_a_replica_registers_as_what_it_is_in_the_epoch_that_it_knows(
     server: FakeServer, registered: Registered
 ) -> None:
-    for standing, broker_id in (
-        (BrokerStanding(3, elected_in=7), "3"),
-        (BrokerStanding(3, leads_in=8), "0"),
+    for advertisement, broker_id in (
+        (Advertisement(3, elected_in=7), "3"),
+        (Advertisement(3, leads_in=8), "0"),
     ):
-        registered.standing = standing
+        registered.advertisement = advertisement
         registered.registration.announce_soon()
         await registered.registration.announced()
         request = server.requests_of(REGISTER)[-1]
-        assert ((request.ext or {})["brokerId"], epoch_of(request)) == (broker_id, standing.epoch)
+        assert ((request.ext or {})["brokerId"], epoch_of(request)) == (
+            broker_id,
+            advertisement.epoch,
+        )
 
 
 async def test_a_follower_that_is_not_to_be_shown_takes_its_registration_back(
     server: FakeServer, registered: Registered
 ) -> None:
-    registered.standing = BrokerStanding(3, shows_followers=False)
+    registered.advertisement = Advertisement(3, shows_followers=False)
     for _ in range(2):
         registered.registration.announce_soon()
         await registered.registration.announced()
@@ -232,12 +235,12 @@ async def test_what_a_replica_was_while_its_topics_were_collected_is_not_registe
 ) -> None:
     collect = registered.registration.request_body
 
-    def deposed_meanwhile(standing: BrokerStanding) -> bytes:
-        registered.standing = BrokerStanding(3, elected_in=9)
-        return collect(standing)
+    def deposed_meanwhile(advertisement: Advertisement) -> bytes:
+        registered.advertisement = Advertisement(3, elected_in=9)
+        return collect(advertisement)
 
     monkeypatch.setattr(registered.registration, "request_body", deposed_meanwhile)
-    registered.standing = BrokerStanding(3, leads_in=8)
+    registered.advertisement = Advertisement(3, leads_in=8)
     registered.registration.announce_soon()
     await registered.registration.announced()
     assert [epoch_of(request) for request in server.requests_of(REGISTER)] == [0, 9]
@@ -245,7 +248,7 @@ async def test_what_a_replica_was_while_its_topics_were_collected_is_not_registe
 
 async def test_a_follower_takes_no_topic_that_is_passed_on(tmp_path: Path) -> None:
     made = Registered(tmp_path, "127.0.0.1:1")
-    made.standing = BrokerStanding(3)
+    made.advertisement = Advertisement(3)
     made.registration.take(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
     assert made.topics.get("theirs") is None
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from rockhopper.broker.kernel.tables.json_table import DataVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import route_table as module
-from rockhopper.broker.name_server.broker_standing import ALONE, BrokerStanding
+from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.route_table import (
     DEPARTED_MAX,
@@ -301,7 +301,7 @@ def local_topics(tmp_path: Path) -> TopicTable:
 
 
 def with_local(
-    topics: TopicTable, permission: int = 6, standing: BrokerStanding = ALONE
+    topics: TopicTable, permission: int = 6, advertisement: Advertisement = ALONE
 ) -> RouteTable:
     local = EmbeddedBroker(
         "DefaultCluster",
@@ -310,7 +310,7 @@ def with_local(
         topics=topics,
         permission=lambda: permission,
         address_for=lambda _connection: "",
-        standing=lambda: standing,
+        advertisement=lambda: advertisement,
     )
     return RouteTable(local=local)
 
@@ -341,8 +341,8 @@ def test_a_follower_answers_with_the_master_of_its_view_and_who_registered(
     local_topics: TopicTable,
 ) -> None:
     local_topics.put(TopicConfig("orders", read_queue_nums=2, write_queue_nums=2))
-    standing = BrokerStanding(1, elected_in=5, elected_id=2, addresses={2: "10.0.0.2:10911"})
-    table = with_local(local_topics, standing=standing)
+    advertisement = Advertisement(1, elected_in=5, elected_id=2, addresses={2: "10.0.0.2:10911"})
+    table = with_local(local_topics, advertisement=advertisement)
     table.register(of_set(address="10.0.0.4:10911", state=4), NOW)
     table.register(of_set(address="10.0.0.3:10911", broker_id=3, state=4), NOW)
     route = table.route("orders", "10.0.0.1:10911")
@@ -359,7 +359,7 @@ def test_a_follower_answers_with_the_master_of_its_view_and_who_registered(
 def test_a_topic_that_only_the_master_has_yet_is_routable_at_a_follower(
     local_topics: TopicTable,
 ) -> None:
-    table = with_local(local_topics, standing=BrokerStanding(1))
+    table = with_local(local_topics, advertisement=Advertisement(1))
     table.register(of_set("new", "old", address="10.0.0.2:10911", state=5), NOW)
     assert addresses(table, "new") == {"broker-a": {0: "10.0.0.2:10911", 1: ""}}
     assert local_topics.get("new") is None

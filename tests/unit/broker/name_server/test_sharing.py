@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server import sharing as module
-from rockhopper.broker.name_server.broker_standing import BrokerStanding
+from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.name_server.sharing import TopicSharing, adopt, share_fields
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
@@ -79,12 +79,12 @@ def test_a_follower_has_its_topics_from_its_master_and_lets_that_create_them(
     server: NameServer,
 ) -> None:
     brokers = Brokers(server)
-    server.standing = BrokerStanding(1)
+    server.advertisement = Advertisement(1)
     peer = brokers.register("master", cluster=server.config.cluster_name, creates="on-lookup")
     server.ask(RequestCode.SHARE_TOPIC, SHARED, peer=peer)
     assert server.topics.get("new") is None
     assert brokers.sharing.may_create("new")
-    server.standing = BrokerStanding(1, leads_in=1)
+    server.advertisement = Advertisement(1, leads_in=1)
     assert not brokers.sharing.may_create("new")
 
 

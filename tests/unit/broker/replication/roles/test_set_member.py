@@ -465,8 +465,8 @@ async def test_status_names_master_and_replicas(three: ReplicaSet) -> None:
     assert [each["isInSync"] for each in status["replicas"]] == [True] * 3
     other = next(each for each in three.brokers if each != master)
     assert three.member(other).why_not_ready() is None
-    assert three.member(other).standing().broker_id == other
-    assert three.member(master).standing().broker_id == 0
+    assert three.member(other).advertisement().broker_id == other
+    assert three.member(master).advertisement().broker_id == 0
 
 
 async def test_who_is_taking_another_role_is_not_ready(

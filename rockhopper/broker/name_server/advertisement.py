@@ -12,7 +12,7 @@ MASTER_ID = 0
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerStanding:
+class Advertisement:
     """One broker of a set; without arguments, a standalone broker."""
 
     replica_id: int = 0
@@ -93,4 +93,4 @@ class BrokerStanding:
         return self.elected_id if self.elected_id != self.replica_id else 0
 
 
-ALONE = BrokerStanding()
+ALONE = Advertisement()
