@@ -85,8 +85,8 @@ def of_a_parent() -> list[Family]:
 
 
 def _machine() -> SimpleNamespace:
-    standing = SimpleNamespace(me=0, log_start=0, log_end=0)
-    return SimpleNamespace(view=None, role=None, term=None, standing=standing)
+    replica_state = SimpleNamespace(me=0, log_start=0, log_end=0)
+    return SimpleNamespace(view=None, role=None, term=None, replica_state=replica_state)
 
 
 def generated() -> str:

@@ -18,7 +18,7 @@ from rockhopper.broker.replication.election.leading import MasterTerm
 from rockhopper.broker.replication.election.machine import Machine, Role
 from rockhopper.broker.replication.election.messages import Hello, TakeOver, Welcome
 from rockhopper.broker.replication.election.replica_set import Replica, SetState, Sight, View
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from tests.simulation import faults, scenarios
 from tests.simulation.replica import Disk, Node
 from tests.simulation.rules import Violation
@@ -190,7 +190,7 @@ def the_tail_is_not_counted_in_queue_offsets(stack: ExitStack) -> None:
 
     def from_confirmed(world: World, node: Node, machine: Machine, action: actions.Lead) -> None:
         lead(world, node, machine, action)
-        log = node.disk.log[: machine.standing.confirmed_offset]
+        log = node.disk.log[: machine.replica_state.confirmed_offset]
         node.next_queue_offset = log[-1].queue_offset + 1 if log else 0
 
     _patch(stack, World, "_lead", from_confirmed)
@@ -237,7 +237,7 @@ def who_is_refused_an_unclean_election_is_clean(stack: ExitStack) -> None:
     lead_by_operator = Machine.lead_by_operator
 
     def clean_first(machine: Machine, now_ms: int) -> None:
-        machine.standing.is_clean = True
+        machine.replica_state.is_clean = True
         lead_by_operator(machine, now_ms)
 
     _patch(stack, Machine, "lead_by_operator", clean_first)
@@ -278,7 +278,7 @@ def an_operators_wish_is_not_forgotten(stack: ExitStack) -> None:
 def what_was_confirmed_is_cut_after_an_unclean_election(stack: ExitStack) -> None:
     def cut(following: Following, welcome: Welcome) -> None:
         end = welcome.log_start if welcome.seed else welcome.common_end
-        end = end if welcome.seed else min(end, following.standing.log_end)
+        end = end if welcome.seed else min(end, following.replica_state.log_end)
         following.out.append(actions.Cut(end, welcome.epochs, seed=welcome.seed))
 
     _patch(stack, Following, "_cut", cut)
@@ -325,8 +325,8 @@ def a_set_goes_on_unclean_with_the_shortest_log(stack: ExitStack) -> None:
     _patch(stack, Campaigning, "_is_best_after_power_cut", is_worst)
 
 
-def _standing(campaigning: Campaigning) -> Standing:
-    return campaigning.standing
+def _standing(campaigning: Campaigning) -> ReplicaState:
+    return campaigning.replica_state
 
 
 class Broken(NamedTuple):

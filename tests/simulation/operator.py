@@ -141,7 +141,7 @@ ORDERS: tuple[Callable[[World, Random], None], ...] = (
 def help_out(world: World) -> None:
     """Do what the alarms of a set ask a person for."""
     for node in world.nodes.values():
-        if node.machine and node.machine.standing.is_fenced:
+        if node.machine and node.machine.replica_state.is_fenced:
             ask_to_be_seeded(world, node)
     if world.engine_is_behind():
         world.done["put back"] += 1

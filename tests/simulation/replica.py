@@ -12,7 +12,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Replica,
     Sight,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 
@@ -135,7 +135,7 @@ class Node:
         self.incarnation = f"{self.id}.{disk.store}.{disk.starts}.{random.randrange(1 << 30)}"
         self.checked = disk.log_start
         end = len(disk.log)
-        standing = Standing(
+        replica_state = ReplicaState(
             Replica(self.id, disk.store),
             self.incarnation,
             voted_epoch=disk.voted_epoch,
@@ -148,7 +148,7 @@ class Node:
             sight=disk.sight,
         )
         self.machine = Machine(
-            standing,
+            replica_state,
             timing,
             min_in_sync=min_in_sync,
             now_ms=self.now(time_ms),

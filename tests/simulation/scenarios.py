@@ -103,10 +103,10 @@ def an_operator_gives_up_what_others_hold(seed: int) -> World:
     world.run_until(world.now_ms + 500)
     if seed % 2:
         assert left.machine
-        start = left.machine.standing.confirmed_offset
-        left.disk.log_start = left.machine.standing.log_start = left.checked = start
+        start = left.machine.replica_state.confirmed_offset
+        left.disk.log_start = left.machine.replica_state.log_start = left.checked = start
     world.start(old.id)
-    _wait_until(world, lambda: old.machine is not None and old.machine.standing.is_fenced)
+    _wait_until(world, lambda: old.machine is not None and old.machine.replica_state.is_fenced)
     faults.recover(world)
     return world
 

@@ -228,7 +228,7 @@ class World:
         for node in self.nodes.values():
             node.disk.synced = len(node.disk.log)
             if node.machine:
-                node.disk.confirmed = node.machine.standing.confirmed_offset
+                node.disk.confirmed = node.machine.replica_state.confirmed_offset
             if self.sync_flush and node.machine and node.paused_until_ms <= self.now_ms:
                 self._wrote(node, node.machine)
         self.after(SYNC_MS * self.random.random(), self._sync_some)
@@ -393,10 +393,10 @@ class World:
 
     def _cut(self, node: Node, machine: Machine, action: actions.Cut) -> None:
         check_epochs(action.epochs)
-        confirmed = min(machine.standing.confirmed_offset, len(node.disk.log))
+        confirmed = min(machine.replica_state.confirmed_offset, len(node.disk.log))
         if action.seed:
             truth = self.rules.truth_of(action.epochs[-1].number)
-            is_given_up = node.is_given_up or not machine.standing.epochs
+            is_given_up = node.is_given_up or not machine.replica_state.epochs
             if not is_given_up and truth.differs_from(node, 0, confirmed):
                 raise Violation(f"replica {node.id} replaces a log that was confirmed")
         elif action.end_offset < confirmed:
@@ -408,9 +408,9 @@ class World:
         def then(machine: Machine) -> None:
             if action.seed:
                 node.is_given_up = False
-            standing, disk = machine.standing, node.disk
-            standing.epochs, standing.is_clean = disk.epochs, disk.is_clean
-            standing.log_start = disk.log_start
+            replica_state, disk = machine.replica_state, node.disk
+            replica_state.epochs, replica_state.is_clean = disk.epochs, disk.is_clean
+            replica_state.log_start = disk.log_start
             node.checked = min(node.checked, len(disk.log))
             machine.log_is_cut(len(disk.log))
 
@@ -544,4 +544,4 @@ class World:
         self.rules.confirmed(node, epoch, action.offset, is_master=node.leads_epoch > 0)
 
     def _alarm(self, node: Node, machine: Machine, action: actions.Alarm) -> None:
-        self.rules.fenced(node, machine.standing.confirmed_offset, action.text)
+        self.rules.fenced(node, machine.replica_state.confirmed_offset, action.text)

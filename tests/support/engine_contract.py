@@ -21,7 +21,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Term,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import Engine
 
@@ -228,8 +228,8 @@ class Played:
     def __post_init__(self) -> None:
         """Start it, with an empty log."""
         self.incarnation = f"start of {self.me.id}"
-        standing = Standing(self.me, self.incarnation)
-        self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
+        replica_state = ReplicaState(self.me, self.incarnation)
+        self.machine = Machine(replica_state, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     async def play(self, now_ms: int) -> None:
         """Tick, and do what is asked until nothing more is."""

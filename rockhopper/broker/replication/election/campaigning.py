@@ -15,7 +15,7 @@ from rockhopper.broker.replication.election.replica_set import (
     SetState,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 CONNECTIONS_REFUSED = 2
@@ -44,7 +44,7 @@ class Campaigning:
 
     def __init__(
         self,
-        standing: Standing,
+        replica_state: ReplicaState,
         timing: Timing,
         min_in_sync: int,
         began_at_ms: int,
@@ -57,7 +57,7 @@ class Campaigning:
         If all in-sync replicas lost their machines' memory, the best replica may lead once
         *replicas_after_power_cut* replicas are running. 0: an operator decides.
         """
-        self.standing = standing
+        self.replica_state = replica_state
         self._timing = timing
         self._min_in_sync = min_in_sync
         self._began_at_ms = began_at_ms
@@ -100,8 +100,8 @@ class Campaigning:
 
     def request(self, view: View, epoch: int) -> Campaign:
         """Return the request by which this replica would lead under *epoch*."""
-        me, state = self.standing.me, view.state
-        seen = (self.standing.sight, *(each.sight for each in view.members.values()))
+        me, state = self.replica_state.me, view.state
+        seen = (self.replica_state.sight, *(each.sight for each in view.members.values()))
         number_min = max(seen).changes + 1
         if state is None:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
@@ -118,7 +118,7 @@ class Campaigning:
     def _cause(self, displaced: Leader | None) -> str:
         if displaced is None:
             return LEASE_OVER
-        return STARTED_ANEW if displaced.id == self.standing.me.id else PROCESS_GONE
+        return STARTED_ANEW if displaced.id == self.replica_state.me.id else PROCESS_GONE
 
     def may_ask(self, view: View, epoch: int) -> bool:
         """Return whether to campaign under *epoch* after the vote was stored.
@@ -129,7 +129,7 @@ class Campaigning:
             return True
         if self.may_lose and view.leader:
             return False
-        if self.why != BY_OPERATOR and view.is_behind(self.standing.sight):
+        if self.why != BY_OPERATOR and view.is_behind(self.replica_state.sight):
             return False
         if self.why == POWER_CUT and not self._is_best_after_power_cut(view):
             return False
@@ -137,7 +137,7 @@ class Campaigning:
 
     def is_electable(self, state: SetState) -> bool:
         """Return whether this replica has every acknowledged message, or may lead without."""
-        mine = self.standing
+        mine = self.replica_state
         if not state.is_writable:
             return False
         if self.may_lose:
@@ -145,18 +145,20 @@ class Campaigning:
         return mine.me in state.in_sync and mine.is_clean and mine.may_lead
 
     def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
-        if view.designated not in (None, self.standing.me.id):
+        if view.designated not in (None, self.replica_state.me.id):
             return False
         if view.state is None:
             waited = now_ms - self._began_at_ms >= self._timing.first_start_ms
-            mine = self.standing
+            mine = self.replica_state
             may_lead = mine.may_lead or (mine.has_left and not mine.is_failing)
             return waited and may_lead and not self._better(view)
-        if view.is_behind(self.standing.sight) or not self.is_electable(view.state):
+        if view.is_behind(self.replica_state.sight) or not self.is_electable(view.state):
             return False
         if view.leader is None:
             return now_ms - heard_at_ms >= self._timing.silence_ms
-        return view.leader.id == self.standing.me.id or self._is_dead(view, view.leader, refusals)
+        return view.leader.id == self.replica_state.me.id or self._is_dead(
+            view, view.leader, refusals
+        )
 
     def _is_best_after_power_cut(self, view: View) -> bool:
         """Return whether this replica may lead after a power cut.
@@ -165,7 +167,7 @@ class Campaigning:
         than this one. A master that was elected unclean announces with a delay that it is clean. So
         its announcement counts only if it is newer than its entry into the epoch.
         """
-        state, mine, members = view.state, self.standing, view.members
+        state, mine, members = view.state, self.replica_state, view.members
         if not self._replicas_after_power_cut or not state or view.leader or not mine.may_lead:
             return False
         if view.is_behind(mine.sight):
@@ -186,7 +188,7 @@ class Campaigning:
         return leader.id == view.state.master.id and refusals >= CONNECTIONS_REFUSED
 
     def _better(self, view: View) -> int:
-        mine = self.standing
+        mine = self.replica_state
         last_epoch = mine.epochs[-1].number if mine.epochs else 0
         own = Announcement(
             mine.me,

@@ -28,7 +28,7 @@ from rockhopper.broker.replication.election.messages import (
     Welcome,
 )
 from rockhopper.broker.replication.election.replica_set import Replica
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 REFUSED_AGAIN_MS = 50
@@ -37,8 +37,10 @@ REFUSED_AGAIN_MS = 50
 class Following:
     """The connection to the master, or the attempt to open one."""
 
-    def __init__(self, standing: Standing, timing: Timing, out: list[Action], now_ms: int) -> None:
-        self.standing = standing
+    def __init__(
+        self, replica_state: ReplicaState, timing: Timing, out: list[Action], now_ms: int
+    ) -> None:
+        self.replica_state = replica_state
         self._timing = timing
         self.out = out
         self.master: Replica | None = None
@@ -105,7 +107,7 @@ class Following:
 
     def hello(self) -> Hello:
         """Return this replica's greeting to a master."""
-        mine = self.standing
+        mine = self.replica_state
         return Hello(
             mine.me,
             mine.incarnation,
@@ -169,13 +171,13 @@ class Following:
         if not welcome or self.link is None:
             return
         if welcome.seed:
-            self.standing.confirmed_offset = welcome.log_start
+            self.replica_state.confirmed_offset = welcome.log_start
         self.epoch = welcome.epoch
         self.acknowledge()
 
     def acknowledge(self) -> None:
         """Send the master the offset that this replica holds."""
-        mine = self.standing
+        mine = self.replica_state
         if not self.epoch or self.epoch < self._least_epoch:
             return
         if not mine.is_clean and not self.is_noting_clean and self._has_caught_up():
@@ -190,28 +192,34 @@ class Following:
 
     @property
     def _least_epoch(self) -> int:
-        return max(self.standing.voted_epoch, self.elected_epoch)
+        return max(self.replica_state.voted_epoch, self.elected_epoch)
 
     def _has_caught_up(self) -> bool:
-        return self._welcome is not None and self.standing.held_offset >= self._welcome.whole_offset
+        return (
+            self._welcome is not None
+            and self.replica_state.held_offset >= self._welcome.whole_offset
+        )
 
     def _welcomed(self, welcome: Welcome) -> None:
         if welcome.epoch < self._least_epoch:
             self._refuse()
             return
-        if not self.standing.epochs and self.standing.log_end > self.standing.log_start:
+        if (
+            not self.replica_state.epochs
+            and self.replica_state.log_end > self.replica_state.log_start
+        ):
             # The log ends where the master's begins only by chance: its content belongs to no
             # epoch.
             welcome = replace(welcome, seed=True)
         self._welcome = welcome
-        if welcome.epoch > self.standing.voted_epoch:
-            self.standing.voted_epoch = welcome.epoch
+        if welcome.epoch > self.replica_state.voted_epoch:
+            self.replica_state.voted_epoch = welcome.epoch
             self.out.append(StoreVotedEpoch(welcome.epoch))
         else:
             self._cut(welcome)
 
     def _cut(self, welcome: Welcome) -> None:
-        mine = self.standing
+        mine = self.replica_state
         if self._has_log and welcome.common_end < min(mine.confirmed_offset, mine.log_end):
             self._fence(welcome)
         elif welcome.seed:
@@ -222,10 +230,13 @@ class Following:
     @property
     def _has_log(self) -> bool:
         """Whether this log has content that can be compared with the master's."""
-        return bool(self.standing.epochs) and self.standing.log_end > self.standing.log_start
+        return (
+            bool(self.replica_state.epochs)
+            and self.replica_state.log_end > self.replica_state.log_start
+        )
 
     def _fence(self, welcome: Welcome) -> None:
-        mine = self.standing
+        mine = self.replica_state
         mine.is_fenced = True
         self.out.append(
             Alarm(
@@ -240,7 +251,7 @@ class Following:
     def _beat(self, beat: Beat) -> None:
         if self.link is None or not self.epoch or not self.takes(self.link, beat.epoch):
             return
-        mine = self.standing
+        mine = self.replica_state
         confirmed = min(beat.confirmed_offset, mine.log_end)
         if confirmed > mine.confirmed_offset:
             mine.confirmed_offset = confirmed

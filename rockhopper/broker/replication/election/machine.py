@@ -58,7 +58,7 @@ from rockhopper.broker.replication.election.replica_set import (
     SetState,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 RETRY_MS = 200
@@ -78,7 +78,7 @@ class Machine:
 
     def __init__(
         self,
-        standing: Standing,
+        replica_state: ReplicaState,
         timing: Timing,
         *,
         min_in_sync: int,
@@ -90,7 +90,7 @@ class Machine:
 
         Campaigning explains the last parameter.
         """
-        self.standing = standing
+        self.replica_state = replica_state
         self.actions: list[Action] = []
         self.role = Role.JOINING
         self.view: View | None = None
@@ -98,11 +98,11 @@ class Machine:
         self.lease_until_ms = 0
         self.renewed_at_ms = now_ms
         """When the last request was sent whose answer confirmed that this replica leads."""
-        self.following = Following(standing, timing, self.actions, now_ms)
+        self.following = Following(replica_state, timing, self.actions, now_ms)
         self._timing = timing
         self._floor = min_in_sync
         self._campaigning = Campaigning(
-            standing,
+            replica_state,
             timing,
             min_in_sync,
             now_ms,
@@ -161,17 +161,17 @@ class Machine:
         view = self.view
         if view and self.term:  # The master knows its own changes before it reads them.
             view = replace(view, state=self.term.state)
-        return view is not None and view.is_behind(self.standing.sight)
+        return view is not None and view.is_behind(self.replica_state.sight)
 
     def _remember(self, state: SetState) -> None:
-        mine = self.standing
+        mine = self.replica_state
         if state.sight != mine.sight and not state.contradicts(mine.sight):
             mine.sight = state.sight
             self.actions.append(NoteSight(state.sight))
 
     def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
         assert view.state is not None
-        if view.state.epoch == term.epoch and view.state.master == self.standing.me:
+        if view.state.epoch == term.epoch and view.state.master == self.replica_state.me:
             term.saw(view.state, view.version)
             self._confirm(term)
         else:
@@ -185,7 +185,7 @@ class Machine:
 
     def _is_elected(self, view: View) -> bool:
         """Return whether a request of this process won, even if its answer was lost."""
-        state, mine = view.state, self.standing
+        state, mine = view.state, self.replica_state
         holds = view.leader is not None and view.leader.incarnation == mine.incarnation
         return (
             state is not None
@@ -250,7 +250,7 @@ class Machine:
 
     def entered(self, now_ms: int) -> None:
         """Start to lead, now that the epoch is on disk."""
-        mine, view = self.standing, self.view
+        mine, view = self.replica_state, self.view
         if self.role is not Role.CANDIDATE or not view:
             return
         if not self._is_elected(view):
@@ -277,8 +277,8 @@ class Machine:
 
     def log_is_cut(self, log_end: int, *, is_awaited: bool = True) -> None:
         """Start to acknowledge, unless another Welcome has arrived since the request."""
-        self.standing.log_end = log_end
-        self.standing.held_offset = log_end
+        self.replica_state.log_end = log_end
+        self.replica_state.held_offset = log_end
         if is_awaited:
             self.following.log_is_cut()
 
@@ -290,15 +290,15 @@ class Machine:
         """
         if self.role is Role.CANDIDATE:
             if self.view and self._is_elected(self.view):
-                self.standing.is_clean = True
+                self.replica_state.is_clean = True
                 self._take_office(self.view)
         elif self.following.is_noting_clean:
-            self.standing.is_clean = True
+            self.replica_state.is_clean = True
             self.following.noted_clean()
 
     def wrote(self, log_end: int, held_offset: int) -> None:
         """Record the end of the log and the offset that this replica may acknowledge."""
-        self.standing.log_end, self.standing.held_offset = log_end, held_offset
+        self.replica_state.log_end, self.replica_state.held_offset = log_end, held_offset
         if self.term:
             self.term.held_offset = held_offset
             self._confirm(self.term)
@@ -341,8 +341,8 @@ class Machine:
         if not term:
             raise ValueError("this replica does not lead")
         found = [each for each in term.state.in_sync if each.id == replica_id]
-        if not found or found[0] == self.standing.me:
-            others = sorted(each.id for each in term.state.in_sync - {self.standing.me})
+        if not found or found[0] == self.replica_state.me:
+            others = sorted(each.id for each in term.state.in_sync - {self.replica_state.me})
             raise ValueError(
                 f"replica {replica_id} cannot take over: in sync besides this one are "
                 f"{', '.join(map(str, others)) or 'none'}"
@@ -385,7 +385,7 @@ class Machine:
             raise ValueError("a later release has to lead this set: it wrote what this one cannot")
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
             raise ValueError(self._why_no_operator_is_needed(view, view.state))
-        self.standing.is_fenced = False
+        self.replica_state.is_fenced = False
         self._campaigning.why = BY_OPERATOR
         self._campaigning.may_lose = True
         self._campaign(view)
@@ -398,7 +398,8 @@ class Machine:
         theirs = f"{member.log_end:,}" if member else "an unknown offset"
         return (
             f"replica {number} leads by an engine that was put back to an earlier state: its log "
-            f"ends at {theirs}, this one's at {self.standing.log_end:,}. Let the longest log lead: "
+            f"ends at {theirs}, this one's at {self.replica_state.log_end:,}. Let the longest log "
+            "lead: "
             f"stop replica {number}, give the same command again, and seed replica {number} anew "
             "when it is started (rockhopper ha reseed)"
         )
@@ -410,7 +411,7 @@ class Machine:
             ValueError: this log may be the last complete one.
         """
         state = self.view.state if self.view else None
-        mine = self.standing
+        mine = self.replica_state
         if self.term or self.role is Role.CANDIDATE or not state or state.master == mine.me:
             raise ValueError("this replica leads, or nobody does: there is nobody to be seeded by")
         if mine.me in state.in_sync and len(state.in_sync) <= state.min_in_sync:
@@ -459,7 +460,7 @@ class Machine:
             self._campaign(view)
 
     def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
-        term, mine = self.term, self.standing
+        term, mine = self.term, self.replica_state
         if self.role is Role.CANDIDATE:
             self._early[link] = hello
             return
@@ -508,7 +509,7 @@ class Machine:
         if not term or not replica or ack.epoch != term.epoch:
             return
         follower = term.followers[replica]
-        if ack.held_offset > self.standing.log_end:
+        if ack.held_offset > self.replica_state.log_end:
             self.actions.append(Close(link))
             self.closed(link, now_ms)
             return
@@ -516,7 +517,7 @@ class Machine:
         follower.vouched_at_ms = self._ticked_before_ms
         if follower.held_offset < 0:
             self.actions.append(Stream(link, ack.held_offset, term.epoch))
-        if ack.held_offset > follower.held_offset or ack.held_offset == self.standing.log_end:
+        if ack.held_offset > follower.held_offset or ack.held_offset == self.replica_state.log_end:
             follower.moved_at_ms = now_ms
         follower.held_offset = max(follower.held_offset, ack.held_offset)
         self._confirm(term)
@@ -534,7 +535,7 @@ class Machine:
         elif self.role is Role.CANDIDATE:
             if self._request and not self._is_asked and now_ms >= self._try_at_ms:
                 self._ask(self._request, now_ms)
-        elif not self.standing.is_fenced or self.standing.has_left:
+        elif not self.replica_state.is_fenced or self.replica_state.has_left:
             self._tick_as_follower(now_ms)
 
     def _read_interval_ms(self) -> int:
@@ -643,7 +644,7 @@ class Machine:
 
     def _follow(self, view: View, now_ms: int) -> None:
         """Connect to the master, unless this replica cannot append the master's log now."""
-        mine, state = self.standing, view.state
+        mine, state = self.replica_state, view.state
         is_needed = state is not None and mine.me in state.in_sync
         if state is not None and state.contradicts(mine.sight):
             self.following.forget_master()
@@ -663,10 +664,10 @@ class Machine:
         self.following.leave()
         known = view.state.epoch if view.state else 0
         held = max((each.last_epoch for each in view.members.values()), default=0)
-        mine, larger = self.standing, self.following.larger_epoch
+        mine, larger = self.replica_state, self.following.larger_epoch
         self._epoch = max(known, held, mine.voted_epoch, larger) + 1
         self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
-        self.standing.voted_epoch = self._epoch
+        self.replica_state.voted_epoch = self._epoch
         self.actions.append(StoreVotedEpoch(self._epoch))
 
     def _ask(self, request: Campaign, now_ms: int) -> None:
@@ -676,7 +677,7 @@ class Machine:
 
     def _take_office(self, view: View) -> None:
         assert view.state is not None
-        mine = self.standing
+        mine = self.replica_state
         if mine.epochs and mine.epochs[-1].number == view.state.epoch:
             return
         self.following.leave()
@@ -715,7 +716,7 @@ class Machine:
     def _confirm(self, term: MasterTerm) -> None:
         if term.confirm():
             self._give_up_ms = self._timing.give_up_ms
-            self.standing.confirmed_offset = term.confirmed_offset
+            self.replica_state.confirmed_offset = term.confirmed_offset
             self.actions.append(Confirm(term.confirmed_offset))
 
     def _send(self, link: int, message: Message) -> None:

@@ -175,7 +175,7 @@ class Alarms:
         )
 
     def _outrun(self, machine: Machine) -> str:
-        mine, now_ms, texts = machine.standing, self._now_ms(), []
+        mine, now_ms, texts = machine.replica_state, self._now_ms(), []
         kept_bytes = mine.log_end - mine.log_start
         followers = machine.term.followers if machine.term else {}
         lags = {
@@ -201,7 +201,7 @@ class Alarms:
 
 def _unclean(machine: Machine, view: View, state: SetState) -> str:
     """Describe the problem if all in-sync replicas may have lost messages, so none may lead."""
-    mine = machine.standing
+    mine = machine.replica_state
     if mine.is_clean or mine.me not in state.in_sync or view.leader or machine.term:
         return ""
     others = sorted(replica.id for replica in state.in_sync - {mine.me})
@@ -256,7 +256,7 @@ def _listed(numbers: list[int]) -> str:
 
 def _differing(machine: Machine, view: View) -> str:
     """List the settings in which other running replicas differ from this one."""
-    mine = view.members.get(machine.standing.me.id)
+    mine = view.members.get(machine.replica_state.me.id)
     if mine is None:
         return ""
     own = dict(mine.settings)

@@ -243,7 +243,7 @@ class SetMember:
             Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
         )
         await self._replica.start()
-        self._confirm(self._replica.machine.standing.confirmed_offset)
+        self._confirm(self._replica.machine.replica_state.confirmed_offset)
         self._roles = run_in_background(
             self._run_roles(),
             "the roles of this replica",
@@ -327,8 +327,8 @@ class SetMember:
             return self._watch.alarms.shown.get(UNWRITABLE, "no master is known yet")
         if problem := self.replica.disk_problem:
             return f"what this replica must remember cannot be written: {problem}"
-        if machine.standing.me not in state.in_sync:
-            return f"replica {machine.standing.me.id} is not in sync"
+        if machine.replica_state.me not in state.in_sync:
+            return f"replica {machine.replica_state.me.id} is not in sync"
         if not machine.is_led(now_ms()):
             return "no master has been heard for longer than a lease (haLeaseTtl)"
         return None
@@ -384,7 +384,7 @@ class SetMember:
         if target_id is None:
             raise SwitchError("no other replica is in sync: nobody could take over")
         try:
-            behind_bytes = machine.standing.log_end - machine.successor(target_id).held_offset
+            behind_bytes = machine.replica_state.log_end - machine.successor(target_id).held_offset
         except ValueError as error:
             raise SwitchError(str(error)) from None
         if behind_bytes > BEHIND_BYTES_MAX:
@@ -482,7 +482,7 @@ class SetMember:
     @property
     def _diverged(self) -> str:
         machine = self.replica.machine if self.has_started else None
-        if machine is None or not machine.standing.has_left or machine.view is None:
+        if machine is None or not machine.replica_state.has_left or machine.view is None:
             return self._fence
         if machine.view.state is None:
             return ""

@@ -19,7 +19,7 @@ _PAST = {
 def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
     """Return the metrics of the leader and the in-sync set, as this replica knows them."""
     state = machine.view.state if machine.view else None
-    standing = machine.standing
+    replica_state = machine.replica_state
     role = _gauge("role", "1 for the current role of this replica", "role")
     for each in Role:
         role.add(each is machine.role, each.value)
@@ -32,12 +32,12 @@ def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
     )
     yield _gauge("in_sync_floor", "minInSyncReplicas").add(state.min_in_sync if state else 0)
     yield _gauge("is_in_sync", "1 when this replica is in sync").add(
-        bool(state and standing.me in state.in_sync)
+        bool(state and replica_state.me in state.in_sync)
     )
     yield _gauge("log_start_bytes", "Start of the log; older messages were deleted").add(
-        standing.log_start
+        replica_state.log_start
     )
-    yield _gauge("log_end_bytes", "End of the log").add(standing.log_end)
+    yield _gauge("log_end_bytes", "End of the log").add(replica_state.log_end)
     yield _gauge(
         "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
     ).add(confirmed_offset)
@@ -45,7 +45,7 @@ def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
     """Return the lag of each connected follower; *seconds* converts the end of its log."""
-    term, end = machine.term, machine.standing.log_end
+    term, end = machine.term, machine.replica_state.log_end
     lag_bytes = _gauge(
         "lag_bytes", "How many bytes a follower is behind, as its master sees it", "replica"
     )

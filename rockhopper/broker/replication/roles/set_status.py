@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.replica_set import Announcement, View
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 
 
 def status(
@@ -24,7 +24,7 @@ def status(
     replica's id; the status of that member is then its announcement.
     """
     alarms = alarms or {}
-    standing, term = machine.standing, machine.term
+    replica_state, term = machine.replica_state, machine.term
     state = view.state if view else None
     followers = term.followers if term else {}
     replicas = []
@@ -51,24 +51,24 @@ def status(
                 "isMaster": number == leader_id and is_known,
                 "isInSync": number in in_sync and is_known,
                 "isClean": member.is_clean if member else None,
-                "logEnd": _log_end(member, standing, held) if member else None,
+                "logEnd": _log_end(member, replica_state, held) if member else None,
                 "heldOffset": held,
             }
         )
     return {
-        "id": standing.me.id,
-        "store": standing.me.store,
+        "id": replica_state.me.id,
+        "store": replica_state.me.store,
         "holdsId": holds_id,
         "role": machine.role.value,
         "epoch": state.epoch if state else 0,
-        "promise": standing.voted_epoch,
+        "promise": replica_state.voted_epoch,
         "masterId": state.master.id if state else 0,
         "leaderId": leader_id,
         "minInSyncReplicas": state.min_in_sync if state else 0,
-        "logStart": standing.log_start,
-        "logEnd": standing.log_end,
+        "logStart": replica_state.log_start,
+        "logEnd": replica_state.log_end,
         "confirmedOffset": confirmed_offset,
-        "isClean": standing.is_clean,
+        "isClean": replica_state.is_clean,
         "alarms": list(alarms.values()),
         "alarmNames": list(alarms),
         "notes": list(notes),
@@ -85,7 +85,7 @@ def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
 
     A lease outlives a process that has ended, even if that process's successor already runs.
     """
-    own_id = machine.standing.me.id
+    own_id = machine.replica_state.me.id
     if machine.term:
         return own_id
     leader = view.leader if view else None
@@ -95,16 +95,16 @@ def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
     return leader.id if member is None or member.incarnation == leader.incarnation else 0
 
 
-def _log_end(member: Announcement, standing: Standing, held_offset: int | None) -> int:
+def _log_end(member: Announcement, replica_state: ReplicaState, held_offset: int | None) -> int:
     """Return the known end of a replica's log; its announcement is always somewhat old."""
-    if member.incarnation == standing.incarnation:
-        return standing.log_end
+    if member.incarnation == replica_state.incarnation:
+        return replica_state.log_end
     return max(member.log_end, held_offset or 0)
 
 
 def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
     """Return RocketMQ's HARuntimeInfo."""
-    standing, term = machine.standing, machine.term
+    replica_state, term = machine.replica_state, machine.term
     members = view.members if view else {}
     state = view.state if view else None
     in_sync = state.in_sync if state else frozenset()
@@ -113,7 +113,7 @@ def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
         {
             "addr": members[replica.id].ha_address if replica.id in members else "",
             "slaveAckOffset": max(follower.held_offset, 0),
-            "diff": standing.log_end - max(follower.held_offset, 0),
+            "diff": replica_state.log_end - max(follower.held_offset, 0),
             "inSync": replica in in_sync,
             "transferredByteInSecond": 0,
             "transferFromWhere": max(follower.held_offset, 0),
@@ -123,12 +123,14 @@ def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
     ]
     return {
         "master": term is not None,
-        "masterCommitLogMaxOffset": standing.log_end if term else (master.log_end if master else 0),
+        "masterCommitLogMaxOffset": replica_state.log_end
+        if term
+        else (master.log_end if master else 0),
         "inSyncSlaveNums": max(len(in_sync) - 1, 0),
         "haConnectionInfo": connections,
         "haClientRuntimeInfo": {
             "masterAddr": "" if term or not master else master.ha_address,
-            "maxOffset": standing.log_end,
+            "maxOffset": replica_state.log_end,
             "lastReadTimestamp": 0,
             "lastWriteTimestamp": 0,
             "masterFlushOffset": 0,
@@ -140,17 +142,17 @@ def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
 
 def epoch_cache(machine: Machine, cluster: str, broker: str, broker_id: int) -> JsonObject:
     """Return RocketMQ's EpochEntryCache."""
-    standing = machine.standing
-    ends = [epoch.start_offset for epoch in standing.epochs[1:]] + [standing.log_end]
+    replica_state = machine.replica_state
+    ends = [epoch.start_offset for epoch in replica_state.epochs[1:]] + [replica_state.log_end]
     return {
         "clusterName": cluster,
         "brokerName": broker,
         "brokerId": broker_id,
         "epochList": [
             {"epoch": epoch.number, "startOffset": epoch.start_offset, "endOffset": end}
-            for epoch, end in zip(standing.epochs, ends, strict=True)
+            for epoch, end in zip(replica_state.epochs, ends, strict=True)
         ]
-        if standing.epochs
+        if replica_state.epochs
         else [],
-        "maxOffset": standing.log_end,
+        "maxOffset": replica_state.log_end,
     }

@@ -51,7 +51,7 @@ class SetWatch:
         if self._now_ms() < self._look_at_ms:
             return
         self._look_at_ms = self._now_ms() + LOOK_INTERVAL_MS
-        self._lags.sample(machine.standing.log_end)
+        self._lags.sample(machine.replica_state.log_end)
         self.alarms.look(machine, own, health)
 
     def families(

@@ -29,7 +29,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Replica,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.election.wire import WireError
 from rockhopper.broker.replication.engines.consensus.complaints import Complaints
@@ -248,7 +248,7 @@ class RunningReplica:
         port = self._server.port
         self.ha_address = join_address(membership.ha_host, port)
         self._machine = Machine(
-            Standing(
+            ReplicaState(
                 self._me,
                 self._incarnation,
                 priority=membership.priority,
@@ -433,7 +433,7 @@ class RunningReplica:
         if (is_copy or not is_latest) and keeping.is_clean:
             why = COPIED if is_copy else RESTORED
             await self._in_thread(keeping.note_unclean, self._log.end_offset, why)
-            self.machine.standing.is_clean = False
+            self.machine.replica_state.is_clean = False
 
     async def _see_whether_it_answers(self) -> None:
         """Distinguish an engine that refuses writes from one that is unreachable."""
@@ -489,18 +489,18 @@ class RunningReplica:
             await asyncio.sleep(ANNOUNCE_LOOK_S)
 
     def _announcement(self) -> Announcement:
-        standing = self.machine.standing
-        epochs = cut(standing.epochs, standing.log_end)
+        replica_state = self.machine.replica_state
+        epochs = cut(replica_state.epochs, replica_state.log_end)
         return Announcement(
             self._me,
             self._incarnation,
             address=self._membership.address,
             ha_address=self.ha_address,
             last_epoch=epochs[-1].number if epochs else 0,
-            log_end=standing.log_end,
-            is_clean=standing.is_clean,
+            log_end=replica_state.log_end,
+            is_clean=replica_state.is_clean,
             priority=self._membership.priority,
-            sight=standing.sight,
+            sight=replica_state.sight,
             misses_master=self.machine.misses_master(self._now_ms()),
             settings=self._membership.settings,
             own_address=self._membership.own_address,
@@ -509,7 +509,7 @@ class RunningReplica:
     def _keep_confirmed(self) -> None:
         if self._machine is None:
             return
-        confirmed = self._machine.standing.confirmed_offset
+        confirmed = self._machine.replica_state.confirmed_offset
         if confirmed != self._keeping.confirmed_offset:
             self._disk.submit(self._keeping.note_confirmed, confirmed)
 
@@ -551,8 +551,8 @@ class RunningReplica:
 
         Retention moves it without notice, and deleted parts cannot be sent.
         """
-        standing = self.machine.standing
-        standing.log_start, standing.is_away = self._log.start_offset, self._log.is_away
+        replica_state = self.machine.replica_state
+        replica_state.log_start, replica_state.is_away = self._log.start_offset, self._log.is_away
 
     def _why_not(self, hello: Hello) -> str:
         """Return why a correctly greeted replica is refused; empty if it is accepted."""
@@ -660,8 +660,11 @@ class RunningReplica:
             link.close()
             return
         # Send one acknowledgement for both the log and the heartbeat in the same frame.
-        standing = self.machine.standing
-        standing.log_end, standing.held_offset = self._log.end_offset, self._log.held_offset
+        replica_state = self.machine.replica_state
+        replica_state.log_end, replica_state.held_offset = (
+            self._log.end_offset,
+            self._log.held_offset,
+        )
         self.machine.received(link.number, data.beat, self._now_ms())
 
     # Actions.
@@ -774,11 +777,11 @@ class RunningReplica:
             case actions.EnterEpoch():
                 await self._in_thread(keeping.note_epochs, action.epochs)
                 await self._in_thread(keeping.note_joined)
-                machine.standing.is_fenced = machine.standing.has_left = False
+                machine.replica_state.is_fenced = machine.replica_state.has_left = False
                 machine.entered(self._now_ms())
             case actions.Cut(seed=True):
                 await self._begin_at(action.end_offset, action.epochs)
-                machine.standing.is_clean = False
+                machine.replica_state.is_clean = False
                 self._is_cut(action.epochs)
             case actions.Cut():
                 if action.end_offset < self._log.end_offset:
@@ -796,9 +799,9 @@ class RunningReplica:
                 machine.noted_clean()
 
     def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
-        standing = self.machine.standing
+        replica_state = self.machine.replica_state
         is_awaited = self.machine.following.awaits_cut(epochs)
-        standing.epochs, standing.log_start = epochs, self._log.start_offset
+        replica_state.epochs, replica_state.log_start = epochs, self._log.start_offset
         self.machine.log_is_cut(self._log.end_offset, is_awaited=is_awaited)
 
     async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
@@ -838,7 +841,7 @@ class RunningReplica:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             if self._machine:
-                self._machine.standing.is_failing = True
+                self._machine.replica_state.is_failing = True
             self._listeners.stopped(f"replication has stopped: {error!r}; start this broker anew")
             log.critical("replication has stopped", exc_info=error)
 
@@ -871,4 +874,4 @@ class RunningReplica:
     def _count_failing(self, change: int) -> None:
         self._failing_count += change
         if self._machine:
-            self._machine.standing.is_failing = self._failing_count > 0
+            self._machine.replica_state.is_failing = self._failing_count > 0

@@ -45,7 +45,7 @@ class RoleLog:
         log.info("following", why=why, epoch=following.epoch, master=master, **self._place())
 
     def _place(self) -> dict[str, Any]:
-        mine = self._machine.standing
+        mine = self._machine.replica_state
         view = self._machine.view
         in_sync = view.state.in_sync if view and view.state else ()
         return {

@@ -21,7 +21,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Sight,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 A, B, C = (Replica(number, f"s{number}") for number in (1, 2, 3))
@@ -31,8 +31,8 @@ TIMING = Timing()
 
 
 def campaigning(me: Replica = B, *, is_clean: bool = True) -> Campaigning:
-    standing = Standing(me, f"i{me.id}", 3, (Epoch(3, 0),), is_clean=is_clean, log_end=100)
-    return Campaigning(standing, TIMING, 1, 0, lambda: -1)
+    replica_state = ReplicaState(me, f"i{me.id}", 3, (Epoch(3, 0),), is_clean=is_clean, log_end=100)
+    return Campaigning(replica_state, TIMING, 1, 0, lambda: -1)
 
 
 def test_a_silent_master_without_a_lease_is_replaced() -> None:
@@ -92,7 +92,7 @@ def test_of_equally_long_logs_the_own_priority_counts_as_well() -> None:
     mine = campaigning()
     assert not mine.is_due(view, 0, 0, TIMING.silence_ms)
     preferred = campaigning()
-    preferred.standing.priority = 2
+    preferred.replica_state.priority = 2
     assert preferred.is_due(view, 0, 0, TIMING.silence_ms)
 
 
@@ -132,8 +132,8 @@ POWER_CUT_MS = TIMING.power_cut_ms
 
 
 def after_power_cut(me: Replica = B, *, replicas: int = 3) -> Campaigning:
-    standing = Standing(me, f"i{me.id}", 3, (Epoch(3, 0),), is_clean=False, log_end=100)
-    return Campaigning(standing, TIMING, 1, 0, lambda: -1, replicas_after_power_cut=replicas)
+    replica_state = ReplicaState(me, f"i{me.id}", 3, (Epoch(3, 0),), is_clean=False, log_end=100)
+    return Campaigning(replica_state, TIMING, 1, 0, lambda: -1, replicas_after_power_cut=replicas)
 
 
 def goes_on(found: Campaigning, members: dict[int, Announcement]) -> bool:

@@ -15,7 +15,7 @@ from rockhopper.broker.replication.election.epochs import Epoch
 from rockhopper.broker.replication.election.following import Following
 from rockhopper.broker.replication.election.messages import Ack, Beat, Hello, Refused, Welcome
 from rockhopper.broker.replication.election.replica_set import Replica
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 MASTER, ME = Replica(1, "s1"), Replica(2, "s2")
@@ -25,7 +25,7 @@ EPOCHS = (Epoch(1, 0), Epoch(3, 90))
 class Rig:
     """A follower whose log ends at 100, connected on link 9."""
 
-    def __init__(self, **standing: object) -> None:
+    def __init__(self, **replica_state: object) -> None:
         fields: dict[str, object] = {
             "voted_epoch": 1,
             "log_end": 100,
@@ -33,9 +33,9 @@ class Rig:
             "confirmed_offset": 80,
         }
         fields["epochs"] = EPOCHS[:1]
-        self.standing = Standing(ME, "i", **{**fields, **standing})  # type: ignore[arg-type]
+        self.replica_state = ReplicaState(ME, "i", **{**fields, **replica_state})  # type: ignore[arg-type]
         self.out: list[Action] = []
-        self.following = Following(self.standing, Timing(), self.out, 0)
+        self.following = Following(self.replica_state, Timing(), self.out, 0)
         self.following.follow(MASTER, 0)
         self.following.opened(9, MASTER.id, 0)
 
@@ -52,7 +52,7 @@ class Rig:
     def joined(self) -> list[Action]:
         self.welcome()
         self.following.voted_epoch_stored(3)
-        self.standing.log_end = self.standing.held_offset = 95
+        self.replica_state.log_end = self.replica_state.held_offset = 95
         self.following.log_is_cut()
         return self.taken()
 
@@ -68,7 +68,7 @@ def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledge
     assert rig.welcome() == [StoreVotedEpoch(3)]
     rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(95, EPOCHS)]
-    rig.standing.held_offset = 95
+    rig.replica_state.held_offset = 95
     rig.following.log_is_cut()
     assert Send(9, Ack(3, 95, True)) in rig.taken()
 
@@ -88,7 +88,7 @@ def test_nothing_is_taken_after_a_larger_voted_epoch() -> None:
     rig = Rig()
     rig.joined()
     assert rig.following.takes(9, 3)
-    rig.standing.voted_epoch = 4
+    rig.replica_state.voted_epoch = 4
     assert not rig.following.takes(9, 3)
     assert rig.taken()[-1] == Close(9)
 
@@ -101,7 +101,7 @@ def test_what_was_confirmed_is_never_cut() -> None:
     assert isinstance(alarm, Alarm)
     assert "reseed 2" in alarm.text
     assert closed == Close(9)
-    assert rig.standing.is_fenced
+    assert rig.replica_state.is_fenced
 
 
 def test_a_replica_that_lost_its_tail_is_not_fenced_for_it() -> None:
@@ -158,10 +158,10 @@ def test_a_beat_confirms_what_the_log_has() -> None:
 def test_a_replica_is_clean_again_when_it_holds_what_was_confirmed() -> None:
     rig = Rig(is_clean=False)
     assert Send(9, Ack(3, 95, False)) in rig.joined()
-    rig.standing.log_end = rig.standing.held_offset = 120
+    rig.replica_state.log_end = rig.replica_state.held_offset = 120
     rig.following.acknowledge()
     assert NoteClean() in rig.taken()
-    rig.standing.is_clean = True
+    rig.replica_state.is_clean = True
     rig.following.noted_clean()
     assert rig.taken() == [Send(9, Ack(3, 120, True))]
 
@@ -174,7 +174,7 @@ def test_being_refused_is_no_word_of_a_master() -> None:
 
 
 def test_refused_connections_are_counted_in_a_row() -> None:
-    following = Following(Standing(ME, "i"), Timing(), [], 0)
+    following = Following(ReplicaState(ME, "i"), Timing(), [], 0)
     following.follow(MASTER, 0)
     following.not_opened(MASTER.id, 0, is_refused=True)
     following.follow(MASTER, 50)
@@ -194,7 +194,7 @@ def test_a_silent_connection_is_given_up() -> None:
 
 def test_a_master_that_hangs_keeps_nobody_from_the_next_one() -> None:
     out: list[Action] = []
-    following = Following(Standing(ME, "i"), Timing(), out, 0)
+    following = Following(ReplicaState(ME, "i"), Timing(), out, 0)
     following.follow(MASTER, 0)
     next_master = Replica(3, "s3")
     following.follow(next_master, 10)

@@ -40,9 +40,9 @@ async def test_back_in_its_set_nothing_of_it_is_cut_until_it_is_seeded(tmp_path:
         found = other.replica
         assert found
         await until(lambda: found.machine.view is not None and bool(found.machine.view.members))
-        assert found.machine.standing.has_left
+        assert found.machine.replica_state.has_left
         assert bytes(other.log.data) == b"taken alone"
-        assert not found.machine.standing.may_lead
+        assert not found.machine.replica_state.may_lead
         found.reseed()
         await rig.complete(2)
         await until(lambda: other.confirmed == end)

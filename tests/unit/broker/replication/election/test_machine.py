@@ -18,7 +18,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Sight,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 
 A, B = Replica(1, "s1"), Replica(2, "s2")
@@ -31,8 +31,8 @@ class Rig:
     def __init__(
         self, *, is_clean: bool = True, epochs: tuple[Epoch, ...] = (Epoch(1, 0),)
     ) -> None:
-        standing = Standing(A, "i1", 1, epochs, is_clean, log_end=100, held_offset=100)
-        self.machine = Machine(standing, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
+        replica_state = ReplicaState(A, "i1", 1, epochs, is_clean, log_end=100, held_offset=100)
+        self.machine = Machine(replica_state, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     def taken(self) -> list[actions.Action]:
         """All but what is noted of the set's state, for which nothing waits."""
@@ -73,7 +73,7 @@ def test_a_candidate_asks_when_its_voted_epoch_is_on_disk_and_leads_when_its_epo
 def test_a_log_that_is_in_no_epoch_yet_is_in_its_first_from_its_beginning_on() -> None:
     rig = Rig(epochs=())
     state = SetState(2, A, frozenset({A}), 1)
-    rig.machine.standing.voted_epoch, rig.machine.standing.log_start = 2, 30
+    rig.machine.replica_state.voted_epoch, rig.machine.replica_state.log_start = 2, 30
     rig.machine.saw(View(state, 6, Leader(1, "i1", 2)), 0)
     assert rig.taken() == [actions.EnterEpoch((Epoch(2, 30),))]
 
@@ -235,11 +235,11 @@ def test_a_replica_connects_as_soon_as_it_sees_who_leads() -> None:
 
 def test_a_replica_whose_store_is_being_opened_is_not_counted_on() -> None:
     rig = Rig()
-    rig.machine.standing.is_away = True
+    rig.machine.replica_state.is_away = True
     rig.machine.saw(View(SetState(2, B, frozenset({B}), 1), 5, None), 0)
     rig.machine.tick(0)
     assert rig.taken() == []
-    rig.machine.standing.is_away = False
+    rig.machine.replica_state.is_away = False
     rig.machine.tick(50)
     assert rig.taken() == [actions.Open(B.id)]
 
@@ -248,7 +248,7 @@ def test_a_replica_that_is_waited_for_in_any_case_gives_its_word_while_its_store
     None
 ):
     rig = Rig()
-    rig.machine.standing.is_away = True
+    rig.machine.replica_state.is_away = True
     rig.machine.saw(View(SetState(2, B, frozenset({A, B}), 2), 5, None), 0)
     assert rig.taken() == [actions.Open(B.id)]
 
@@ -298,10 +298,10 @@ def test_an_unclean_replica_is_clean_once_it_was_elected_and_enters_its_epoch_th
     assert request.displaced is None
     rig.machine.campaigned(Outcome.DONE, View(request.state, 6, Leader(1, "i1", 2)), 1000)
     assert rig.taken() == [actions.NoteClean()]
-    assert not rig.machine.standing.is_clean
+    assert not rig.machine.replica_state.is_clean
     rig.machine.noted_clean()
     assert rig.taken() == [actions.EnterEpoch((Epoch(1, 0), Epoch(2, 100)))]
-    assert rig.machine.standing.is_clean
+    assert rig.machine.replica_state.is_clean
 
 
 def test_an_unclean_replica_that_was_not_elected_stays_unclean() -> None:
@@ -309,7 +309,7 @@ def test_an_unclean_replica_that_was_not_elected_stays_unclean() -> None:
     rig.machine.voted_epoch_stored(2, 1000)
     rig.machine.campaigned(Outcome.REFUSED, None, 1000)
     rig.machine.noted_clean()
-    assert not rig.machine.standing.is_clean
+    assert not rig.machine.replica_state.is_clean
     assert actions.NoteClean() not in rig.taken()
 
 
@@ -327,7 +327,7 @@ def test_nobody_is_elected_by_an_operator_while_there_is_a_master() -> None:
     rig.machine.saw(replace(NOBODY, leader=Leader(2, "i2", 1)), 0)
     with pytest.raises(ValueError, match="replica 2 leads"):
         rig.machine.lead_by_operator(TIMING.silence_ms)
-    assert not rig.machine.standing.is_clean
+    assert not rig.machine.replica_state.is_clean
 
 
 def test_a_log_that_is_given_up_is_unclean_and_in_no_epoch() -> None:
@@ -336,7 +336,7 @@ def test_a_log_that_is_given_up_is_unclean_and_in_no_epoch() -> None:
     rig.taken()
     rig.machine.reseed()
     assert rig.taken() == [actions.GiveUp()]
-    assert (rig.machine.standing.is_clean, rig.machine.standing.epochs) == (False, ())
+    assert (rig.machine.replica_state.is_clean, rig.machine.replica_state.epochs) == (False, ())
 
 
 def test_a_log_is_not_given_up_while_its_replica_asks_to_lead() -> None:
@@ -380,18 +380,18 @@ def test_a_change_that_was_made_is_noted_before_it_is_seen() -> None:
 @pytest.mark.parametrize("sight", [Sight(6, 60), Sight(5, 51)])
 def test_by_a_state_from_before_nobody_leads_and_nobody_is_followed(sight: Sight) -> None:
     rig = Rig()
-    rig.machine.standing.sight = sight
+    rig.machine.replica_state.sight = sight
     rig.machine.saw(View(SEEN, 5, None), 0)
     rig.machine.tick(100_000)
     assert rig.taken() == [actions.Read()]
     assert rig.machine.is_engine_behind
-    assert rig.machine.standing.sight == sight
+    assert rig.machine.replica_state.sight == sight
 
 
 def test_whoever_is_being_connected_to_is_left_when_the_state_turns_out_to_be_old() -> None:
     rig = Rig()
     rig.machine.saw(View(SEEN, 5, None), 0)
-    rig.machine.standing.sight = Sight(6, 60)
+    rig.machine.replica_state.sight = Sight(6, 60)
     rig.machine.saw(View(SEEN, 5, None), 0)
     rig.taken()
     rig.machine.following.opened(7, B.id, 0)
@@ -400,7 +400,7 @@ def test_whoever_is_being_connected_to_is_left_when_the_state_turns_out_to_be_ol
 
 def test_an_operator_has_the_set_go_on_from_an_old_state_with_a_larger_epoch() -> None:
     rig = Rig()
-    rig.machine.standing.sight = Sight(6, 60)
+    rig.machine.replica_state.sight = Sight(6, 60)
     other = Announcement(B, "i2", last_epoch=8, sight=Sight(9, 90))
     rig.machine.saw(View(SEEN, 5, None, {B.id: other}), 0)
     rig.taken()
@@ -414,7 +414,7 @@ def test_an_operator_has_the_set_go_on_from_an_old_state_with_a_larger_epoch() -
 
 def test_who_is_seeded_forgets_what_it_saw() -> None:
     rig = Rig()
-    rig.machine.standing.sight = Sight(6, 60)
+    rig.machine.replica_state.sight = Sight(6, 60)
     rig.machine.saw(View(replace(SEEN, in_sync=frozenset({B})), 5, None), 0)
     rig.machine.reseed()
     rig.taken()
@@ -489,7 +489,7 @@ def test_a_master_without_an_engine_has_no_lease_to_give_up() -> None:
 def test_an_operator_is_told_whom_to_stop_when_a_stale_replica_leads() -> None:
     rig = Rig()
     machine = rig.machine
-    machine.standing.sight = Sight(9, 1)
+    machine.replica_state.sight = Sight(9, 1)
     stale = View(
         SetState(1, B, frozenset({A, B}), 1),
         5,
@@ -535,11 +535,11 @@ def test_a_master_is_led_and_whoever_resigned_is_so_for_a_lease() -> None:
 
 def test_a_replica_whose_disk_fails_asks_for_nothing() -> None:
     rig = Rig()
-    rig.machine.standing.is_failing = True
+    rig.machine.replica_state.is_failing = True
     rig.machine.saw(View(SetState(1, B, frozenset({A, B}), 1), 5, None), 0)
     rig.machine.tick(TIMING.silence_ms)
     assert actions.StoreVotedEpoch(2) not in rig.taken()
-    rig.machine.standing.is_failing = False
+    rig.machine.replica_state.is_failing = False
     rig.machine.tick(TIMING.silence_ms + 1)
     assert actions.StoreVotedEpoch(2) in rig.taken()
 

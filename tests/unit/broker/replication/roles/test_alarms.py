@@ -16,7 +16,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Sight,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import (
     ENDED_AFTER_MS,
@@ -62,7 +62,7 @@ def healthy() -> EngineHealth:
 
 
 def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Machine:
-    standing = Standing(
+    replica_state = ReplicaState(
         ME,
         "1-a",
         voted_epoch=1,
@@ -73,7 +73,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
         held_offset=log_end,
         confirmed_offset=0,
     )
-    machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
+    machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     machine.view = View(SetState(1, ME, frozenset(in_sync), floor), 1, None)
     return machine
 
@@ -81,7 +81,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
 def lead(machine: Machine, held_offset: int = 0) -> None:
     assert machine.view is not None
     assert machine.view.state is not None
-    end = machine.standing.log_end
+    end = machine.replica_state.log_end
     machine.term = MasterTerm(ME, machine.view.state, 1, end, end, 0, 0, Timing())
     machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=held_offset)
 
@@ -124,7 +124,7 @@ def test_an_earlier_process_that_was_killed_with_its_machine_is_no_alarm(
 
 def test_unclean_alone_names_the_way_out(alarms: Alarms) -> None:
     machine = a_machine({ME})
-    machine.standing.is_clean = False
+    machine.replica_state.is_clean = False
     alarms.look(machine, {}, healthy())
     assert "elect --unclean" in alarms.shown[of_set.UNCLEAN]
 
@@ -133,7 +133,7 @@ def test_an_engine_from_a_backup_names_the_way_out_once_it_stays_so(
     alarms: Alarms, clock: Clock
 ) -> None:
     machine = a_machine({ME})
-    machine.standing.sight = Sight(6, 60)
+    machine.replica_state.sight = Sight(6, 60)
     alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     clock.now_ms = of_set.PUT_BACK_PATIENCE_MS
@@ -198,7 +198,7 @@ def announced(machine: Machine, replica: Replica, *, is_clean: bool) -> None:
 
 def test_when_all_have_lost_their_memory_an_operator_is_asked(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
-    machine.standing.is_clean = False
+    machine.replica_state.is_clean = False
     announced(machine, OTHER, is_clean=False)
     alarms.look(machine, {}, healthy())
     assert "the machines of replicas 1, 2," in alarms.shown[of_set.UNCLEAN]
@@ -206,14 +206,14 @@ def test_when_all_have_lost_their_memory_an_operator_is_asked(alarms: Alarms) ->
 
 def test_who_may_still_hold_all_is_to_be_started_first(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
-    machine.standing.is_clean = False
+    machine.replica_state.is_clean = False
     alarms.look(machine, {}, healthy())
     assert "replicas 2, which are in sync, are away: start them" in alarms.shown[of_set.UNCLEAN]
 
 
 def test_one_that_lost_its_memory_waits_while_another_may_lead(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
-    machine.standing.is_clean = False
+    machine.replica_state.is_clean = False
     announced(machine, OTHER, is_clean=True)
     alarms.look(machine, {}, healthy())
     assert alarms.shown == {}

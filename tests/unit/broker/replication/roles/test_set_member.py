@@ -161,8 +161,10 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
 ) -> None:
     first = await three.master(in_sync=3)
     store, replica = three.brokers[first].store, three.member(first).replica
-    await until(lambda: replica.machine.standing.confirmed_offset == store.max_commit_log_offset)
-    confirmed = replica.machine.standing.confirmed_offset
+    await until(
+        lambda: replica.machine.replica_state.confirmed_offset == store.max_commit_log_offset
+    )
+    confirmed = replica.machine.replica_state.confirmed_offset
     # The others get nothing more, as if they had just stopped.
     monkeypatch.setattr(replica, "wrote", lambda: None)
     monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
@@ -399,7 +401,7 @@ async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaS
     await three.member(number).reseed()
     replaced = three.root_of(number) / "rockhopper" / "replaced"
     await until(replaced.exists)
-    await until(lambda: three.member(number).replica.machine.standing.is_clean)
+    await until(lambda: three.member(number).replica.machine.replica_state.is_clean)
     await three.master(in_sync=3)
     await three.same_logs()
     await three.member(master).switch(number)

@@ -7,7 +7,7 @@ from rockhopper.broker.replication.election.campaigning import CAUSES
 from rockhopper.broker.replication.election.leading import Follower, MasterTerm
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.replica_set import Outcome, Replica, SetState, View
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.roles import set_metrics
 from rockhopper.broker.replication.roles.alarms import ENGINE, REASONS
@@ -17,8 +17,10 @@ ME, OTHER, GONE = Replica(1, "a"), Replica(2, "b"), Replica(3, "c")
 
 
 def a_machine(*, leads: bool) -> Machine:
-    standing = Standing(ME, "1-a", voted_epoch=4, log_start=100, log_end=1000, held_offset=1000)
-    machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
+    replica_state = ReplicaState(
+        ME, "1-a", voted_epoch=4, log_start=100, log_end=1000, held_offset=1000
+    )
+    machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     if leads:
         state = SetState(4, ME, frozenset({ME, OTHER}), 1)
         machine.view = View(state, 1, None)

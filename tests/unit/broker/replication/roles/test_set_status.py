@@ -14,7 +14,7 @@ from rockhopper.broker.replication.election.replica_set import (
     SetState,
     View,
 )
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.roles import set_status
 
@@ -33,7 +33,7 @@ VIEW = View(
 
 @pytest.fixture
 def machine() -> Machine:
-    standing = Standing(
+    replica_state = ReplicaState(
         ME,
         "1-a",
         voted_epoch=3,
@@ -44,7 +44,7 @@ def machine() -> Machine:
         held_offset=1000,
         confirmed_offset=800,
     )
-    return Machine(standing, Timing(), min_in_sync=2, now_ms=0, spread=lambda: 0)
+    return Machine(replica_state, Timing(), min_in_sync=2, now_ms=0, spread=lambda: 0)
 
 
 def lead(machine: Machine) -> None:
@@ -73,7 +73,7 @@ def test_of_a_log_that_is_not_compared_yet_nothing_is_held(machine: Machine) -> 
 
 def test_what_is_announced_of_a_log_is_older_than_what_is_known(machine: Machine) -> None:
     lead(machine)
-    machine.standing.log_end = 2000
+    machine.replica_state.log_end = 2000
     assert machine.term
     machine.term.followers[OTHER].held_offset = 1900
     status = set_status.status(machine, VIEW, confirmed_offset=800)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from rockhopper.broker.replication.election.campaigning import LEASE_OVER
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.replica_set import Replica, SetState, Term, View
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.roles.alarms import DIVERGED
 from rockhopper.broker.replication.roles.set_watch import LOOK_INTERVAL_MS, SetWatch
@@ -22,7 +22,7 @@ class Clock:
 
 
 def a_machine(why: str) -> Machine:
-    machine = Machine(Standing(ME, "1-a"), Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
+    machine = Machine(ReplicaState(ME, "1-a"), Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     state = SetState(3, ME, frozenset({ME}), 1, (Term(3, ME, why),))
     machine.view = View(state, 1, None)
     return machine

@@ -225,7 +225,7 @@ async def test_a_small_file_that_could_not_be_written_is_tried_until_it_is(
         for member in rig.members:
             assert member.replica
             assert member.replica.disk_problem == ""
-            assert member.replica.machine.standing.may_lead
+            assert member.replica.machine.replica_state.may_lead
 
 
 async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
@@ -246,10 +246,10 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
         found.machine.actions.append(actions.NoteSight(NOTHING_SEEN))
         found.wrote()
         await until(lambda: "No space left" in found.disk_problem)
-        assert not found.machine.standing.may_lead
+        assert not found.machine.replica_state.may_lead
         full = False
         await until(lambda: found.disk_problem == "")
-        assert found.machine.standing.may_lead
+        assert found.machine.replica_state.may_lead
 
 
 def _with_copied_disk(rig: ReplicaRig, root: Path, original: Member) -> Member:
@@ -304,7 +304,7 @@ async def test_a_copied_disk_does_not_lead_in_the_place_of_the_original(
         master.replica = None
         await until(lambda: bool(clone.keeping and "copied" in clone.keeping.unclean_because))
         await until(lambda: clone.number in rig.memory.members)
-        assert not clone.replica.machine.standing.is_clean
+        assert not clone.replica.machine.replica_state.is_clean
         assert not clone.leads
 
 

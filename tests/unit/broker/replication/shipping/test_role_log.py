@@ -7,7 +7,7 @@ import structlog
 
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.replica_set import Replica, SetState, Term, View
-from rockhopper.broker.replication.election.standing import Standing
+from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.shipping.role_log import RoleLog
 
@@ -17,9 +17,11 @@ HISTORY = (Term(4, OTHER, "first start"), Term(5, ME, "the lease was over"))
 
 @pytest.fixture
 def machine() -> Machine:
-    standing = Standing(ME, "1-a", voted_epoch=5, log_start=10, log_end=900, held_offset=800)
-    standing.confirmed_offset = 700
-    machine = Machine(standing, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
+    replica_state = ReplicaState(
+        ME, "1-a", voted_epoch=5, log_start=10, log_end=900, held_offset=800
+    )
+    replica_state.confirmed_offset = 700
+    machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     machine.view = View(SetState(5, ME, frozenset({ME, OTHER}), 1, HISTORY), 7, None)
     return machine
 

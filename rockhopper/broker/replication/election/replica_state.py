@@ -7,7 +7,7 @@ from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Rep
 
 
 @dataclass(slots=True)
-class Standing:
+class ReplicaState:
     """The state of one replica; only its machine changes it.
 
     ``voted_epoch``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on
