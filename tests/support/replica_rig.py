@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rockhopper.broker.replication.election.keeping import Keeping
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
 from rockhopper.broker.replication.shipping.links import SetFacts
@@ -111,18 +111,19 @@ class Member:
         self.clock = clock
         self.ahead_ms = 0
         self.replica: RunningReplica | None = None
-        # Of the running replica. A second Keeping would repair the files that this one is writing.
-        self.keeping: Keeping | None = None
+        # Of the running replica. A second ReplicaDisk would repair the files that this one is
+        # writing.
+        self.replica_disk: ReplicaDisk | None = None
 
     async def start(self) -> None:
-        self.keeping = keeping = Keeping(self._root)
-        keeping.count_start("boot", self.log.end_offset, may_have_lost=False)
+        self.replica_disk = replica_disk = ReplicaDisk(self._root)
+        replica_disk.count_start("boot", self.log.end_offset, may_have_lost=False)
         self.replica = RunningReplica(
             Membership(
                 self.number, self.facts, self.min_in_sync, f"b{self.number}:1", host="127.0.0.1"
             ),
             self.log,
-            keeping,
+            replica_disk,
             MemoryEngine(self._memory, self.clock),
             Listeners(
                 self.told.append,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.replication.election.keeping import Keeping
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.store.files.errors import StoreError
 
 log = structlog.get_logger("broker.ha")
@@ -24,15 +24,15 @@ def serve_alone(directory: Path, *, may_leave: bool) -> None:
     """
     if not (directory / "replica.json").exists():
         return
-    keeping = Keeping(directory)
-    if keeping.left is None and not may_leave:
+    replica_disk = ReplicaDisk(directory)
+    if replica_disk.left is None and not may_leave:
         raise StoreError(
             f"the store in {directory.parent.parent} is one of a replica set, and haEngine is not "
             "set: set it again; or, to serve it alone from now on, start once with --leave-set: "
             "its set will not take back what it is sent alone"
         )
-    if keeping.left is None:
-        keeping.note_left(keeping.confirmed_offset)
+    if replica_disk.left is None:
+        replica_disk.note_left(replica_disk.confirmed_offset)
         log.warning("this store leaves its replica set: its log begins a history of its own")
-    if keeping.epochs:
-        keeping.note_epochs(())
+    if replica_disk.epochs:
+        replica_disk.note_epochs(())

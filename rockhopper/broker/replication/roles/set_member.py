@@ -31,8 +31,8 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
-from rockhopper.broker.replication.election.keeping import Keeping, boot_id
 from rockhopper.broker.replication.election.operating import forget
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk, boot_id
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import Engine
 from rockhopper.broker.replication.roles import set_status
@@ -231,13 +231,15 @@ class SetMember:
         is_lossy = config.store.flush_disk_type is FlushDiskType.ASYNC
         may_have_lost = is_lossy and abort_file.was_left_behind(self._layout.abort)
         await self._open_period(None)
-        keeping = Keeping(self._layout.own / "ha")
+        replica_disk = ReplicaDisk(self._layout.own / "ha")
         store = self.parts.store
-        keeping.count_start(boot_id(), store.max_commit_log_offset, may_have_lost=may_have_lost)
+        replica_disk.count_start(
+            boot_id(), store.max_commit_log_offset, may_have_lost=may_have_lost
+        )
         self._replica = RunningReplica(
             membership,
             self._replica_store,
-            keeping,
+            replica_disk,
             self._engine,
             Listeners(self._lead, self._resign, self._confirm, self._alarm, self._stop),
             Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),

@@ -16,7 +16,7 @@ class Incarnation:
     store: str
     starts: int
     place: str
-    """Keeping explains the value."""
+    """ReplicaDisk explains the value."""
     token: str
     """Random, so that two copies in one place with equal start counts still differ."""
 

@@ -18,9 +18,14 @@ import structlog
 
 from rockhopper.broker.replication.election import actions, wire
 from rockhopper.broker.replication.election.epochs import Epoch, cut
-from rockhopper.broker.replication.election.keeping import COPIED, RESTORED, SEEDING, Keeping
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.messages import Beat, Hello, Refused, Welcome
+from rockhopper.broker.replication.election.replica_disk import (
+    COPIED,
+    RESTORED,
+    SEEDING,
+    ReplicaDisk,
+)
 from rockhopper.broker.replication.election.replica_set import (
     NOTHING_SEEN,
     Announcement,
@@ -141,7 +146,7 @@ class RunningReplica:
         self,
         membership: Membership,
         replica_log: ReplicaLog,
-        keeping: Keeping,
+        replica_disk: ReplicaDisk,
         engine: Engine,
         listeners: Listeners,
         timing: Timing | None = None,
@@ -152,7 +157,7 @@ class RunningReplica:
         self.ha_address = ""
         self._membership = membership
         self._log = replica_log
-        self._keeping = keeping
+        self._replica_disk = replica_disk
         self._engine = engine
         self._listeners = listeners
         self._timing = timing or Timing()
@@ -163,12 +168,16 @@ class RunningReplica:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: dict[asyncio.Task[Any], Link] = {}
         self._disk = ThreadPoolExecutor(1, "replica-disk")
-        self._keeping_turn = asyncio.Lock()
+        self._replica_disk_lock = asyncio.Lock()
         self._failing_count = 0
         self._disk_error = ""
-        self._me = Replica(membership.id, keeping.store)
+        self._me = Replica(membership.id, replica_disk.store)
         self._identity = Incarnation(
-            membership.id, keeping.store[:8], keeping.starts, keeping.place, secrets.token_hex(4)
+            membership.id,
+            replica_disk.store[:8],
+            replica_disk.starts,
+            replica_disk.place,
+            secrets.token_hex(4),
         )
         self._incarnation = str(self._identity)
         self._greeted_as: dict[int, Hello] = {}
@@ -241,9 +250,9 @@ class RunningReplica:
         Raises:
             OSError: the port cannot be opened.
         """
-        membership, keeping = self._membership, self._keeping
-        if keeping.cutting is not None:
-            await self._cut_to(keeping.cutting, keeping.epochs)
+        membership, replica_disk = self._membership, self._replica_disk
+        if replica_disk.cutting is not None:
+            await self._cut_to(replica_disk.cutting, replica_disk.epochs)
         self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
         port = self._server.port
         self.ha_address = join_address(membership.ha_host, port)
@@ -252,16 +261,16 @@ class RunningReplica:
                 self._me,
                 self._incarnation,
                 priority=membership.priority,
-                voted_epoch=keeping.voted_epoch,
-                epochs=keeping.epochs,
-                sight=keeping.sight,
-                is_clean=keeping.is_clean,
-                is_fenced=keeping.left is not None,
-                has_left=keeping.left is not None,
+                voted_epoch=replica_disk.voted_epoch,
+                epochs=replica_disk.epochs,
+                sight=replica_disk.sight,
+                is_clean=replica_disk.is_clean,
+                is_fenced=replica_disk.left is not None,
+                has_left=replica_disk.left is not None,
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
                 held_offset=self._log.held_offset,
-                confirmed_offset=min(keeping.confirmed_offset, self._log.end_offset),
+                confirmed_offset=min(replica_disk.confirmed_offset, self._log.end_offset),
             ),
             self._timing,
             min_in_sync=membership.min_in_sync,
@@ -419,10 +428,10 @@ class RunningReplica:
             link.close()
 
     async def _tell_of_start(self, *, is_copy: bool) -> None:
-        keeping = self._keeping
+        replica_disk = self._replica_disk
         while True:
             try:
-                is_latest = await self._engine.count_start(self._me, keeping.starts)
+                is_latest = await self._engine.count_start(self._me, replica_disk.starts)
                 break
             except EngineError as error:
                 self.engine_health.announced(error)
@@ -430,9 +439,9 @@ class RunningReplica:
                 await self._see_whether_it_answers()
                 await asyncio.sleep(ENGINE_PAUSE_S)
         self.engine_health.announced(None)
-        if (is_copy or not is_latest) and keeping.is_clean:
+        if (is_copy or not is_latest) and replica_disk.is_clean:
             why = COPIED if is_copy else RESTORED
-            await self._in_thread(keeping.note_unclean, self._log.end_offset, why)
+            await self._in_thread(replica_disk.note_unclean, self._log.end_offset, why)
             self.machine.replica_state.is_clean = False
 
     async def _see_whether_it_answers(self) -> None:
@@ -510,8 +519,8 @@ class RunningReplica:
         if self._machine is None:
             return
         confirmed = self._machine.replica_state.confirmed_offset
-        if confirmed != self._keeping.confirmed_offset:
-            self._disk.submit(self._keeping.note_confirmed, confirmed)
+        if confirmed != self._replica_disk.confirmed_offset:
+            self._disk.submit(self._replica_disk.note_confirmed, confirmed)
 
     # Connections.
 
@@ -762,21 +771,21 @@ class RunningReplica:
 
     async def _keep(self, action: Kept) -> None:
         # In order, although each write is retried until the disk accepts it.
-        async with self._keeping_turn:
+        async with self._replica_disk_lock:
             await self._keep_now(action)
         self._perform()
 
     async def _keep_now(self, action: Kept) -> None:
-        machine, keeping = self.machine, self._keeping
+        machine, replica_disk = self.machine, self._replica_disk
         match action:
             case actions.StoreVotedEpoch():
-                await self._in_thread(keeping.note_voted_epoch, action.epoch)
+                await self._in_thread(replica_disk.note_voted_epoch, action.epoch)
                 machine.voted_epoch_stored(action.epoch, self._now_ms())
             case actions.NoteSight():
-                await self._in_thread(keeping.note_sight, action.sight)
+                await self._in_thread(replica_disk.note_sight, action.sight)
             case actions.EnterEpoch():
-                await self._in_thread(keeping.note_epochs, action.epochs)
-                await self._in_thread(keeping.note_joined)
+                await self._in_thread(replica_disk.note_epochs, action.epochs)
+                await self._in_thread(replica_disk.note_joined)
                 machine.replica_state.is_fenced = machine.replica_state.has_left = False
                 machine.entered(self._now_ms())
             case actions.Cut(seed=True):
@@ -787,15 +796,15 @@ class RunningReplica:
                 if action.end_offset < self._log.end_offset:
                     await self._cut_to(action.end_offset, action.epochs)
                 else:
-                    await self._in_thread(keeping.note_epochs, action.epochs)
+                    await self._in_thread(replica_disk.note_epochs, action.epochs)
                 self._is_cut(action.epochs)
             case actions.GiveUp():
-                await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
-                await self._in_thread(keeping.note_epochs, ())
-                await self._in_thread(keeping.note_sight, NOTHING_SEEN)
-                await self._in_thread(keeping.note_joined)
+                await self._in_thread(replica_disk.note_unclean, self._log.end_offset, SEEDING)
+                await self._in_thread(replica_disk.note_epochs, ())
+                await self._in_thread(replica_disk.note_sight, NOTHING_SEEN)
+                await self._in_thread(replica_disk.note_joined)
             case actions.NoteClean():
-                await self._in_thread(keeping.note_clean)
+                await self._in_thread(replica_disk.note_clean)
                 machine.noted_clean()
 
     def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
@@ -805,17 +814,17 @@ class RunningReplica:
         self.machine.log_is_cut(self._log.end_offset, is_awaited=is_awaited)
 
     async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
-        keeping = self._keeping
-        await self._in_thread(keeping.note_cutting, end_offset)
+        replica_disk = self._replica_disk
+        await self._in_thread(replica_disk.note_cutting, end_offset)
         await self._until_it_is_done(lambda: self._log.cut(end_offset))
-        await self._in_thread(keeping.note_epochs, epochs)
-        await self._in_thread(keeping.note_cut)
+        await self._in_thread(replica_disk.note_epochs, epochs)
+        await self._in_thread(replica_disk.note_cut)
 
     async def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
-        keeping = self._keeping
-        await self._in_thread(keeping.note_unclean, self._log.end_offset, SEEDING)
+        replica_disk = self._replica_disk
+        await self._in_thread(replica_disk.note_unclean, self._log.end_offset, SEEDING)
         await self._until_it_is_done(lambda: self._log.begin_at(offset))
-        await self._in_thread(keeping.note_epochs, epochs)
+        await self._in_thread(replica_disk.note_epochs, epochs)
 
     async def _stream(self, action: actions.Stream) -> None:
         if link := self._open.get(action.link):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.kernel.tables.table_seal import seal
-from rockhopper.broker.replication.election.keeping import Keeping
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.store.files.disk import write_atomically
 from rockhopper.protocol.store.note_records import encode_record
 from tests.support.rot import flip_bit
@@ -60,7 +60,7 @@ def test_damaged_records_of_notes_are_named(root: Path) -> None:
 
 
 def test_what_a_replica_must_not_forget_is_checked_with_its_copy(root: Path) -> None:
-    Keeping(root / "rockhopper" / "ha").note_voted_epoch(7)
+    ReplicaDisk(root / "rockhopper" / "ha").note_voted_epoch(7)
     assert checked(root).is_sound
     promise_file = root / "rockhopper" / "ha" / "promise.json"
     flip_bit(promise_file, 3)

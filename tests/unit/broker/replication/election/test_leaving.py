@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.replication.election.epochs import Epoch
-from rockhopper.broker.replication.election.keeping import Keeping
 from rockhopper.broker.replication.election.leaving import serve_alone
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.store.files.errors import StoreError
 from tests.support.replica_rig import ReplicaRig
 from tests.support.turns import until
@@ -18,14 +18,14 @@ def test_a_store_that_was_in_no_set_is_served(tmp_path: Path) -> None:
 
 
 def test_a_store_of_a_set_is_served_alone_once_that_was_decided(tmp_path: Path) -> None:
-    Keeping(tmp_path).count_start("boot", 0, may_have_lost=False)
-    Keeping(tmp_path).note_epochs((Epoch(3, 0),))
+    ReplicaDisk(tmp_path).count_start("boot", 0, may_have_lost=False)
+    ReplicaDisk(tmp_path).note_epochs((Epoch(3, 0),))
     with pytest.raises(StoreError, match="--leave-set"):
         serve_alone(tmp_path, may_leave=False)
-    assert Keeping(tmp_path).epochs == (Epoch(3, 0),)
+    assert ReplicaDisk(tmp_path).epochs == (Epoch(3, 0),)
     serve_alone(tmp_path, may_leave=True)
     serve_alone(tmp_path, may_leave=False)
-    assert (Keeping(tmp_path).left, Keeping(tmp_path).epochs) == (0, ())
+    assert (ReplicaDisk(tmp_path).left, ReplicaDisk(tmp_path).epochs) == (0, ())
 
 
 async def test_back_in_its_set_nothing_of_it_is_cut_until_it_is_seeded(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ async def test_back_in_its_set_nothing_of_it_is_cut_until_it_is_seeded(tmp_path:
         await rig.complete(2)
         await until(lambda: other.confirmed == end)
         assert other.log.data == master.log.data
-        assert other.keeping
-        assert other.keeping.left is None
+        assert other.replica_disk
+        assert other.replica_disk.left is None
 
 
 async def test_a_store_that_left_may_begin_a_new_set(tmp_path: Path) -> None:
-    Keeping(tmp_path / "1").note_left(0)
+    ReplicaDisk(tmp_path / "1").note_left(0)
     async with ReplicaRig(tmp_path, 1) as rig:
         master = await rig.master()
-        assert master.keeping
-        assert master.keeping.left is None
+        assert master.replica_disk
+        assert master.replica_disk.left is None

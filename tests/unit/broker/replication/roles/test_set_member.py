@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from rockhopper.broker.app import Broker
-from rockhopper.broker.replication.election.keeping import Keeping
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import Outcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine
 from rockhopper.broker.replication.roles import set_member
@@ -175,7 +175,7 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
     assert [type(each) for each in told] == [DeposedError]
     root = three.root_of(first)
     assert not (root / "abort").exists()
-    assert Keeping(root / "rockhopper" / "ha").confirmed_offset == confirmed < end
+    assert ReplicaDisk(root / "rockhopper" / "ha").confirmed_offset == confirmed < end
 
 
 async def test_topics_groups_and_offsets_are_there_after_a_switch(three: ReplicaSet) -> None:

@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from rockhopper.broker.replication.election import actions, wire
-from rockhopper.broker.replication.election.keeping import Keeping
 from rockhopper.broker.replication.election.messages import Hello, Refused
+from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Leader, Replica
 from rockhopper.broker.replication.engines.engine import MemoryEngine
 from rockhopper.broker.replication.shipping import replica
@@ -50,7 +50,7 @@ async def test_another_leads_when_the_master_stops_and_it_follows_when_it_is_bac
         await old.start()
         await rig.complete(3)
         assert all(member.log.data == b"before, and after" for member in rig.members)
-    assert Keeping(tmp_path / str(old.number)).cutting is None
+    assert ReplicaDisk(tmp_path / str(old.number)).cutting is None
 
 
 async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ async def test_a_follower_without_a_common_log_begins_anew(tmp_path: Path) -> No
         await rig.complete(2)
         await until(lambda: second.confirmed == end)
         assert (second.log.start_offset, second.log.data) == (8192, master.log.data)
-        await until(lambda: second.keeping is not None and second.keeping.is_clean)
-    assert Keeping(tmp_path / "2").is_clean
+        await until(lambda: second.replica_disk is not None and second.replica_disk.is_clean)
+    assert ReplicaDisk(tmp_path / "2").is_clean
 
 
 async def test_who_was_away_longer_than_the_log_is_kept_begins_anew(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ async def test_a_cut_that_a_crash_has_stopped_is_done_at_the_start(tmp_path: Pat
     rig = ReplicaRig(tmp_path, 1)
     (only,) = rig.members
     only.log.data += b"kept, and not"
-    Keeping(tmp_path / "1").note_cutting(4)
+    ReplicaDisk(tmp_path / "1").note_cutting(4)
     async with rig:
         assert only.log.data == b"kept"
-    assert Keeping(tmp_path / "1").cutting is None
+    assert ReplicaDisk(tmp_path / "1").cutting is None
 
 
 async def test_a_replica_that_is_closed_leaves_no_peer_waiting(tmp_path: Path) -> None:
@@ -207,14 +207,14 @@ async def test_a_small_file_that_could_not_be_written_is_tried_until_it_is(
         await until(lambda: old.confirmed == end)
         await old.stop()
         old.log.data += b"never confirmed"
-        write, failures = getattr(Keeping, name), iter(range(20))
+        write, failures = getattr(ReplicaDisk, name), iter(range(20))
 
-        def fail(keeping: Keeping, *arguments: object) -> None:
+        def fail(replica_disk: ReplicaDisk, *arguments: object) -> None:
             if next(failures, None) is not None:
                 raise OSError(number, os.strerror(number))
-            write(keeping, *arguments)
+            write(replica_disk, *arguments)
 
-        monkeypatch.setattr(Keeping, name, fail)
+        monkeypatch.setattr(ReplicaDisk, name, fail)
         new = await rig.master()
         end = new.write(b"after")
         await old.start()
@@ -242,7 +242,7 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
-        monkeypatch.setattr(Keeping, "note_sight", fail)
+        monkeypatch.setattr(ReplicaDisk, "note_sight", fail)
         found.machine.actions.append(actions.NoteSight(NOTHING_SEEN))
         found.wrote()
         await until(lambda: "No space left" in found.disk_problem)
@@ -302,7 +302,9 @@ async def test_a_copied_disk_does_not_lead_in_the_place_of_the_original(
         await until(lambda: bool(clone.replica and clone.replica.second_because))
         await master.replica.close(is_store_closed=True)
         master.replica = None
-        await until(lambda: bool(clone.keeping and "copied" in clone.keeping.unclean_because))
+        await until(
+            lambda: bool(clone.replica_disk and "copied" in clone.replica_disk.unclean_because)
+        )
         await until(lambda: clone.number in rig.memory.members)
         assert not clone.replica.machine.replica_state.is_clean
         assert not clone.leads

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.replication.election.epochs import Epoch
-from rockhopper.broker.replication.election.keeping import POWER_CUT, SEEDING, Keeping, boot_id
+from rockhopper.broker.replication.election.replica_disk import (
+    POWER_CUT,
+    SEEDING,
+    ReplicaDisk,
+    boot_id,
+)
 from rockhopper.broker.replication.election.replica_set import Sight
 from rockhopper.broker.store.files.errors import CorruptFileError
 
@@ -13,7 +18,7 @@ EPOCHS = (Epoch(1, 0), Epoch(4, 900))
 
 
 def test_a_new_replica_has_an_identity_of_its_own(tmp_path: Path) -> None:
-    one, another = Keeping(tmp_path / "one"), Keeping(tmp_path / "another")
+    one, another = ReplicaDisk(tmp_path / "one"), ReplicaDisk(tmp_path / "another")
     assert len(one.store) == 32
     assert one.store != another.store
     assert (one.voted_epoch, one.epochs, one.starts, one.cutting, one.is_clean) == (
@@ -26,28 +31,28 @@ def test_a_new_replica_has_an_identity_of_its_own(tmp_path: Path) -> None:
 
 
 def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "ha")
-    keeping.count_start("boot", 100, may_have_lost=False)
-    keeping.note_voted_epoch(4)
-    keeping.note_epochs(EPOCHS)
-    keeping.note_cutting(950)
-    keeping.note_unclean(960, SEEDING)
-    keeping.note_confirmed(940)
-    keeping.note_sight(Sight(7, 11))
-    again = Keeping(tmp_path / "ha")
-    assert (again.store, again.starts) == (keeping.store, 1)
+    replica_disk = ReplicaDisk(tmp_path / "ha")
+    replica_disk.count_start("boot", 100, may_have_lost=False)
+    replica_disk.note_voted_epoch(4)
+    replica_disk.note_epochs(EPOCHS)
+    replica_disk.note_cutting(950)
+    replica_disk.note_unclean(960, SEEDING)
+    replica_disk.note_confirmed(940)
+    replica_disk.note_sight(Sight(7, 11))
+    again = ReplicaDisk(tmp_path / "ha")
+    assert (again.store, again.starts) == (replica_disk.store, 1)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.unclean_because, again.confirmed_offset) == (SEEDING, 940)
     assert again.sight == Sight(7, 11)
 
 
 def test_marks_can_be_taken_away(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
-    keeping.note_cutting(950)
-    keeping.note_unclean(960, SEEDING)
-    keeping.note_cut()
-    keeping.note_clean()
-    again = Keeping(tmp_path)
+    replica_disk = ReplicaDisk(tmp_path)
+    replica_disk.note_cutting(950)
+    replica_disk.note_unclean(960, SEEDING)
+    replica_disk.note_cut()
+    replica_disk.note_clean()
+    again = ReplicaDisk(tmp_path)
     assert (again.cutting, again.is_clean) == (None, True)
 
 
@@ -58,16 +63,16 @@ def test_marks_can_be_taken_away(tmp_path: Path) -> None:
 def test_a_replica_may_have_lost_its_tail_if_its_machine_went_down_under_it(
     tmp_path: Path, boot: str, may_have_lost: bool, is_clean: bool
 ) -> None:
-    Keeping(tmp_path).count_start("first", 100, may_have_lost=False)
-    keeping = Keeping(tmp_path)
-    assert keeping.count_start(boot, 90, may_have_lost=may_have_lost) == 2
-    again = Keeping(tmp_path)
+    ReplicaDisk(tmp_path).count_start("first", 100, may_have_lost=False)
+    replica_disk = ReplicaDisk(tmp_path)
+    assert replica_disk.count_start(boot, 90, may_have_lost=may_have_lost) == 2
+    again = ReplicaDisk(tmp_path)
     assert again.is_clean is is_clean
     assert again.unclean_because == ("" if is_clean else POWER_CUT)
 
 
 def test_each_start_is_counted_once(tmp_path: Path) -> None:
-    counts = [Keeping(tmp_path).count_start("b", 0, may_have_lost=False) for _ in range(3)]
+    counts = [ReplicaDisk(tmp_path).count_start("b", 0, may_have_lost=False) for _ in range(3)]
     assert counts == [1, 2, 3]
 
 
@@ -83,14 +88,14 @@ NAMES = [
 BAD = [b"", b"{}\n00000000\n", b"7\n2c6a8ef2\n", b"\0" * 50]
 
 
-def write_all(keeping: Keeping) -> None:
-    keeping.count_start("boot", 100, may_have_lost=False)
-    keeping.note_voted_epoch(4)
-    keeping.note_epochs(EPOCHS)
-    keeping.note_cutting(950)
-    keeping.note_unclean(960, SEEDING)
-    keeping.note_confirmed(940)
-    keeping.note_sight(Sight(7, 11))
+def write_all(replica_disk: ReplicaDisk) -> None:
+    replica_disk.count_start("boot", 100, may_have_lost=False)
+    replica_disk.note_voted_epoch(4)
+    replica_disk.note_epochs(EPOCHS)
+    replica_disk.note_cutting(950)
+    replica_disk.note_unclean(960, SEEDING)
+    replica_disk.note_confirmed(940)
+    replica_disk.note_sight(Sight(7, 11))
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -103,14 +108,14 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_one_of_two_copies_may_be_damaged_or_gone(
     tmp_path: Path, name: str, content: bytes | None, suffix: str
 ) -> None:
-    write_all(Keeping(tmp_path))
+    write_all(ReplicaDisk(tmp_path))
     before = contents(tmp_path)
     path = tmp_path / f"{name}{suffix}"
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
-    again = Keeping(tmp_path)
+    again = ReplicaDisk(tmp_path)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.starts, again.unclean_because, again.confirmed_offset) == (1, SEEDING, 940)
     assert again.sight == Sight(7, 11)
@@ -118,14 +123,14 @@ def test_one_of_two_copies_may_be_damaged_or_gone(
 
 
 def test_a_copy_that_a_crash_left_behind_does_not_count(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
-    keeping.note_voted_epoch(4)
+    replica_disk = ReplicaDisk(tmp_path)
+    replica_disk.note_voted_epoch(4)
     older = (tmp_path / "promise.json.bak").read_bytes()
-    keeping.note_voted_epoch(5)
+    replica_disk.note_voted_epoch(5)
     (tmp_path / "promise.json.bak").write_bytes(older)
-    assert Keeping(tmp_path).voted_epoch == 5
+    assert ReplicaDisk(tmp_path).voted_epoch == 5
     (tmp_path / "promise.json").write_bytes(b"")
-    assert Keeping(tmp_path).voted_epoch == 5
+    assert ReplicaDisk(tmp_path).voted_epoch == 5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,12 +138,12 @@ def test_a_copy_that_a_crash_left_behind_does_not_count(tmp_path: Path) -> None:
 def test_a_file_that_is_damaged_with_its_copy_is_refused_with_the_way_out(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
-    keeping = Keeping(tmp_path)
-    keeping.count_start("b", 0, may_have_lost=False)
+    replica_disk = ReplicaDisk(tmp_path)
+    replica_disk.count_start("b", 0, may_have_lost=False)
     for path in (tmp_path / name, tmp_path / f"{name}.bak"):
         path.write_bytes(content)
     with pytest.raises(CorruptFileError, match=f"{name}: damaged: .* aside"):
-        Keeping(tmp_path)
+        ReplicaDisk(tmp_path)
 
 
 def test_the_machine_tells_its_boot() -> None:

@@ -41,7 +41,7 @@ COPIED = "another process was this replica meanwhile: its disk was copied"
 SEEDING = "its log is being replaced by its master's"
 
 
-class Keeping:
+class ReplicaDisk:
     """The directory of one replica. All methods block on the disk."""
 
     def __init__(self, directory: Path) -> None:
