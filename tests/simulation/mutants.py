@@ -17,7 +17,7 @@ from rockhopper.broker.replication.election.following import Following
 from rockhopper.broker.replication.election.leading import MasterTerm
 from rockhopper.broker.replication.election.machine import Machine, Role
 from rockhopper.broker.replication.election.messages import Hello, TakeOver, Welcome
-from rockhopper.broker.replication.election.replica_set import Replica, SetState, Sight, View
+from rockhopper.broker.replication.election.replica_set import Replica, SeenState, SetState, View
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from tests.simulation import faults, scenarios
 from tests.simulation.replica import Disk, Node
@@ -74,15 +74,15 @@ def an_unknown_outcome_is_a_refusal(stack: ExitStack) -> None:
 
 
 def a_state_from_the_past_is_believed(stack: ExitStack) -> None:
-    _patch(stack, SetState, "contradicts", lambda state, sight: False)
+    _patch(stack, SetState, "contradicts", lambda state, seen_state: False)
 
 
 def what_others_remember_is_not_asked(stack: ExitStack) -> None:
-    _patch(stack, View, "is_behind", _is_behind_by_own_sight)
+    _patch(stack, View, "is_behind", _is_behind_by_own_seen_state)
 
 
-def _is_behind_by_own_sight(view: View, sight: Sight) -> bool:
-    return view.state is not None and view.state.contradicts(sight)
+def _is_behind_by_own_seen_state(view: View, seen_state: SeenState) -> bool:
+    return view.state is not None and view.state.contradicts(seen_state)
 
 
 def anybody_is_electable(stack: ExitStack) -> None:

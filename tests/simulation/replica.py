@@ -10,7 +10,7 @@ from rockhopper.broker.replication.election.replica_set import (
     NOTHING_SEEN,
     Announcement,
     Replica,
-    Sight,
+    SeenState,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -36,7 +36,7 @@ class Disk:
     is_clean: bool = True
     confirmed: int = 0
     starts: int = 0
-    sight: Sight = NOTHING_SEEN
+    seen_state: SeenState = NOTHING_SEEN
 
     def copy(self) -> "Disk":
         """A backup."""
@@ -50,7 +50,7 @@ class Disk:
             self.is_clean,
             self.confirmed,
             self.starts,
-            self.sight,
+            self.seen_state,
         )
 
     def lose_power(self, random: Random, *, sync_flush: bool) -> None:
@@ -145,7 +145,7 @@ class Node:
             log_end=end,
             held_offset=end,
             confirmed_offset=min(disk.confirmed, end),
-            sight=disk.sight,
+            seen_state=disk.seen_state,
         )
         self.machine = Machine(
             replica_state,
@@ -166,5 +166,5 @@ class Node:
             last_epoch=epochs[-1].number if epochs else 0,
             log_end=len(self.disk.log),
             is_clean=self.disk.is_clean,
-            sight=self.disk.sight,
+            seen_state=self.disk.seen_state,
         )

@@ -75,7 +75,7 @@ class World:
             actions.Send: self._send,
             actions.Stream: self._stream,
             actions.StoreVotedEpoch: self._store_voted_epoch,
-            actions.NoteSight: self._note_sight,
+            actions.NoteSeenState: self._note_seen_state,
             actions.EnterEpoch: self._enter_epoch,
             actions.Cut: self._cut,
             actions.NoteClean: self._note_clean,
@@ -377,9 +377,9 @@ class World:
 
         self._on_disk(node, do, lambda m: m.voted_epoch_stored(action.epoch, node.now(self.now_ms)))
 
-    def _note_sight(self, node: Node, machine: Machine, action: actions.NoteSight) -> None:
+    def _note_seen_state(self, node: Node, machine: Machine, action: actions.NoteSeenState) -> None:
         def do(disk: Disk) -> None:
-            disk.sight = action.sight
+            disk.seen_state = action.seen_state
 
         self._on_disk(node, do, lambda m: None)
 
@@ -419,7 +419,7 @@ class World:
     def _give_up(self, node: Node, machine: Machine, action: actions.GiveUp) -> None:
         def do(disk: Disk) -> None:
             disk.mark_unclean()
-            disk.epochs, disk.sight = (), NOTHING_SEEN
+            disk.epochs, disk.seen_state = (), NOTHING_SEEN
 
         self._on_disk(node, do, lambda m: None)
 

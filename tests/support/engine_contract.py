@@ -16,8 +16,8 @@ from rockhopper.broker.replication.election.replica_set import (
     Leader,
     Outcome,
     Replica,
+    SeenState,
     SetState,
-    Sight,
     Term,
     View,
 )
@@ -27,7 +27,7 @@ from rockhopper.broker.replication.engines.engine import Engine
 
 A, B = Replica(1, "a1b2"), Replica(2, "c3d4")
 LEADER_A, LEADER_B = Leader(1, "first", 1), Leader(2, "second", 2)
-SIGHT = Sight(7, 11)
+SIGHT = SeenState(7, 11)
 STATE = SetState(1, A, frozenset({A, B}), 1, (Term(1, A, "first start"),), (SIGHT,))
 FIRST = Campaign(STATE, 0, None)
 TIMING = Timing()

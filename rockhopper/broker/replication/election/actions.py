@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.replication.election.epochs import Epoch
 from rockhopper.broker.replication.election.messages import Message
-from rockhopper.broker.replication.election.replica_set import Leader, SetState, Sight
+from rockhopper.broker.replication.election.replica_set import Leader, SeenState, SetState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class StoreVotedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteSight:
+class NoteSeenState:
     """Store on disk which state of the set was seen; nothing waits for this write."""
 
-    sight: Sight
+    seen_state: SeenState
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ Action = (
     | Send
     | Stream
     | StoreVotedEpoch
-    | NoteSight
+    | NoteSeenState
     | EnterEpoch
     | Cut
     | NoteClean

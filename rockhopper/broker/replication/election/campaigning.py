@@ -101,7 +101,7 @@ class Campaigning:
     def request(self, view: View, epoch: int) -> Campaign:
         """Return the request by which this replica would lead under *epoch*."""
         me, state = self.replica_state.me, view.state
-        seen = (self.replica_state.sight, *(each.sight for each in view.members.values()))
+        seen = (self.replica_state.seen_state, *(each.seen_state for each in view.members.values()))
         number_min = max(seen).changes + 1
         if state is None:
             first = SetState(0, me, frozenset({me}), self._min_in_sync)
@@ -129,7 +129,7 @@ class Campaigning:
             return True
         if self.may_lose and view.leader:
             return False
-        if self.why != BY_OPERATOR and view.is_behind(self.replica_state.sight):
+        if self.why != BY_OPERATOR and view.is_behind(self.replica_state.seen_state):
             return False
         if self.why == POWER_CUT and not self._is_best_after_power_cut(view):
             return False
@@ -152,7 +152,7 @@ class Campaigning:
             mine = self.replica_state
             may_lead = mine.may_lead or (mine.has_left and not mine.is_failing)
             return waited and may_lead and not self._better(view)
-        if view.is_behind(self.replica_state.sight) or not self.is_electable(view.state):
+        if view.is_behind(self.replica_state.seen_state) or not self.is_electable(view.state):
             return False
         if view.leader is None:
             return now_ms - heard_at_ms >= self._timing.silence_ms
@@ -170,7 +170,7 @@ class Campaigning:
         state, mine, members = view.state, self.replica_state, view.members
         if not self._replicas_after_power_cut or not state or view.leader or not mine.may_lead:
             return False
-        if view.is_behind(mine.sight):
+        if view.is_behind(mine.seen_state):
             return False
         if len(members) < self._replicas_after_power_cut:
             return False

@@ -29,7 +29,7 @@ from rockhopper.broker.replication.election.actions import (
     GiveUp,
     Lead,
     NoteClean,
-    NoteSight,
+    NoteSeenState,
     Read,
     Release,
     Renew,
@@ -161,13 +161,13 @@ class Machine:
         view = self.view
         if view and self.term:  # The master knows its own changes before it reads them.
             view = replace(view, state=self.term.state)
-        return view is not None and view.is_behind(self.replica_state.sight)
+        return view is not None and view.is_behind(self.replica_state.seen_state)
 
     def _remember(self, state: SetState) -> None:
         mine = self.replica_state
-        if state.sight != mine.sight and not state.contradicts(mine.sight):
-            mine.sight = state.sight
-            self.actions.append(NoteSight(state.sight))
+        if state.seen_state != mine.seen_state and not state.contradicts(mine.seen_state):
+            mine.seen_state = state.seen_state
+            self.actions.append(NoteSeenState(state.seen_state))
 
     def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
         assert view.state is not None
@@ -423,7 +423,7 @@ class Machine:
         self.following.is_noting_clean = False
         mine.epochs, mine.is_fenced, mine.is_clean = (), False, False
         mine.has_left = False
-        mine.sight = NOTHING_SEEN
+        mine.seen_state = NOTHING_SEEN
         self.actions.append(GiveUp())
 
     def closed(self, link: int, now_ms: int) -> None:
@@ -646,7 +646,7 @@ class Machine:
         """Connect to the master, unless this replica cannot append the master's log now."""
         mine, state = self.replica_state, view.state
         is_needed = state is not None and mine.me in state.in_sync
-        if state is not None and state.contradicts(mine.sight):
+        if state is not None and state.contradicts(mine.seen_state):
             self.following.forget_master()
             return
         if mine.is_fenced or (mine.is_away and not is_needed):

@@ -29,7 +29,7 @@ from zlib import crc32
 import structlog
 
 from rockhopper.broker.replication.election.epochs import Epoch
-from rockhopper.broker.replication.election.replica_set import Sight
+from rockhopper.broker.replication.election.replica_set import SeenState
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 
@@ -64,7 +64,9 @@ class ReplicaDisk:
         self.cutting: int | None = self._value("cutting.json", "end", None)
         self.left: int | None = self._value("left.json", "left", None)
         self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
-        self.sight = Sight(*(self._value("sight.json", name, 0) for name in Sight._fields))
+        self.seen_state = SeenState(
+            *(self._value("sight.json", name, 0) for name in SeenState._fields)
+        )
         unclean = self._read("unclean.json") or {}
         self.unclean_because: str = str(unclean.get("why", ""))
 
@@ -138,10 +140,10 @@ class ReplicaDisk:
         self._write("confirmed.json", {"confirmed": offset})
         self.confirmed_offset = offset
 
-    def note_sight(self, sight: Sight) -> None:
+    def note_seen_state(self, seen_state: SeenState) -> None:
         """Store which state of the set was seen."""
-        self._write("sight.json", sight._asdict())
-        self.sight = sight
+        self._write("sight.json", seen_state._asdict())
+        self.seen_state = seen_state
 
     def _remove(self, name: str) -> None:
         path = self._directory / name

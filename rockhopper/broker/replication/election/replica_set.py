@@ -33,7 +33,7 @@ class Term:
     why: str
 
 
-class Sight(NamedTuple):
+class SeenState(NamedTuple):
     """Identifies a state of a set; a replica stores it on disk.
 
     An engine that was restored from a backup has an older state, whose in-sync set may contain
@@ -53,7 +53,7 @@ class Sight(NamedTuple):
     """
 
 
-NOTHING_SEEN = Sight()
+NOTHING_SEEN = SeenState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SetState:
     in_sync: frozenset[Replica]
     min_in_sync: int
     history: tuple[Term, ...] = ()
-    trail: tuple[Sight, ...] = ()
+    trail: tuple[SeenState, ...] = ()
     """The sights of this state and of some before it; the last is its own."""
     writer: int = STATE_WRITER
     """Only a release that knows this version of the state may change it."""
@@ -85,23 +85,23 @@ class SetState:
         return self.writer <= STATE_WRITER
 
     @property
-    def sight(self) -> Sight:
-        """The sight to store for this state."""
+    def seen_state(self) -> SeenState:
+        """The SeenState to store for this state."""
         return self.trail[-1] if self.trail else NOTHING_SEEN
 
-    def contradicts(self, sight: Sight) -> bool:
+    def contradicts(self, seen_state: SeenState) -> bool:
         """Return whether this state is older than *sight*, or its history lacks it."""
-        if sight.changes > self.sight.changes:
+        if seen_state.changes > self.seen_state.changes:
             return True
-        is_kept = bool(self.trail) and sight.changes >= self.trail[0].changes
-        return is_kept and sight not in self.trail
+        is_kept = bool(self.trail) and seen_state.changes >= self.trail[0].changes
+        return is_kept and seen_state not in self.trail
 
     def followed_by(self, state: "SetState", number_min: int = 0) -> "SetState":
-        """Return a successor of this state, with its own sight."""
-        before = self.sight
+        """Return a successor of this state, with its own SeenState."""
+        before = self.seen_state
         content = f"{before.mark} {state.epoch} {state.master} {sorted(state.in_sync)}"
-        sight = Sight(max(before.changes + 1, number_min), zlib.crc32(content.encode()))
-        return replace(state, trail=(*self.trail, sight)[-TRAIL_MAX:])
+        seen_state = SeenState(max(before.changes + 1, number_min), zlib.crc32(content.encode()))
+        return replace(state, trail=(*self.trail, seen_state)[-TRAIL_MAX:])
 
     @property
     def is_complete(self) -> bool:
@@ -168,8 +168,8 @@ class Announcement:
     log_end: int = 0
     is_clean: bool = True
     priority: int = 0
-    sight: Sight = NOTHING_SEEN
-    """The sight of the newest state that it saw."""
+    seen_state: SeenState = NOTHING_SEEN
+    """The SeenState of the newest state that it saw."""
     misses_master: bool = False
     """Whether it follows a master that has been silent for a moment: it runs and is cut off."""
     settings: tuple[tuple[str, str], ...] = ()
@@ -194,13 +194,13 @@ class View:
     designated: int | None = None
     """The id of the only replica that the operator allows to be elected; 0: none; None: any."""
 
-    def is_behind(self, sight: Sight) -> bool:
+    def is_behind(self, seen_state: SeenState) -> bool:
         """Return whether this replica or a running one has seen a newer state."""
         state = self.state
         if state is None:
             return False
-        return state.contradicts(sight) or any(
-            member.last_epoch > state.epoch or state.contradicts(member.sight)
+        return state.contradicts(seen_state) or any(
+            member.last_epoch > state.epoch or state.contradicts(member.seen_state)
             for member in self.members.values()
         )
 

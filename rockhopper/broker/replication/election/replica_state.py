@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rockhopper.broker.replication.election.epochs import Epoch
-from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Replica, Sight
+from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Replica, SeenState
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class ReplicaState:
     """Whether it was served alone after it was in a set: it is fenced, but may begin a new set."""
     is_failing: bool = False
     """Whether its disk rejects writes of its durable state: it is not elected meanwhile."""
-    sight: Sight = NOTHING_SEEN
+    seen_state: SeenState = NOTHING_SEEN
     """The newest state of the set that it saw; on disk soon afterwards."""
     priority: int = 0
     """The setting haPriority."""

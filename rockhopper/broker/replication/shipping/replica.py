@@ -73,7 +73,7 @@ ENGINE_FAREWELL_TIMEOUT_S = 1.0
 
 Kept = (
     actions.StoreVotedEpoch
-    | actions.NoteSight
+    | actions.NoteSeenState
     | actions.EnterEpoch
     | actions.Cut
     | actions.NoteClean
@@ -263,7 +263,7 @@ class RunningReplica:
                 priority=membership.priority,
                 voted_epoch=replica_disk.voted_epoch,
                 epochs=replica_disk.epochs,
-                sight=replica_disk.sight,
+                seen_state=replica_disk.seen_state,
                 is_clean=replica_disk.is_clean,
                 is_fenced=replica_disk.left is not None,
                 has_left=replica_disk.left is not None,
@@ -509,7 +509,7 @@ class RunningReplica:
             log_end=replica_state.log_end,
             is_clean=replica_state.is_clean,
             priority=self._membership.priority,
-            sight=replica_state.sight,
+            seen_state=replica_state.seen_state,
             misses_master=self.machine.misses_master(self._now_ms()),
             settings=self._membership.settings,
             own_address=self._membership.own_address,
@@ -781,8 +781,8 @@ class RunningReplica:
             case actions.StoreVotedEpoch():
                 await self._in_thread(replica_disk.note_voted_epoch, action.epoch)
                 machine.voted_epoch_stored(action.epoch, self._now_ms())
-            case actions.NoteSight():
-                await self._in_thread(replica_disk.note_sight, action.sight)
+            case actions.NoteSeenState():
+                await self._in_thread(replica_disk.note_seen_state, action.seen_state)
             case actions.EnterEpoch():
                 await self._in_thread(replica_disk.note_epochs, action.epochs)
                 await self._in_thread(replica_disk.note_joined)
@@ -801,7 +801,7 @@ class RunningReplica:
             case actions.GiveUp():
                 await self._in_thread(replica_disk.note_unclean, self._log.end_offset, SEEDING)
                 await self._in_thread(replica_disk.note_epochs, ())
-                await self._in_thread(replica_disk.note_sight, NOTHING_SEEN)
+                await self._in_thread(replica_disk.note_seen_state, NOTHING_SEEN)
                 await self._in_thread(replica_disk.note_joined)
             case actions.NoteClean():
                 await self._in_thread(replica_disk.note_clean)

@@ -25,8 +25,8 @@ from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
     Replica,
+    SeenState,
     SetState,
-    Sight,
     Term,
 )
 from rockhopper.broker.replication.engines.engine import EngineError
@@ -64,7 +64,7 @@ class _Versioned(msgspec.Struct, rename="camel", kw_only=True):
     version: int = VERSION
 
 
-class _Sight(msgspec.Struct, frozen=True):
+class _SeenState(msgspec.Struct, frozen=True):
     changes: int = 0
     mark: int = 0
 
@@ -75,7 +75,7 @@ class _State(_Versioned, kw_only=True):
     set: list[_Replica]
     min_in_sync: int
     history: list[_Term] = []
-    trail: list[_Sight] = []
+    trail: list[_SeenState] = []
     writer: int | UnsetType = UNSET
 
 
@@ -95,7 +95,7 @@ class _Member(_Versioned, kw_only=True):
     log_end: int
     clean: bool
     priority: int = 0
-    sight: _Sight = _Sight()
+    seen_state: _SeenState = msgspec.field(default=_SeenState(), name="sight")
     misses_master: bool = False
     settings: dict[str, str] | UnsetType = UNSET
     own_address: str | UnsetType = UNSET
@@ -123,7 +123,7 @@ def encode_state(state: SetState) -> bytes:
         set=[_Replica(*each) for each in sorted(state.in_sync)],
         min_in_sync=state.min_in_sync,
         history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
-        trail=[_Sight(*each) for each in state.trail],
+        trail=[_SeenState(*each) for each in state.trail],
         writer=UNSET if state.writer == STATE_WRITER else state.writer,
     )
     return with_unknown(value, state.unknown, state.unknown_inside)
@@ -138,7 +138,7 @@ def decode_state(key: str, value: bytes) -> SetState:
         frozenset(_replica(each) for each in stored.set),
         stored.min_in_sync,
         tuple(Term(each.epoch, _replica(each.master), each.why) for each in stored.history),
-        tuple(Sight(each.changes, each.mark) for each in stored.trail),
+        tuple(SeenState(each.changes, each.mark) for each in stored.trail),
         stored.writer or STATE_WRITER,
         unknown_fields(value, _State),
         unknown_inside(value, _State),
@@ -171,7 +171,7 @@ def encode_member(member: Announcement) -> bytes:
             log_end=member.log_end,
             clean=member.is_clean,
             priority=member.priority,
-            sight=_Sight(*member.sight),
+            seen_state=_SeenState(*member.seen_state),
             misses_master=member.misses_master,
             settings=dict(member.settings) or UNSET,
             own_address=member.own_address or UNSET,
@@ -191,7 +191,7 @@ def decode_member(key: str, value: bytes) -> Announcement:
         stored.log_end,
         stored.clean,
         stored.priority,
-        Sight(stored.sight.changes, stored.sight.mark),
+        SeenState(stored.seen_state.changes, stored.seen_state.mark),
         stored.misses_master,
         tuple(stored.settings.items()) if stored.settings else (),
         stored.own_address or "",

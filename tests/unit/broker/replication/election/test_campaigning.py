@@ -17,8 +17,8 @@ from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
     Replica,
+    SeenState,
     SetState,
-    Sight,
     View,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
@@ -65,12 +65,12 @@ def test_who_is_not_in_sync_or_lost_its_memory_is_not_electable() -> None:
 
 
 def test_nobody_asks_by_a_state_that_is_older_than_what_a_running_replica_knows() -> None:
-    state = replace(STATE, trail=(Sight(4, 40), Sight(5, 50)))
+    state = replace(STATE, trail=(SeenState(4, 40), SeenState(5, 50)))
     for member, is_due in (
-        (Announcement(C, "i3", last_epoch=3, sight=Sight(4, 40)), True),
-        (Announcement(C, "i3", last_epoch=4, sight=Sight(4, 40)), False),
-        (Announcement(C, "i3", last_epoch=3, sight=Sight(6, 60)), False),
-        (Announcement(C, "i3", last_epoch=3, sight=Sight(5, 55)), False),
+        (Announcement(C, "i3", last_epoch=3, seen_state=SeenState(4, 40)), True),
+        (Announcement(C, "i3", last_epoch=4, seen_state=SeenState(4, 40)), False),
+        (Announcement(C, "i3", last_epoch=3, seen_state=SeenState(6, 60)), False),
+        (Announcement(C, "i3", last_epoch=3, seen_state=SeenState(5, 55)), False),
     ):
         view = View(state, 5, None, {3: member})
         assert campaigning().is_due(view, 0, 0, 100_000) is is_due

@@ -135,7 +135,7 @@ def test_a_changed_floor_is_applied_once_enough_are_in_sync() -> None:
     raised = term.proposal(0)
     assert raised is not None
     assert (raised.min_in_sync, raised.in_sync) == (2, term.state.in_sync)
-    assert raised.sight.changes == term.state.sight.changes + 1
+    assert raised.seen_state.changes == term.state.seen_state.changes + 1
     term.ask(raised)
     term.answered(Outcome.DONE, 8)
     assert term.proposal(0) is None

@@ -14,8 +14,8 @@ from rockhopper.broker.replication.election.replica_set import (
     Leader,
     Outcome,
     Replica,
+    SeenState,
     SetState,
-    Sight,
     View,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
@@ -37,7 +37,7 @@ class Rig:
     def taken(self) -> list[actions.Action]:
         """All but what is noted of the set's state, for which nothing waits."""
         taken, self.machine.actions[:] = list(self.machine.actions), []
-        return [each for each in taken if not isinstance(each, actions.NoteSight)]
+        return [each for each in taken if not isinstance(each, actions.NoteSeenState)]
 
     def lead(self, in_sync: frozenset[Replica] = frozenset({A})) -> "Rig":
         """Lead epoch 2."""
@@ -358,14 +358,14 @@ def test_who_is_connected_seldom_reads_what_the_watch_tells() -> None:
     assert actions.Read() in rig.taken()
 
 
-SEEN = SetState(1, B, frozenset({A, B}), 1, trail=(Sight(4, 40), Sight(5, 50)))
+SEEN = SetState(1, B, frozenset({A, B}), 1, trail=(SeenState(4, 40), SeenState(5, 50)))
 
 
 def test_what_was_seen_is_noted_once() -> None:
     machine = Rig().machine
     for _ in range(2):
         machine.saw(View(SEEN, 5, None), 0)
-    assert machine.actions.count(actions.NoteSight(Sight(5, 50))) == 1
+    assert machine.actions.count(actions.NoteSeenState(SeenState(5, 50))) == 1
 
 
 def test_a_change_that_was_made_is_noted_before_it_is_seen() -> None:
@@ -373,25 +373,25 @@ def test_a_change_that_was_made_is_noted_before_it_is_seen() -> None:
     assert machine.term
     machine.term.ask(SEEN)
     machine.altered(Outcome.DONE, 7, 1000)
-    assert actions.NoteSight(Sight(5, 50)) in machine.actions
+    assert actions.NoteSeenState(SeenState(5, 50)) in machine.actions
     assert not machine.is_engine_behind
 
 
-@pytest.mark.parametrize("sight", [Sight(6, 60), Sight(5, 51)])
-def test_by_a_state_from_before_nobody_leads_and_nobody_is_followed(sight: Sight) -> None:
+@pytest.mark.parametrize("seen_state", [SeenState(6, 60), SeenState(5, 51)])
+def test_by_a_state_from_before_nobody_leads_and_nobody_is_followed(seen_state: SeenState) -> None:
     rig = Rig()
-    rig.machine.replica_state.sight = sight
+    rig.machine.replica_state.seen_state = seen_state
     rig.machine.saw(View(SEEN, 5, None), 0)
     rig.machine.tick(100_000)
     assert rig.taken() == [actions.Read()]
     assert rig.machine.is_engine_behind
-    assert rig.machine.replica_state.sight == sight
+    assert rig.machine.replica_state.seen_state == seen_state
 
 
 def test_whoever_is_being_connected_to_is_left_when_the_state_turns_out_to_be_old() -> None:
     rig = Rig()
     rig.machine.saw(View(SEEN, 5, None), 0)
-    rig.machine.replica_state.sight = Sight(6, 60)
+    rig.machine.replica_state.seen_state = SeenState(6, 60)
     rig.machine.saw(View(SEEN, 5, None), 0)
     rig.taken()
     rig.machine.following.opened(7, B.id, 0)
@@ -400,21 +400,21 @@ def test_whoever_is_being_connected_to_is_left_when_the_state_turns_out_to_be_ol
 
 def test_an_operator_has_the_set_go_on_from_an_old_state_with_a_larger_epoch() -> None:
     rig = Rig()
-    rig.machine.replica_state.sight = Sight(6, 60)
-    other = Announcement(B, "i2", last_epoch=8, sight=Sight(9, 90))
+    rig.machine.replica_state.seen_state = SeenState(6, 60)
+    other = Announcement(B, "i2", last_epoch=8, seen_state=SeenState(9, 90))
     rig.machine.saw(View(SEEN, 5, None, {B.id: other}), 0)
     rig.taken()
     rig.machine.lead_by_operator(TIMING.silence_ms)
     rig.machine.voted_epoch_stored(9, TIMING.silence_ms)
     request = rig.taken()[-1]
     assert isinstance(request, actions.Campaign)
-    assert (request.state.epoch, request.state.sight.changes) == (9, 10)
-    assert not any(request.state.contradicts(each) for each in (Sight(6, 60), Sight(9, 90)))
+    assert (request.state.epoch, request.state.seen_state.changes) == (9, 10)
+    assert not any(request.state.contradicts(each) for each in (SeenState(6, 60), SeenState(9, 90)))
 
 
 def test_who_is_seeded_forgets_what_it_saw() -> None:
     rig = Rig()
-    rig.machine.replica_state.sight = Sight(6, 60)
+    rig.machine.replica_state.seen_state = SeenState(6, 60)
     rig.machine.saw(View(replace(SEEN, in_sync=frozenset({B})), 5, None), 0)
     rig.machine.reseed()
     rig.taken()
@@ -489,7 +489,7 @@ def test_a_master_without_an_engine_has_no_lease_to_give_up() -> None:
 def test_an_operator_is_told_whom_to_stop_when_a_stale_replica_leads() -> None:
     rig = Rig()
     machine = rig.machine
-    machine.replica_state.sight = Sight(9, 1)
+    machine.replica_state.seen_state = SeenState(9, 1)
     stale = View(
         SetState(1, B, frozenset({A, B}), 1),
         5,

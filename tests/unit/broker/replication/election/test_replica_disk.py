@@ -11,7 +11,7 @@ from rockhopper.broker.replication.election.replica_disk import (
     ReplicaDisk,
     boot_id,
 )
-from rockhopper.broker.replication.election.replica_set import Sight
+from rockhopper.broker.replication.election.replica_set import SeenState
 from rockhopper.broker.store.files.errors import CorruptFileError
 
 EPOCHS = (Epoch(1, 0), Epoch(4, 900))
@@ -38,12 +38,12 @@ def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
     replica_disk.note_cutting(950)
     replica_disk.note_unclean(960, SEEDING)
     replica_disk.note_confirmed(940)
-    replica_disk.note_sight(Sight(7, 11))
+    replica_disk.note_seen_state(SeenState(7, 11))
     again = ReplicaDisk(tmp_path / "ha")
     assert (again.store, again.starts) == (replica_disk.store, 1)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.unclean_because, again.confirmed_offset) == (SEEDING, 940)
-    assert again.sight == Sight(7, 11)
+    assert again.seen_state == SeenState(7, 11)
 
 
 def test_marks_can_be_taken_away(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def write_all(replica_disk: ReplicaDisk) -> None:
     replica_disk.note_cutting(950)
     replica_disk.note_unclean(960, SEEDING)
     replica_disk.note_confirmed(940)
-    replica_disk.note_sight(Sight(7, 11))
+    replica_disk.note_seen_state(SeenState(7, 11))
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -118,7 +118,7 @@ def test_one_of_two_copies_may_be_damaged_or_gone(
     again = ReplicaDisk(tmp_path)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
     assert (again.starts, again.unclean_because, again.confirmed_offset) == (1, SEEDING, 940)
-    assert again.sight == Sight(7, 11)
+    assert again.seen_state == SeenState(7, 11)
     assert contents(tmp_path) == before
 
 

@@ -7,8 +7,8 @@ from rockhopper.broker.replication.election.replica_set import (
     TRAIL_MAX,
     Announcement,
     Replica,
+    SeenState,
     SetState,
-    Sight,
 )
 
 A, B, C = (Replica(number, f"s{number}") for number in (1, 2, 3))
@@ -74,15 +74,15 @@ def later(state: SetState, changes: int) -> SetState:
 
 def test_a_state_knows_those_before_it() -> None:
     state = later(a_state(A, B, C), 3)
-    assert not later(state, 3).contradicts(state.sight)
-    assert not later(state, TRAIL_MAX + 3).contradicts(state.sight)
-    assert not state.contradicts(Sight())
+    assert not later(state, 3).contradicts(state.seen_state)
+    assert not later(state, TRAIL_MAX + 3).contradicts(state.seen_state)
+    assert not state.contradicts(SeenState())
 
 
 def test_a_state_from_before_contradicts_what_came_later() -> None:
     state = later(a_state(A, B, C), 3)
-    assert state.contradicts(later(state, 1).sight)
-    assert a_state(A).contradicts(state.sight)
+    assert state.contradicts(later(state, 1).seen_state)
+    assert a_state(A).contradicts(state.seen_state)
 
 
 def test_a_state_that_has_gone_on_from_an_old_one_contradicts_what_came_in_between() -> None:
@@ -90,6 +90,6 @@ def test_a_state_that_has_gone_on_from_an_old_one_contradicts_what_came_in_betwe
     left = backup.changed(leaving=B)
     assert left
     elected = backup.elected(B, 9, "from a backup", without_old=True)
-    assert elected.sight.changes == left.sight.changes
-    assert elected.contradicts(left.sight)
-    assert later(elected, 3).contradicts(left.sight)
+    assert elected.seen_state.changes == left.seen_state.changes
+    assert elected.contradicts(left.seen_state)
+    assert later(elected, 3).contradicts(left.seen_state)

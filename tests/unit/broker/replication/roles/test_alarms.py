@@ -12,8 +12,8 @@ from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
     Replica,
+    SeenState,
     SetState,
-    Sight,
     View,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
@@ -133,7 +133,7 @@ def test_an_engine_from_a_backup_names_the_way_out_once_it_stays_so(
     alarms: Alarms, clock: Clock
 ) -> None:
     machine = a_machine({ME})
-    machine.replica_state.sight = Sight(6, 60)
+    machine.replica_state.seen_state = SeenState(6, 60)
     alarms.look(machine, {}, healthy())
     assert alarms.shown == {}
     clock.now_ms = of_set.PUT_BACK_PATIENCE_MS

@@ -191,7 +191,7 @@ async def test_who_opens_its_store_anew_joins_when_it_can_take_the_log(tmp_path:
         assert old.log.data == new.log.data
 
 
-SMALL_FILES = ["note_voted_epoch", "note_epochs", "note_sight", "note_cutting", "note_cut"]
+SMALL_FILES = ["note_voted_epoch", "note_epochs", "note_seen_state", "note_cutting", "note_cut"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE])
@@ -242,8 +242,8 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
-        monkeypatch.setattr(ReplicaDisk, "note_sight", fail)
-        found.machine.actions.append(actions.NoteSight(NOTHING_SEEN))
+        monkeypatch.setattr(ReplicaDisk, "note_seen_state", fail)
+        found.machine.actions.append(actions.NoteSeenState(NOTHING_SEEN))
         found.wrote()
         await until(lambda: "No space left" in found.disk_problem)
         assert not found.machine.replica_state.may_lead
