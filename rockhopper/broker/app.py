@@ -436,17 +436,17 @@ class Broker(ServingParts):
         ha_port = self._ports.number("haListenPort")
         return Advertisement(slaves_port=ha_port) if ha_port else ALONE
 
-    # What a replica opens for its clients, from role to role: see Doors.
+    # What a replica opens for its clients, from role to role: see ClientPorts.
 
     def load_names(self) -> KeyValueTable | None:
-        """See Doors."""
+        """See ClientPorts."""
         if self.config.role is not Role.ALL:
             return None
         self.name_service = self._make_name_service(self._shares[1])
         return self.name_service.values
 
     async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         if self.name_service is not None:
             self._ports.take_again("namesrvPort")
             undo.push_async_callback(self.name_service.close)
@@ -456,7 +456,7 @@ class Broker(ServingParts):
         registration.start()
 
     async def refuse(self, undo: contextlib.AsyncExitStack) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         assert self.member is not None
         reads = FollowerReads(self) if self.config.live.slave_read else None
         if reads is not None:
@@ -477,14 +477,14 @@ class Broker(ServingParts):
         await self.server.close()
 
     async def build_parts(self) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         self._passing_on.recall(self.server)
         await self.server.close()
         self._cancel_timers()
         self._build(self._store_host, self._levels)
 
     async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         self._make_server(self._store_host, self._shares[0])
         undo.push_async_callback(self.parts.close)
         await self.parts.open()
@@ -492,12 +492,12 @@ class Broker(ServingParts):
         await self._open_broker_port(undo)
 
     def hold_clients(self) -> Handover:
-        """See Doors."""
+        """See ClientPorts."""
         return self._passing_on.hold(self.server)
 
-    async def pass_on(self, guests: Handover, address_of: Callable[[], str]) -> None:
-        """See Doors."""
-        await self._passing_on.pass_on(guests, address_of, self._replica_codes())
+    async def pass_on(self, handed_off: Handover, address_of: Callable[[], str]) -> None:
+        """See ClientPorts."""
+        await self._passing_on.pass_on(handed_off, address_of, self._replica_codes())
 
     def _replica_codes(self) -> frozenset[int]:
         if self.member is None:
@@ -505,12 +505,12 @@ class Broker(ServingParts):
         return frozenset(ReplicaProcessors(self.member, self.store).rows())
 
     def advertisement_changed(self) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         if self._registration is not None:
             self._registration.announce_soon()
 
     def cannot_go_on(self) -> None:
-        """See Doors."""
+        """See ClientPorts."""
         self.failed.set()
 
     async def _let_slaves_go(self) -> None:

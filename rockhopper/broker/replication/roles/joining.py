@@ -7,7 +7,7 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.replication.election.leaving import serve_alone
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for
-from rockhopper.broker.replication.roles.set_member import Doors, OpenAs, SetMember
+from rockhopper.broker.replication.roles.set_member import ClientPorts, OpenAs, SetMember
 from rockhopper.broker.replication.shipping.links import SetFacts
 from rockhopper.broker.replication.shipping.replica import Membership, now_ms
 from rockhopper.broker.server.listening.listener import OPEN, Gate
@@ -36,7 +36,7 @@ class JoinError(Exception):
     """The broker cannot be a replica with these settings; the message gives the reason."""
 
 
-def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
+def member_of(parts: ServingParts, client_ports: ClientPorts, open_as: OpenAs) -> SetMember:
     """Return the set member that the broker's settings describe; this opens nothing.
 
     Raises:
@@ -46,7 +46,7 @@ def member_of(parts: ServingParts, doors: Doors, open_as: OpenAs) -> SetMember:
         engine = engine_for(parts.config, now_ms)
     except (SettingError, EngineError) as error:
         raise JoinError(str(error)) from error
-    return SetMember(parts, doors, engine, open_as)
+    return SetMember(parts, client_ports, engine, open_as)
 
 
 def see_alone(config: BrokerConfig) -> None:

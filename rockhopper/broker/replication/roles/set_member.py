@@ -86,7 +86,7 @@ class OpenAs(NamedTuple):
     mapped_files_max: int
 
 
-class Guests(Protocol):
+class HandedOffConnections(Protocol):
     """Client connections that are being handed over to another master."""
 
     def leave(self) -> None:
@@ -97,7 +97,7 @@ class SwitchError(Exception):
     """The mastership was not handed over; the message gives the reason and the present state."""
 
 
-class Doors(Protocol):
+class ClientPorts(Protocol):
     """The ports that the surrounding broker opens for clients."""
 
     def load_names(self) -> KeyValueTable | None:
@@ -115,10 +115,10 @@ class Doors(Protocol):
     async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
         """Open the parts, call *begin*, then start the parts and admit clients, until *undo*."""
 
-    def hold_clients(self) -> Guests:
+    def hold_clients(self) -> HandedOffConnections:
         """Hold all client requests until they are handed over."""
 
-    async def pass_on(self, guests: Any, address_of: Callable[[], str]) -> None:
+    async def pass_on(self, handed_off: Any, address_of: Callable[[], str]) -> None:
         """Forward held requests to the master once it serves, and new ones to the leader.
 
         *address_of* returns the leader's address; blank if it is this replica, or unknown.
@@ -137,7 +137,7 @@ class SetMember:
     def __init__(
         self,
         parts: ServingParts,
-        doors: Doors,
+        client_ports: ClientPorts,
         engine: Engine,
         open_as: OpenAs,
     ) -> None:
@@ -148,7 +148,7 @@ class SetMember:
         self._stopped = ""
         """Why a part of replication has stopped; blank if none has."""
         self._watch = SetWatch(now_ms, parts.config.replication.replicas)
-        self._doors = doors
+        self._client_ports = client_ports
         self._engine = engine
         self._open_as = open_as
         self._config = parts.config.replication
@@ -172,7 +172,7 @@ class SetMember:
         self._is_deposed = False
         self._is_closing = False
         self._deposed = asyncio.Event()
-        self._guests: Guests | None = None
+        self._handed_off: HandedOffConnections | None = None
         self._changing = asyncio.Lock()
         self.gate = LeaseGate(self._may_promise, self._config.slave_timeout_ms)
         """Holds back answers that acknowledge state until a new master would know that state."""
@@ -249,7 +249,7 @@ class SetMember:
         self._roles = run_in_background(
             self._run_roles(),
             "the roles of this replica",
-            on_failure=lambda _: self._doors.cannot_go_on(),
+            on_failure=lambda _: self._client_ports.cannot_go_on(),
         )
         self._look()
 
@@ -260,7 +260,7 @@ class SetMember:
         await self._end_roles()
         if self._replica is not None and self._writer is not None:
             # No follower would receive changes from now on.
-            self._doors.hold_clients()
+            self._client_ports.hold_clients()
             self.parts.parts.stop()
             if self._replica.takes_sends:
                 await self._end_the_lead()
@@ -394,7 +394,7 @@ class SetMember:
                 f"replica {target_id} is {behind_bytes} bytes behind: wait until it has them"
             )
         self._deposed.clear()
-        self._guests = self._doors.hold_clients()
+        self._handed_off = self._client_ports.hold_clients()
         try:
             async with asyncio.timeout(SWITCH_TIMEOUT_S):
                 await self._hand_over(target_id)
@@ -460,7 +460,7 @@ class SetMember:
         self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
         self._changed.set()
         self._confirmed.set()
-        self._doors.advertisement_changed()
+        self._client_ports.advertisement_changed()
 
     def _confirm(self, offset: int) -> None:
         self._confirmed_offset = max(self._confirmed_offset, offset)
@@ -531,7 +531,7 @@ class SetMember:
                 except (StoreError, OSError, RuntimeError) as error:
                     if not self._is_deposed:
                         log.critical("this replica cannot take its new role", reason=str(error))
-                        self._doors.cannot_go_on()
+                        self._client_ports.cannot_go_on()
                         return
                     self._changed.set()
 
@@ -565,13 +565,13 @@ class SetMember:
         self._leads_in = epoch
         self.gate.begin()
         self._look_once()
-        await self._doors.build_parts()
+        await self._client_ports.build_parts()
         self.parts.locks.may_grant = lambda: self.replica.leads_alone
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             self.parts.locks.lead(applier.locks)
-        await self._doors.serve(self._period, self._begin_telling)
+        await self._client_ports.serve(self._period, self._begin_telling)
         self._is_serving = True
-        self._doors.advertisement_changed()
+        self._client_ports.advertisement_changed()
         log.info("serving as the master", id=self._config.replica_id, epoch=epoch, log_end=end)
 
     def _goes_on(self, epoch: int) -> bool:
@@ -589,12 +589,12 @@ class SetMember:
 
     async def _demote(self) -> None:
         self._leads_in = 0
-        guests, self._guests = self._guests, None
-        if guests is not None:
-            guests.leave()
-            await self._doors.pass_on(guests, self._master_address)
+        handed_off, self._handed_off = self._handed_off, None
+        if handed_off is not None:
+            handed_off.leave()
+            await self._client_ports.pass_on(handed_off, self._master_address)
         else:
-            self._doors.hold_clients()
+            self._client_ports.hold_clients()
         await self._close_period()
         await self._open_period(None)
 
@@ -612,7 +612,7 @@ class SetMember:
         parts, undo = self.parts, contextlib.AsyncExitStack()
         self._period = undo
         parts.load_tables()
-        self._values = self._doors.load_names()
+        self._values = self._client_ports.load_names()
         # In a thread, because forwarding clients to another master continues meanwhile.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
@@ -632,8 +632,8 @@ class SetMember:
         # After everything that may fail, so a failed start saves nothing.
         self._applier = applier
         parts.tables.start()
-        await self._doors.open_names(undo)
-        await self._doors.refuse(undo)
+        await self._client_ports.open_names(undo)
+        await self._client_ports.refuse(undo)
         parts.store.on_flushed = self._flushed
         self._is_deposed = False
         self._replica_store.opened(parts.store)

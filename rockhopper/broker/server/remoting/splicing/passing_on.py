@@ -31,7 +31,7 @@ class PassingOn:
         self._outgoing = outgoing
         self._serves = serves
         self._splice_ms = splice_ms
-        self._guests: Handover | None = None
+        self._handed_off: Handover | None = None
         self._returning: Handover | None = None
         self._refusing: tuple[Server, FrameHandler] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -39,7 +39,7 @@ class PassingOn:
     @property
     def has_ended(self) -> bool:
         """Whether clients were forwarded, and all of them have disconnected."""
-        return self._guests is not None and not self._guests.has_clients
+        return self._handed_off is not None and not self._handed_off.has_clients
 
     def hold(self, server: Server) -> Handover:
         """Hold all requests of the clients of *server* until they are forwarded."""
@@ -47,19 +47,19 @@ class PassingOn:
         return Handover(server, self._outgoing)
 
     async def pass_on(
-        self, guests: Handover, address_of: Callable[[], str], own: frozenset[int]
+        self, handed_off: Handover, address_of: Callable[[], str], own: frozenset[int]
     ) -> None:
-        """Forward *guests* to the master once it serves; later connections to the then master.
+        """Forward *handed_off* to the master once it serves; later connections to the then master.
 
         If it does not respond, no client is forwarded. Requests of the codes *own* stay here.
         """
         self.end()
-        self._guests = guests
+        self._handed_off = handed_off
         address = address_of()
         try:
             async with asyncio.timeout(_MASTER_TIMEOUT_S):
                 await self._serves(address)
-                await guests.splice(address_of, own)
+                await handed_off.splice(address_of, own)
         except (TimeoutError, OSError) as error:
             log.warning(
                 "clients cannot be forwarded to the new master",
@@ -75,19 +75,19 @@ class PassingOn:
         """Make *server* forward clients, if forwarding is active, except for the codes *own*."""
         self.send_away()
         self._refusing = server, server.handler
-        if self._guests is not None:
-            server.handler = passed_on_unless(server.handler, self._guests, own)
+        if self._handed_off is not None:
+            server.handler = passed_on_unless(server.handler, self._handed_off, own)
 
     def let_in_by(self, server: Server) -> None:
         """Pass new connections to *server*."""
-        if self._guests is not None:
-            self._guests.let_in_by(server)
+        if self._handed_off is not None:
+            self._handed_off.let_in_by(server)
 
     def recall(self, server: Server) -> None:
         """Hold the requests of all clients, including those of *server*, which may close."""
         self._refusing = None
         self._cancel_timer()
-        returning, self._guests = self._guests, None
+        returning, self._handed_off = self._handed_off, None
         if returning is None:
             returning = Handover(server, self._outgoing)
             returning.leave()
@@ -112,13 +112,13 @@ class PassingOn:
     def end(self) -> None:
         """End forwarding: clients then look up the master."""
         self._cancel_timer()
-        guests, self._guests = self._guests, None
-        if guests is None:
+        handed_off, self._handed_off = self._handed_off, None
+        if handed_off is None:
             return
         if self._refusing is not None:
             server, handler = self._refusing
             server.handler = handler
-        guests.close()
+        handed_off.close()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

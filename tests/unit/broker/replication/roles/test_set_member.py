@@ -330,10 +330,10 @@ async def test_who_connects_to_either_master_during_a_switch_is_answered(
     loop, is_reopening, may_open = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     pass_on, build_parts, open_store = Broker.pass_on, Broker.build_parts, Broker.open_store
 
-    async def passing(broker: Broker, guests: Handover, address_of: Callable[[], str]) -> None:
+    async def passing(broker: Broker, handed_off: Handover, address_of: Callable[[], str]) -> None:
         await left.connect()
-        await until(lambda: left.answered is None or guests.is_holding)
-        await pass_on(broker, guests, address_of)
+        await until(lambda: left.answered is None or handed_off.is_holding)
+        await pass_on(broker, handed_off, address_of)
 
     async def building(broker: Broker) -> None:
         await build_parts(broker)
