@@ -32,7 +32,7 @@ from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
 from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
-from rockhopper.broker.gateways.console.door import Console
+from rockhopper.broker.gateways.console.gateway import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.families import Family, rendered
 from rockhopper.broker.kernel.members.guarding import (
@@ -104,7 +104,7 @@ from rockhopper.protocol.addresses import host_bytes
 from rockhopper.tasks import end_tasks, run_in_background
 
 if TYPE_CHECKING:
-    from rockhopper.broker.gateways.grpc.door import GrpcDoor
+    from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 
 log = structlog.get_logger("broker")
 
@@ -161,7 +161,7 @@ class Broker(ServingParts):
         self.access.authenticator.on_change.append(self._end_user)
         self.access.on_change.append(self.advertisement_changed)
         self.name_service: NameService | None = None
-        self.grpc: GrpcDoor | None = None
+        self.grpc: GrpcGateway | None = None
         """There while RocketMQ 5 clients are served."""
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
@@ -311,7 +311,7 @@ class Broker(ServingParts):
         broker_share, name_share = self._shares = connection_shares(
             with_store=True,
             with_name_service=config.role is Role.ALL,
-            doors=1 if config.grpc_port < 0 else 2,
+            ports=1 if config.grpc_port < 0 else 2,
         )
         if await self._follow(store_host, levels, broker_share):
             return
@@ -625,11 +625,11 @@ class Broker(ServingParts):
 
     async def _open_grpc(self) -> None:
         # What it takes to speak gRPC is loaded only where somebody may.
-        from rockhopper.broker.gateways.grpc.opening import open_door
+        from rockhopper.broker.gateways.grpc.opening import open_gateway
 
         self._ports.take_again("grpcPort")
         port = self._ports.number("grpcPort")
-        self.grpc = open_door(
+        self.grpc = open_gateway(
             self, self.access, self._advertiser, port, self._shares[0], self._lease_gate
         )
         await self._ports.listen("grpcPort", self.grpc.start_on)

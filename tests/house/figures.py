@@ -132,7 +132,9 @@ def _of_names(tree: Tree) -> Iterator[Figure]:
 
 def _of_rules(tree: Tree) -> Iterator[Figure]:
     yield _counted("circles", "rooms and modules in circles", circles(tree))
-    yield _counted("wire-names", "modules behind the doors that speak remoting", wire_names(tree))
+    yield _counted(
+        "wire-names", "modules behind the gateways that speak remoting", wire_names(tree)
+    )
     yield _counted("spelt", "values spelt outside of their home", spelt(tree))
     yield _counted("private", "private members touched from outside", private_members(tree))
 
@@ -221,7 +223,7 @@ def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
 
 
 def wire_names(tree: Tree) -> Iterator[str]:
-    """Modules of broker/ that name what only a door should know."""
+    """Modules of broker/ that name what only a gateway should know."""
     for module in tree.modules:
         if room_of(module.name) and DOORS.isdisjoint(module.name.split(".")):
             names = {

@@ -16,7 +16,7 @@ import h2.exceptions
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
-from rockhopper.broker.gateways.grpc.door import GrpcDoor
+from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
 from tests.support.hang import HANG_S
@@ -119,9 +119,11 @@ def _text(value: bytes | str) -> str:
 class GrpcClient:
     """One connection, and the calls on it."""
 
-    def __init__(self, door: GrpcDoor, peer_host: str = "127.0.0.1", window: int = 1 << 24) -> None:
+    def __init__(
+        self, gateway: GrpcGateway, peer_host: str = "127.0.0.1", window: int = 1 << 24
+    ) -> None:
         self.pipe = Pipe(peer_host)
-        self.connection = GrpcConnection(door.server)
+        self.connection = GrpcConnection(gateway.server)
         self._h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding=None)
         )
@@ -246,16 +248,16 @@ class GrpcClient:
 
 
 class GrpcBroker(ServedBroker):
-    """A broker without sockets, and the door in front of it."""
+    """A broker without sockets, and the gateway in front of it."""
 
     others: list[BrokerQueues]
     own_address = GRPC_ADDRESS
     """What it tells clients by its settings."""
 
-    def open_door(self) -> None:
-        """Make the door; it is closed by ``close``."""
+    def open_gateway(self) -> None:
+        """Make the gateway; it is closed by ``close``."""
         self.others = []
-        self.door = GrpcDoor(self, self.dispatcher.access, self._brokers_of, 100)
+        self.gateway = GrpcGateway(self, self.dispatcher.access, self._brokers_of, 100)
 
     async def _brokers_of(self, topic: str, _call: Call) -> list[BrokerQueues]:
         config = self.topics.get(topic)
@@ -270,8 +272,8 @@ class GrpcBroker(ServedBroker):
         return [own, *self.others]
 
     async def close(self) -> None:
-        """Close door and store."""
-        await self.door.close()
+        """Close gateway and store."""
+        await self.gateway.close()
         await super().close()
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 
-from rockhopper.broker.gateways.console.door import Console
+from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.kernel.members.guarding import guard_of, guard_with, tell_about_guard
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.name_server.route_table import RouteTable

@@ -14,7 +14,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from rockhopper.broker.gateways.console.door import Console
+from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.kernel.members.guarding import SEAL_VARIABLE, guard_of
 from rockhopper.broker.name_server.alone import NameServer
 from rockhopper.broker.server.remoting.http import HttpServer

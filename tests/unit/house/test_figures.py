@@ -33,7 +33,7 @@ def test_circles_are_found_among_rooms_and_modules(tmp_path: Path) -> None:
     ]
 
 
-def test_doors_may_speak_of_codes_and_others_may_not(tmp_path: Path) -> None:
+def test_gateways_may_speak_of_codes_and_others_may_not(tmp_path: Path) -> None:
     text = "from rockhopper.protocol.codes import ResponseCode\n"
     tree = house(tmp_path, broker__processors__x=text, broker__pop__x=text, client__x=text)
     assert list(figures.wire_names(tree)) == ["broker/pop/x.py: ResponseCode"]

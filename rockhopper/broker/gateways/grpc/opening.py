@@ -7,7 +7,7 @@ settings.
 
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.door import GrpcDoor
+from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.store.lease_gate import LeaseGate
@@ -15,14 +15,14 @@ from rockhopper.broker.users.access import Access
 from rockhopper.protocol.addresses import join_address, split_address
 
 
-def open_door(
+def open_gateway(
     broker: ServingParts,
     access: Access,
     advertiser: Advertiser,
     port: int,
     connections_max: int,
     gate: LeaseGate | None = None,
-) -> GrpcDoor:
+) -> GrpcGateway:
     """Return the gateway; *port* is its future port. GrpcDoor explains *gate*."""
     own_name = broker.config.broker_name
 
@@ -37,7 +37,7 @@ def open_door(
             found.append(BrokerQueues(*each[:4], address, is_own))
         return found
 
-    return GrpcDoor(broker, access, brokers_of, connections_max, gate)
+    return GrpcGateway(broker, access, brokers_of, connections_max, gate)
 
 
 def _beside(address: str, own: str, own_grpc: str) -> str:

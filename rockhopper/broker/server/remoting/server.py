@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
             call.set_result(command)
 
 
-class _Door:
+class _OpenPort:
     """A listening port, which one server may pass to another."""
 
     def __init__(self, server: "Server", bound: socket.socket, gate: Gate) -> None:
@@ -438,7 +438,7 @@ class Server(Connections[Connection]):
         self.access = access
         self._half_frames = HalfFrames(access)
         self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
-        self._doors: list[_Door] = []
+        self._open_ports: list[_OpenPort] = []
         self._heir: Server | None = None
         self._is_closing = False
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -457,9 +457,9 @@ class Server(Connections[Connection]):
         Raises:
             OSError: another process listens on it.
         """
-        door = _Door(self, bound, gate)
-        await door.listener.start()
-        self._listen_at([door])
+        open_port = _OpenPort(self, bound, gate)
+        await open_port.listener.start()
+        self._listen_at([open_port])
 
     def make_connection(self, caller: Caller = DIRECT) -> Connection:
         """Return the protocol of a new connection."""
@@ -477,23 +477,23 @@ class Server(Connections[Connection]):
             connection.server = self
             self.connections.add(connection)
 
-    def _listen_at(self, doors: list[_Door]) -> None:
-        if doors and not self._doors:
-            self.port = doors[0].listener.port
+    def _listen_at(self, open_ports: list[_OpenPort]) -> None:
+        if open_ports and not self._open_ports:
+            self.port = open_ports[0].listener.port
             loop = asyncio.get_running_loop()
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
-        self._doors += doors
+        self._open_ports += open_ports
 
     def listens_on(self, port: int) -> bool:
         """Return whether this server serves connections to *port*."""
-        return any(door.listener.port == port for door in self._doors)
+        return any(gateway.listener.port == port for gateway in self._open_ports)
 
     def give_way_to(self, heir: "Server") -> None:
         """Pass all ports to *heir*, without closing any in between."""
-        doors, self._doors = self._doors, []
-        for door in doors:
-            door.server = heir
-        heir._listen_at(doors)
+        open_ports, self._open_ports = self._open_ports, []
+        for gateway in open_ports:
+            gateway.server = heir
+        heir._listen_at(open_ports)
         # Arriving connections were made for this server.
         self._heir, heir._heir = heir, None
         if self._sweeper is not None:
@@ -501,9 +501,9 @@ class Server(Connections[Connection]):
 
     def stop_listening(self) -> None:
         """Accept no more connections; open ones stay."""
-        for door in self._doors:
-            door.listener.close()
-        self._doors.clear()
+        for gateway in self._open_ports:
+            gateway.listener.close()
+        self._open_ports.clear()
 
     def begin_to_close(self) -> None:
         """Stop listening, and close every connection after its queued data is sent."""
@@ -517,8 +517,8 @@ class Server(Connections[Connection]):
     async def close(self) -> None:
         """Stop listening and close every connection, after sending queued data."""
         self._is_closing = True
-        for door in self._doors:
-            door.listener.stop_accepting()
+        for open_port in self._open_ports:
+            open_port.listener.stop_accepting()
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
         self.begin_to_close()

@@ -15,7 +15,7 @@ async def test_what_is_not_there_is_a_page_with_a_sentence(browser: Browser) -> 
         answer = await browser.get(page)
         assert answer.status == 404
         assert "There is no such page." in answer.text
-    assert (await browser.get("static/../door.py")).status == 404
+    assert (await browser.get("static/../console.py")).status == 404
     assert (await browser.post("nothing")).status == 404
 
 

@@ -1,4 +1,4 @@
-"""A broker with a door for 5.x clients, and one of them."""
+"""A broker with a gateway for 5.x clients, and one of them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.peers import Clock
 @pytest.fixture
 async def served(tmp_path: Path, clock: Clock) -> AsyncIterator[GrpcBroker]:
     made = GrpcBroker(tmp_path, clock, {})
-    made.open_door()
+    made.open_gateway()
     for name, kind in (
         ("t", "NORMAL"),
         ("fifo", "FIFO"),
@@ -34,4 +34,4 @@ async def served(tmp_path: Path, clock: Clock) -> AsyncIterator[GrpcBroker]:
 
 @pytest.fixture
 async def client(served: GrpcBroker) -> GrpcClient:
-    return GrpcClient(served.door)
+    return GrpcClient(served.gateway)

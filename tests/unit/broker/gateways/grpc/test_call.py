@@ -16,7 +16,7 @@ from tests.support.held_clock import HeldClock
 
 @pytest.fixture
 async def rpc(served: GrpcBroker) -> Any:
-    return served.door.server.service.find("/apache.rocketmq.v2.MessagingService/QueryRoute")
+    return served.gateway.server.service.find("/apache.rocketmq.v2.MessagingService/QueryRoute")
 
 
 def call_with(client: GrpcClient, rpc: Any, **fields: str) -> Call:

@@ -41,7 +41,7 @@ async def test_spellings_of_grpc_are_understood(client: GrpcClient, content: str
 
 async def test_a_browser_is_told_what_this_is(served: GrpcBroker) -> None:
     pipe = Pipe("127.0.0.1")
-    connection = GrpcConnection(served.door.server)
+    connection = GrpcConnection(served.gateway.server)
     connection.connection_made(pipe)  # type: ignore[arg-type]
     pipe.written.clear()
     connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
@@ -159,7 +159,7 @@ async def test_an_error_of_the_peer_ends_the_connection_and_its_calls(
 
 
 async def test_silence_after_the_preface_is_no_request(served: GrpcBroker) -> None:
-    connection = GrpcConnection(served.door.server)
+    connection = GrpcConnection(served.gateway.server)
     connection.connection_made(Pipe("127.0.0.1"))  # type: ignore[arg-type]
     connection.data_received(PREFACE)
     assert not connection.has_asked

@@ -42,7 +42,7 @@ def in_flight(served: GrpcBroker) -> InFlight:
 def pass_time(served: GrpcBroker, clock: Clock, ms: int) -> None:
     """Let time pass, and what is due be renewed."""
     clock.advance(ms)
-    served.door.handles.look()
+    served.gateway.handles.look()
 
 
 def acknowledging(handle: str) -> Any:
@@ -62,14 +62,14 @@ async def test_a_message_that_is_worked_on_stays_invisible(
         assert in_flight(served).visible_ms == clock() + minutes * 60_000
     reply = await client.ask("AckMessage", acknowledging(handle))
     assert reply.status.code == Code.OK
-    assert len(served.door.handles) == 0
+    assert len(served.gateway.handles) == 0
 
 
 async def test_nobody_works_on_a_message_for_ever(
     served: GrpcBroker, clock: Clock, handle: str
 ) -> None:
     begun_ms = clock()
-    while len(served.door.handles):
+    while len(served.gateway.handles):
         pass_time(served, clock, in_flight(served).visible_ms - clock() - RENEWED_BEFORE_MS)
         assert clock() - begun_ms < 2 * RENEWED_FOR_MS_MAX
     assert in_flight(served).visible_ms - clock() <= 10_000
@@ -80,7 +80,7 @@ async def test_messages_of_a_client_that_goes_come_back_soon(
 ) -> None:
     await client.ask("NotifyClientTermination", request("NotifyClientTermination", group="g"))
     assert in_flight(served).visible_ms <= clock() + ABANDONED_INVISIBLE_MS + 1
-    assert len(served.door.handles) == 0
+    assert len(served.gateway.handles) == 0
 
 
 async def test_what_is_put_off_by_its_client_is_renewed_no_more(
@@ -96,7 +96,7 @@ async def test_what_is_put_off_by_its_client_is_renewed_no_more(
     )
     reply = await client.ask("ChangeInvisibleDuration", made)
     assert reply.status.code == Code.OK
-    assert len(served.door.handles) == 0
+    assert len(served.gateway.handles) == 0
     pass_time(served, clock, 15_000)
     assert in_flight(served).visible_ms <= clock()
 
@@ -108,5 +108,5 @@ async def test_who_is_not_there_is_not_waited_for(
     served.put("t")
     made = receiving("t", invisible_ms=0, auto_renew=True)
     await client.ask_for("ReceiveMessage", made).ended()
-    assert len(served.door.handles) == 0
+    assert len(served.gateway.handles) == 0
     assert in_flight(served).visible_ms == clock() + 60_000

@@ -35,7 +35,7 @@ def guard() -> Guard:
 @pytest.fixture
 async def served(tmp_path: Path, clock: Clock, guard: Guard) -> AsyncIterator[GrpcBroker]:
     made = GrpcBroker(tmp_path, clock, {}, guard)
-    made.open_door()
+    made.open_gateway()
     made.create_topic("t")
     yield made
     await made.close()
@@ -112,12 +112,12 @@ async def test_a_user_who_is_changed_is_let_go(served: GrpcBroker, client: GrpcC
     stream_id, telemetry = client.begin("Telemetry", **signed("alice"))
     client.send(stream_id, settings_of_consumer("g", "t"))
     await telemetry.until(1)
-    other = GrpcClient(served.door)
+    other = GrpcClient(served.gateway)
     await other.ask("SendMessage", sending("t"), **signed("bob"))
-    served.door.end_user("alice")
+    served.gateway.end_user("alice")
     assert client.pipe.is_closed
     assert not other.pipe.is_closed
-    assert len(served.door.sessions) == 0
+    assert len(served.gateway.sessions) == 0
 
 
 @pytest.mark.parametrize("users", [{}, {"alice": User("alice", "another secret")}])
@@ -127,7 +127,7 @@ async def test_a_replay_is_refused_once_its_user_has_changed(
     recorded = signed("alice")
     assert (await client.ask("SendMessage", sending("t"), **recorded)).status.code == Code.OK
     guard.use(users, {})
-    other = GrpcClient(served.door)
+    other = GrpcClient(served.gateway)
     reply = await other.ask("SendMessage", sending("t"), **recorded)
     assert reply.status.code == Code.UNAUTHORIZED
 
@@ -145,9 +145,9 @@ async def test_a_call_that_waits_gets_nothing_once_its_right_is_taken_away(
     guard = Guard(remote_admin=False, authenticates=True, authorizes=True)
     guard.use({"alice": User("alice", SECRETS["alice"])}, rules)
     served = GrpcBroker(tmp_path, clock, {}, guard)
-    served.open_door()
+    served.open_gateway()
     served.create_topic("t", queues=1)
-    client = GrpcClient(served.door)
+    client = GrpcClient(served.gateway)
     made = receiving("t")
     if rpc == "PullMessage":
         made = request(rpc, group="g", long_polling_timeout_ms=20_000)

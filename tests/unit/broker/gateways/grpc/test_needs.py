@@ -76,7 +76,7 @@ def test_a_request_demands(of: Any, made: Any, demands: set[Any]) -> None:
 
 async def test_every_rpc_asks(served: GrpcBroker) -> None:
     """An RPC that would ask for nothing is found here: each of them names a topic or a group."""
-    service = served.door.server.service
+    service = served.gateway.server.service
     for name, method in METHODS.items():
         rpc = service.find(f"/apache.rocketmq.v2.MessagingService/{name}")
         assert rpc is not None, name
@@ -93,9 +93,9 @@ async def test_every_rpc_asks(served: GrpcBroker) -> None:
 
 async def test_who_may_nothing_is_refused_by_every_rpc(served: GrpcBroker) -> None:
     served.dispatcher.access = NoAccess(remote_admin=False)
-    await served.door.close()
-    served.open_door()
-    client = GrpcClient(served.door)
+    await served.gateway.close()
+    served.open_gateway()
+    client = GrpcClient(served.gateway)
     made = {
         "SendMessage": sending("t"),
         "ReceiveMessage": receiving("t"),

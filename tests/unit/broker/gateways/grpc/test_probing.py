@@ -32,9 +32,9 @@ async def test_one_that_takes_none_is_not(
         raise DiskFullError("no room")
 
     monkeypatch.setattr(served.store, "check_writable", full)
-    made = GrpcBroker.open_door
+    made = GrpcBroker.open_gateway
     made(served)
-    answer = await check(GrpcClient(served.door))
+    answer = await check(GrpcClient(served.gateway))
     assert [reply.status for reply in answer.messages] == [NOT_SERVING]
     assert (await check(client)).status == "0"
 

@@ -8,13 +8,13 @@ from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving
 
 def connected(served: GrpcBroker) -> Pipe:
     pipe = Pipe("127.0.0.1")
-    connection = GrpcConnection(served.door.server)
+    connection = GrpcConnection(served.gateway.server)
     connection.connection_made(cast("object", pipe))  # type: ignore[arg-type]
     return pipe
 
 
 async def test_more_than_may_be_are_refused_and_said_once(served: GrpcBroker) -> None:
-    server = served.door.server
+    server = served.gateway.server
     server.connections_max = 2
     pipes = [connected(served) for _ in range(4)]
     assert [pipe.is_closed for pipe in pipes] == [False, False, True, True]
@@ -27,10 +27,10 @@ async def test_a_port_that_closes_answers_what_it_was_asked(
     client.ask_for("ReceiveMessage", receiving("t"))
     # The library takes GOAWAY for the end of everything.
     client.pipe.on_written = lambda: None
-    served.door.stop_listening()
+    served.gateway.stop_listening()
     assert connected(served).is_closed
     served.pop.polling.close()
-    await served.door.close()
+    await served.gateway.close()
     assert client.pipe.is_closed
     goaway = bytes(client.pipe.written).index(b"\x7f\xff\xff\xff\0\0\0\0")
     assert goaway < client.pipe.written.index(b"no new message")

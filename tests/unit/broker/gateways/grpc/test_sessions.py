@@ -22,7 +22,7 @@ def call_of(
     served: GrpcBroker, client: GrpcClient, client_id: str, user: str = "", language: str = ""
 ) -> Call:
     fields = {"x-mq-client-id": client_id, "x-mq-language": language}
-    rpc = served.door.server.service.find("/apache.rocketmq.v2.MessagingService/Telemetry")
+    rpc = served.gateway.server.service.find("/apache.rocketmq.v2.MessagingService/Telemetry")
     assert rpc is not None
     call = Call(client.connection, 1, rpc, fields, MessageReader("identity", 100))
     call.principal = Principal("10.0.0.1", user)

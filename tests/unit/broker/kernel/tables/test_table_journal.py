@@ -37,7 +37,7 @@ def _table(root: Path) -> CheckedTable:
     return table
 
 
-class _Doors(CheckedTable):
+class _CheckedValues(CheckedTable):
     refuses_lost_changes = True
 
 
@@ -341,12 +341,12 @@ async def test_a_table_of_rights_does_not_go_on_without_a_change_that_was_durabl
     (path,) = (root / "changes").iterdir()
     data = path.read_bytes()
     path.write_bytes(bytes(len(data)) if damage == "zeroed" else data[: len(data) // 4])
-    doors = _Doors(root / "values.json", now_ms=Clock())
-    doors.changes_journal = TableJournal(root / "changes", root / "quarantine")
+    values = _CheckedValues(root / "values.json", now_ms=Clock())
+    values.changes_journal = TableJournal(root / "changes", root / "quarantine")
     if damage == "torn":  # by a power cut: nobody was told that the door is shut
-        doors.load()
-        assert doors.entries["entry-0"] == ANY_TEXT
+        values.load()
+        assert values.entries["entry-0"] == ANY_TEXT
         return
     with pytest.raises(CorruptFileError, match="some are lost; move"):
-        JsonTable.load(doors)  # a CheckedTable forgets what it held
+        JsonTable.load(values)  # a CheckedTable forgets what it held
     assert _table(root).entries["entry-0"] == ANY_TEXT

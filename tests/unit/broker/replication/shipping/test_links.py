@@ -25,7 +25,7 @@ FACTS = SetFacts("DefaultCluster", "broker-a", 1 << 30, b"secret")
 HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, ())
 
 
-class Door:
+class Master:
     """A master's side: what came of each connection."""
 
     def __init__(self, facts: SetFacts, gate: Gate = OPEN) -> None:
@@ -54,30 +54,30 @@ class Door:
 
 
 @asynccontextmanager
-async def a_door(facts: SetFacts = FACTS) -> AsyncIterator[Door]:
-    door = Door(facts)
-    with contextlib.closing(await door.open()):
-        yield door
+async def a_master(facts: SetFacts = FACTS) -> AsyncIterator[Master]:
+    master = Master(facts)
+    with contextlib.closing(await master.open()):
+        yield master
 
 
 async def test_replicas_talk_with_tls_where_it_is_set(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue()
     config = TlsConfig(mode=TlsMode.ENFORCING, certificate=pair.certificate, key=pair.key)
-    door = Door(FACTS, gate_of(config, tmp_path))
-    with contextlib.closing(await door.open()):
-        link = await Links(FACTS, outgoing=Outgoing(config)).greet(door.address, lambda: HELLO)
-        assert await door.results.get() == HELLO
+    master = Master(FACTS, gate_of(config, tmp_path))
+    with contextlib.closing(await master.open()):
+        link = await Links(FACTS, outgoing=Outgoing(config)).greet(master.address, lambda: HELLO)
+        assert await master.results.get() == HELLO
         link.close()
         with pytest.raises((OSError, WireError)):
-            await Links(FACTS).greet(door.address, lambda: HELLO)
+            await Links(FACTS).greet(master.address, lambda: HELLO)
 
 
 @pytest.mark.parametrize("secret", [b"secret", b""])
 async def test_a_replica_of_the_set_is_let_in(secret: bytes) -> None:
     facts = replace(FACTS, secret=secret)
-    async with a_door(facts) as door:
-        link = await Links(facts).greet(door.address, lambda: HELLO)
-        assert await door.results.get() == HELLO
+    async with a_master(facts) as master:
+        link = await Links(facts).greet(master.address, lambda: HELLO)
+        assert await master.results.get() == HELLO
         found: list[wire.Frame] = []
         await link.frames(found.append)
         assert found == [Ack(1, 2, True)]
@@ -95,17 +95,17 @@ async def test_a_replica_of_the_set_is_let_in(secret: bytes) -> None:
     ],
 )
 async def test_another_set_is_told_what_differs(theirs: SetFacts, why: str) -> None:
-    async with a_door() as door:
+    async with a_master() as master:
         with pytest.raises(WireError, match=f"refused: {why}"):
-            await Links(theirs).greet(door.address, lambda: HELLO)
-        assert why in str(await door.results.get())
+            await Links(theirs).greet(master.address, lambda: HELLO)
+        assert why in str(await master.results.get())
 
 
 async def test_another_secret_is_noticed_on_both_sides() -> None:
-    async with a_door() as door:
+    async with a_master() as master:
         with pytest.raises(WireError, match="it has another secret"):
-            await Links(replace(FACTS, secret=b"guess")).greet(door.address, lambda: HELLO)
-        assert isinstance(await door.results.get(), WireError)
+            await Links(replace(FACTS, secret=b"guess")).greet(master.address, lambda: HELLO)
+        assert isinstance(await master.results.get(), WireError)
 
 
 async def test_a_recorded_conversation_is_worth_nothing() -> None:
@@ -117,30 +117,30 @@ async def test_a_recorded_conversation_is_worth_nothing() -> None:
         nonce=bytes(16),
     )
     recorded = wire.proof(b"secret", signed, bytes(16))
-    async with a_door() as door:
-        answered = await _say(door, signed, lambda: recorded)
-        assert "does not know the secret" in str(await door.results.get())
+    async with a_master() as master:
+        answered = await _say(master, signed, lambda: recorded)
+        assert "does not know the secret" in str(await master.results.get())
     assert isinstance(answered[-1], Refused)
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", wire.encode(Ack(1, 2, True)), b"RHHB"])
 async def test_a_stranger_is_told_and_closed(said: bytes) -> None:
-    async with a_door() as door:
-        answered = await _say(door, said, lambda: b"")
-        assert isinstance(await door.results.get(), WireError)
+    async with a_master() as master:
+        answered = await _say(master, said, lambda: b"")
+        assert isinstance(await master.results.get(), WireError)
     assert isinstance(answered[-1], Refused)
 
 
 async def test_nobody_there_is_told_apart_from_a_refusal() -> None:
-    async with a_door() as door:
-        address = door.address
+    async with a_master() as master:
+        address = master.address
     with pytest.raises(ConnectionRefusedError):
         await Links(FACTS).greet(address, lambda: HELLO)
 
 
-async def _say(door: Door, said: bytes, then: Callable[[], bytes]) -> list[wire.Frame]:
+async def _say(master: Master, said: bytes, then: Callable[[], bytes]) -> list[wire.Frame]:
     """Say something, something more after the first answer, and return all answers."""
-    host, _, port = door.address.rpartition(":")
+    host, _, port = master.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(said)
     decoder, answered = wire.Decoder(), list[wire.Frame]()
@@ -156,13 +156,13 @@ async def test_a_secret_is_rotated_replica_by_replica() -> None:
     held = {"one": b"old", "two": b"old"}
     one = replace(FACTS, secret=lambda: held["one"])
     two = replace(FACTS, secret=lambda: held["two"])
-    async with a_door(one) as first, a_door(two) as second:
+    async with a_master(one) as first, a_master(two) as second:
         for text in (b"old\nnew\n", b"new\r\nold", b"new"):
             for name in held:
                 held[name] = text
-                for door, other in ((first, two), (second, one)):
-                    link = await Links(other).greet(door.address, lambda: HELLO)
-                    assert await door.results.get() == HELLO
+                for master, other in ((first, two), (second, one)):
+                    link = await Links(other).greet(master.address, lambda: HELLO)
+                    assert await master.results.get() == HELLO
                     link.close()
         with pytest.raises(WireError, match="it has another secret"):
             await Links(replace(FACTS, secret=b"old")).greet(first.address, lambda: HELLO)

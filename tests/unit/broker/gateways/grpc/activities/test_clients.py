@@ -27,7 +27,7 @@ async def told(client: GrpcClient, command: Any, **fields: str) -> tuple[int, An
 
 
 def session_of(served: GrpcBroker) -> Session:
-    (session,) = served.door.sessions
+    (session,) = served.gateway.sessions
     return session
 
 
@@ -121,11 +121,11 @@ async def test_who_beats_stays_and_who_is_silent_goes(
     clock.advance(100_000)
     assert (await client.ask("Heartbeat", beat)).status.code == Code.OK
     clock.advance(100_000)
-    served.door.sessions.expire()
-    assert len(served.door.sessions) == 1
+    served.gateway.sessions.expire()
+    assert len(served.gateway.sessions) == 1
     clock.advance(30_000)
-    served.door.sessions.expire()
-    assert len(served.door.sessions) == 0
+    served.gateway.sessions.expire()
+    assert len(served.gateway.sessions) == 0
     group = served.consumers.get("g")
     assert group is None or not group.members
     await telemetry.ended()
@@ -142,7 +142,7 @@ async def test_who_says_goodbye_is_gone(served: GrpcBroker, client: GrpcClient) 
 
 
 async def test_a_client_may_come_by_another_connection(served: GrpcBroker) -> None:
-    first, second = GrpcClient(served.door), GrpcClient(served.door)
+    first, second = GrpcClient(served.gateway), GrpcClient(served.gateway)
     await told(first, settings_of_producer("tx"))
     session = session_of(served)
     _, newer = await told(second, settings_of_producer("tx"))

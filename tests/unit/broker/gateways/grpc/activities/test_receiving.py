@@ -107,7 +107,7 @@ async def test_what_a_client_does_not_take_is_visible_at_once(
 ) -> None:
     for number in range(4):
         served.put("t", b"%d" % number * 400)
-    slow = GrpcClient(served.door, window=1000)
+    slow = GrpcClient(served.gateway, window=1000)
     slow.takes = False
     stream_id, answer = slow.begin("ReceiveMessage")
     slow.send(stream_id, receiving("t"), is_end=True)
@@ -123,7 +123,7 @@ async def test_what_a_client_does_not_take_is_visible_at_once(
 async def test_a_client_that_takes_slowly_gets_everything(served: GrpcBroker) -> None:
     for number in range(4):
         served.put("t", b"%d" % number * 400)
-    slow = GrpcClient(served.door, window=1000)
+    slow = GrpcClient(served.gateway, window=1000)
     slow.takes = False
     stream_id, answer = slow.begin("ReceiveMessage")
     slow.send(stream_id, receiving("t"), is_end=True)
@@ -211,4 +211,4 @@ async def test_messages_of_a_push_consumer_are_renewed(
     await telemetry.until(1)
     served.put("t", b"long work")
     await received(client, receiving("t", invisible_ms=0, auto_renew=True))
-    assert len(served.door.handles) == 1
+    assert len(served.gateway.handles) == 1

@@ -74,7 +74,7 @@ async def test_the_address_by_which_a_client_came_is_told_to_it(
 ) -> None:
     reply = await client.ask("QueryRoute", asking("mq.example", 443))
     assert address_of(reply.message_queues[0]) == ("mq.example", 443)
-    stranger = GrpcClient(served.door, peer_host="10.1.2.3")
+    stranger = GrpcClient(served.gateway, peer_host="10.1.2.3")
     # It came by a tunnel: what is loopback there is another machine's.
     served.own_address = "10.1.2.1:8081"
     reply = await stranger.ask("QueryRoute", asking("127.0.0.1", 9))

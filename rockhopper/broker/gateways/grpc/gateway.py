@@ -31,7 +31,7 @@ log = structlog.get_logger("broker.grpc")
 EXPIRE_INTERVAL_S = 5.0
 
 
-class GrpcDoor:
+class GrpcGateway:
     """The gRPC port, its clients, and the functions that serve them."""
 
     def __init__(

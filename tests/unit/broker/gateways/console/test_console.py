@@ -1,4 +1,4 @@
-"""The door: who comes in, by which name, and which forms are taken."""
+"""The console: who comes in, by which name, and which forms are taken."""
 
 import re
 import subprocess
