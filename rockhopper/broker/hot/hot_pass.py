@@ -52,8 +52,8 @@ from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
 from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.needs import check_subscriber
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import Connection
-from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail
@@ -147,7 +147,7 @@ class HotPass:
     def _serve(self, connection: Connection, frames: list[Frame]) -> int:
         began_s = self._clock()
         ends_at_s = began_s + PASS_S
-        turn = Turn(
+        reply_batch = ReplyBatch(
             self._store,
             self._stats.puts_refused,
             connection,
@@ -159,26 +159,26 @@ class HotPass:
         while taken < len(frames):
             serialize_type, header, body = frames[taken]
             if serialize_type == SerializeType.JSON and header.startswith(PULL_PREFIX):
-                count, key = self._take_pulls(turn, frames, taken)
+                count, key = self._take_pulls(reply_batch, frames, taken)
                 taken += count or 1
-                served = count > 0 or self._serve_pull(turn, header, key)
-            elif (count := self._take_sends(turn, frames, taken)) or (
-                count := self._take_others(turn, frames, taken)
+                served = count > 0 or self._serve_pull(reply_batch, header, key)
+            elif (count := self._take_sends(reply_batch, frames, taken)) or (
+                count := self._take_others(reply_batch, frames, taken)
             ):
                 taken += count
                 served = True
             else:
                 taken += 1
-                served = self._serve_one(turn, serialize_type, header, body)
+                served = self._serve_one(reply_batch, serialize_type, header, body)
                 if self._opens_queue:
                     # At once: making its files takes long, and the pass checks the clock.
                     self._opens_queue = False
-                    turn.settle()
-            if not served and not self._general(turn, serialize_type, header, body):
+                    reply_batch.settle()
+            if not served and not self._general(reply_batch, serialize_type, header, body):
                 return len(frames)
-            if turn.size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
+            if reply_batch.size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
                 break
-        turn.end()
+        reply_batch.end()
         return taken
 
     def _serve_in_name_of(self, principal: Principal) -> None:
@@ -190,31 +190,33 @@ class HotPass:
     def _may(self, action: Action, kind: Kind, name: str) -> bool:
         return self._access.may(self._principal, action, Resource(kind, name))
 
-    def _general(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+    def _general(
+        self, reply_batch: ReplyBatch, serialize_type: int, header: bytes, body: bytes
+    ) -> bool:
         """Serve any request by the general path; return False if it closes the connection."""
-        turn.settle()
-        connection = turn.connection
+        reply_batch.settle()
+        connection = reply_batch.connection
         try:
             command = decode_header(serialize_type, header, body)
         except MalformedHeaderError as error:
-            turn.end()
+            reply_batch.end()
             connection.fail(error)
             return False
         if command.is_response:
             connection.response_received(command)
         elif command.code in PROMISES_NOTHING:
-            turn.answer(self._dispatcher.dispatch(connection, command))
+            reply_batch.answer(self._dispatcher.dispatch(connection, command))
         else:
-            turn.promise(self._dispatcher.dispatch(connection, command))
+            reply_batch.promise(self._dispatcher.dispatch(connection, command))
         return True
 
-    def _take_sends(self, turn: Turn, frames: list[Frame], first: int) -> int:
+    def _take_sends(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Serve the plain sends from frame *first* on that compiled code can serve."""
         serialize_type, header, _ = frames[first]
         starts = SEND_STARTS.get(serialize_type)
-        if starts is None or not header.startswith(starts) or not turn.can_stage():
+        if starts is None or not header.startswith(starts) or not reply_batch.can_stage():
             return 0
-        born_host, place = turn.connection.born_host, self._store.place()
+        born_host, place = reply_batch.connection.born_host, self._store.place()
         taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
         if isinstance(taken, str) and self._admit(taken) is not None:
             taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
@@ -223,12 +225,12 @@ class HotPass:
         count, records, runs, packed_keys, counted, owed, halves = taken
         self._store.stage_encoded(records, runs, packed_keys)
         count_up(counted)
-        turn.count_sends(_BATCH if header.startswith(BATCH_PREFIX) else _SEND, count)
+        reply_batch.count_sends(_BATCH if header.startswith(BATCH_PREFIX) else _SEND, count)
         for answers, log_offset, waits in owed:
-            turn.sent(answers, log_offset, waits=waits)
-        turn.staged += count
+            reply_batch.sent(answers, log_offset, waits=waits)
+        reply_batch.staged += count
         if halves:
-            turn.when_written(partial(self._opened, halves))
+            reply_batch.when_written(partial(self._opened, halves))
         return count
 
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
@@ -236,42 +238,44 @@ class HotPass:
         written = [half for half in halves if half[1] < end]
         self._broker.transactions.opened_together(written)
 
-    def _take_others(self, turn: Turn, frames: list[Frame], first: int) -> int:
+    def _take_others(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Serve the plain requests of one other kind from frame *first* on."""
         header = frames[first][1]
         if not header.startswith(_OTHER_PREFIXES) or not self._access.is_open:
             return 0
         # They may refer to messages staged before them.
-        turn.settle()
+        reply_batch.settle()
         if header.startswith(END_PREFIX):
-            count = self._plain_ends.take(turn, frames, first)
-            turn.count(RequestCode.END_TRANSACTION, count)
+            count = self._plain_ends.take(reply_batch, frames, first)
+            reply_batch.count(RequestCode.END_TRANSACTION, count)
             return count
         if header.startswith(ACK_PREFIX):
             count, answers = self._plain_acks.take(frames, first)
-            turn.count(RequestCode.ACK_MESSAGE, count)
+            reply_batch.count(RequestCode.ACK_MESSAGE, count)
         else:
-            count, answers = self._plain_commits.take(turn.connection, frames, first)
-            turn.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
+            count, answers = self._plain_commits.take(reply_batch.connection, frames, first)
+            reply_batch.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
         if answers:
-            turn.promise(answers)
+            reply_batch.promise(answers)
         return count
 
-    def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+    def _serve_one(
+        self, reply_batch: ReplyBatch, serialize_type: int, header: bytes, body: bytes
+    ) -> bool:
         if serialize_type != SerializeType.JSON:
-            return self._send_other(turn, serialize_type, header, body)
+            return self._send_other(reply_batch, serialize_type, header, body)
         if header.startswith(SEND_PREFIX):
-            return self._send(turn, header, body)
-        return header.startswith(BATCH_PREFIX) and self._send_batch(turn, header, body)
+            return self._send(reply_batch, header, body)
+        return header.startswith(BATCH_PREFIX) and self._send_batch(reply_batch, header, body)
 
-    def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
+    def _send(self, reply_batch: ReplyBatch, header: bytes, body: bytes) -> bool:
         try:
             request = decode_send(header)
         except UNDECODABLE:
             return False
         if request.flag & FLAG_RESPONSE:
             return False
-        placed = self._stage(turn, request.extFields, body)
+        placed = self._stage(reply_batch, request.extFields, body)
         if placed is None:
             return False
         log_offset, queue_id, queue_offset, unique_key, waits = placed
@@ -279,17 +283,19 @@ class HotPass:
         if not request.flag & FLAG_ONEWAY:
             values = (log_offset, queue_id, queue_offset, unique_key, request.opaque)
             answer = json_frame(self._sent, values)
-        turn.sent(answer, log_offset, waits=waits)
-        turn.count_sends(_SEND)
+        reply_batch.sent(answer, log_offset, waits=waits)
+        reply_batch.count_sends(_SEND)
         return True
 
-    def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+    def _send_other(
+        self, reply_batch: ReplyBatch, serialize_type: int, header: bytes, body: bytes
+    ) -> bool:
         """Serve a plain send with a binary or msgpack header."""
         decoded = decode_other_send(serialize_type, header)
         if decoded is None:
             return False
         fields, opaque, is_oneway = decoded
-        placed = self._stage(turn, fields, body)
+        placed = self._stage(reply_batch, fields, body)
         if placed is None:
             return False
         log_offset, queue_id, queue_offset, unique_key, waits = placed
@@ -304,18 +310,18 @@ class HotPass:
                 unique_key,
                 opaque,
             )
-        turn.sent(answer, log_offset, waits=waits)
-        turn.count_sends(_SEND)
+        reply_batch.sent(answer, log_offset, waits=waits)
+        reply_batch.count_sends(_SEND)
         return True
 
     def _stage(
-        self, turn: Turn, fields: SendFields, body: bytes
+        self, reply_batch: ReplyBatch, fields: SendFields, body: bytes
     ) -> tuple[int, int, int, str, bool] | None:
         """Stage a plain message: log offset, queue, queue offset, unique key, whether it waits."""
         target = self._target(fields)
         if target is None or fields.m or len(body) > self._body_bytes_max:
             return None
-        if not turn.can_stage():
+        if not reply_batch.can_stage():
             return None
         tail, traffic = target
         try:
@@ -327,7 +333,7 @@ class HotPass:
                 fields.h,
                 fields.f,
                 fields.g,
-                turn.connection.born_host,
+                reply_batch.connection.born_host,
                 fields.j,
             )
         except StoreError:
@@ -375,7 +381,7 @@ class HotPass:
         self._sendable[name] = sendable
         return sendable
 
-    def _send_batch(self, turn: Turn, header: bytes, body: bytes) -> bool:
+    def _send_batch(self, reply_batch: ReplyBatch, header: bytes, body: bytes) -> bool:
         try:
             request = decode_batch(header)
         except UNDECODABLE:
@@ -386,13 +392,13 @@ class HotPass:
             return False
         if any(word in fields.i for word in _DELAYING_WORDS):
             return False
-        if not turn.can_stage():
+        if not reply_batch.can_stage():
             return False
         tail, traffic = target
         first_offset = tail.next_offset
         try:
             placed = self._store.stage_batch(
-                tail, body, fields.f, fields.g, turn.connection.born_host
+                tail, body, fields.f, fields.g, reply_batch.connection.born_host
             )
         except StoreError:
             return False
@@ -408,18 +414,20 @@ class HotPass:
             ids = message_ids(self._id_host, units)
             values = (ids, tail.queue_id, first_offset, request.opaque)
             answer = json_frame(self._batch_sent, values)
-        turn.sent(answer, log_offset, waits=waits_for_disk(fields.i))
-        turn.count_sends(_BATCH)
+        reply_batch.sent(answer, log_offset, waits=waits_for_disk(fields.i))
+        reply_batch.count_sends(_BATCH)
         return True
 
-    def _take_pulls(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
+    def _take_pulls(
+        self, reply_batch: ReplyBatch, frames: list[Frame], first: int
+    ) -> tuple[int, bytes | None]:
         """Serve the plain pulls from frame *first* on that compiled code can serve."""
         if not self._access.is_open:
             return 0, None
-        turn.settle()
-        return self._plain_pulls.take(turn, frames, first)
+        reply_batch.settle()
+        return self._plain_pulls.take(reply_batch, frames, first)
 
-    def _serve_pull(self, turn: Turn, header: bytes, key: bytes | None) -> bool:
+    def _serve_pull(self, reply_batch: ReplyBatch, header: bytes, key: bytes | None) -> bool:
         """Serve one pull; with *key*, compiled code may serve later pulls of its kind."""
         try:
             request = decode_pull(header)
@@ -438,16 +446,16 @@ class HotPass:
             if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in needs):
                 return False
             check_access = partial(check_subscriber, self._access, self._principal, needs)
-        turn.settle()
-        pull = pull_of(turn.connection, request, check_access)
+        reply_batch.settle()
+        pull = pull_of(reply_batch.connection, request, check_access)
         try:
             served = self._pull(pull)
         except Refusal:
             return False
         if served is not None:
             for part in pull_answer(*served, request.opaque):
-                turn.answer(part)
-            self._times.add(RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], turn.began_s)
+                reply_batch.answer(part)
+            self._times.add(RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], reply_batch.began_s)
         if key is not None and (served is None or served[0] is Outcome.FOUND):
             self._plain_pulls.allow(key, pull)
         return True

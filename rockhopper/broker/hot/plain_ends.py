@@ -20,7 +20,7 @@ from rockhopper.broker.hot.hot_codec import (
     json_frame,
 )
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.server.remoting.turn import Turn
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
@@ -71,10 +71,10 @@ class PlainEnds:
         self._halves = broker.transactions.halves
         self._ends = broker.transactions.ends
 
-    def take(self, turn: Turn, frames: list[Frame], first: int) -> int:
+    def take(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; return how many."""
         store = self._store
-        if encode_end is None or not store.written_is_safe or not turn.can_stage():
+        if encode_end is None or not store.written_is_safe or not reply_batch.can_stage():
             return 0
         op_tail = store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
         batch = _Batch(store.place(), self._now_ms(), op_tail)
@@ -94,8 +94,8 @@ class PlainEnds:
         if ended:
             records, packed_keys = b"".join(batch.records), b"".join(batch.packed_keys)
             store.stage_encoded(records, batch.runs(), packed_keys)
-            turn.sent(b"".join(answers), ended[0][1], waits=True)
-            turn.when_written(partial(self._written, ended))
+            reply_batch.sent(b"".join(answers), ended[0][1], waits=True)
+            reply_batch.when_written(partial(self._written, ended))
         return len(ended)
 
     def _add(self, batch: _Batch, fields: EndFields) -> bool:

@@ -26,8 +26,8 @@ from rockhopper.broker.server.remoting.dispatcher import (
     encode_response,
     refusal_response,
 )
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import Connection
-from rockhopper.broker.server.remoting.turn import Turn
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -152,7 +152,7 @@ class PlainPulls:
         self._epoch += 1
 
     def take(
-        self, turn: Turn, frames: list[Frame], first: int, *, may_park: bool = True
+        self, reply_batch: ReplyBatch, frames: list[Frame], first: int, *, may_park: bool = True
     ) -> tuple[int, bytes | None]:
         """Serve the pulls from frame *first* on that compiled code can serve.
 
@@ -164,10 +164,12 @@ class PlainPulls:
         needs_looks = self._offsets.has_resets or self._topics.mappings
         if take_pulls is None or log is None or needs_looks:
             return 0, None
-        may_park = may_park and self._long_polling.has_room(turn.connection, len(frames) - first)
+        may_park = may_park and self._long_polling.has_room(
+            reply_batch.connection, len(frames) - first
+        )
         at, placed_at = first, -1
         while True:
-            count, key, misplaced, offset = self._take(turn, frames, at, log, may_park)
+            count, key, misplaced, offset = self._take(reply_batch, frames, at, log, may_park)
             at += count
             # If it could not be served at its place either, Python must serve it.
             if misplaced is None or placed_at == at or not self._place(misplaced, offset):
@@ -176,7 +178,7 @@ class PlainPulls:
 
     def _take(
         self,
-        turn: Turn,
+        reply_batch: ReplyBatch,
         frames: list[Frame],
         first: int,
         log: tuple[mmap, int, int],
@@ -190,7 +192,7 @@ class PlainPulls:
             taken = take_pulls(
                 frames,
                 first,
-                self._readable(turn.connection),
+                self._readable(reply_batch.connection),
                 self._pieces,
                 (
                     limits.count_in_memory,
@@ -198,7 +200,7 @@ class PlainPulls:
                     limits.memory_bytes,
                     limits.scan_count,
                 ),
-                PASS_BYTES_MAX - turn.size_bytes,
+                PASS_BYTES_MAX - reply_batch.size_bytes,
                 *log,
                 store.reader.tail_start,
                 may_park,
@@ -208,7 +210,7 @@ class PlainPulls:
         count, answers, counted, commits, key, misplaced, offset, parked = taken
         for commit in commits:
             self._offsets.commit(*commit)
-        turn.count(RequestCode.PULL_MESSAGE, count - len(parked))
+        reply_batch.count(RequestCode.PULL_MESSAGE, count - len(parked))
         for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset, tested in counted:
             store.reader.stage.tested_count += tested
             self._stats.get_found += pulls
@@ -218,9 +220,9 @@ class PlainPulls:
             reads.calls += pulls
             reads.come_to(next_offset)
         if answers is not None:
-            turn.answer(answers)
+            reply_batch.answer(answers)
         for at, readable, pull_offset, suspend_ms in parked:
-            self._park(turn.connection, frames[at], readable, pull_offset, suspend_ms)
+            self._park(reply_batch.connection, frames[at], readable, pull_offset, suspend_ms)
         return count, key, misplaced, offset
 
     def _park(
@@ -258,16 +260,18 @@ class PlainPulls:
                 continue
             times = self._times
             refused = self._stats.puts_refused
-            turn = Turn(self._store, refused, connection, times, times.now_s(), has_waited=True)
+            reply_batch = ReplyBatch(
+                self._store, refused, connection, times, times.now_s(), has_waited=True
+            )
             at = 0
             while at < len(frames):
-                at += self.take(turn, frames, at, may_park=False)[0]
-                if turn.size_bytes > PASS_BYTES_MAX:
-                    turn.end()
+                at += self.take(reply_batch, frames, at, may_park=False)[0]
+                if reply_batch.size_bytes > PASS_BYTES_MAX:
+                    reply_batch.end()
                 elif at < len(frames):
                     self._answer_now(connection, frames[at][1])
                     at += 1
-            turn.end()
+            reply_batch.end()
 
     def _answer_now(self, connection: Connection, header: bytes) -> None:
         self._puller.answer_now(pull_of(connection, decode_pull(header)))

@@ -1,8 +1,8 @@
 """Responses that promise that something is stored: they are sent once it is safe.
 
 Every processor that stores a message and acknowledges it ends with ``answer_when_safe``. The pass
-over many sends (turn.py) and coroutines (``MessageStore.safe``) wait for the same offset of the
-store. ``tests/unit/broker/kernel/processors/test_safe_answers.py`` checks the whole table of
+over many sends (reply_batch.py) and coroutines (``MessageStore.safe``) wait for the same offset of
+the store. ``tests/unit/broker/kernel/processors/test_safe_answers.py`` checks the whole table of
 request codes.
 """
 

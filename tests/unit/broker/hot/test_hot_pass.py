@@ -1,4 +1,4 @@
-"""HotPass and Turn: one pass over the frames of a connection, its order, and what it owes."""
+"""HotPass and ReplyBatch: one pass over the frames of a connection, its order, and what it owes."""
 
 import errno
 from collections.abc import Iterator

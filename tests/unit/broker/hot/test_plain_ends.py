@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.features.transactions.open_halves import OpenHalf
 from rockhopper.broker.hot.plain_ends import PlainEnds
-from rockhopper.broker.server.remoting.turn import Turn
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.fast_encoding import encode_end
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
@@ -103,8 +103,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     take = PlainEnds.take
 
-    def noted(self: PlainEnds, turn: Turn, frames: list[Frame], first: int) -> int:
-        counts.append(take(self, turn, frames, first))
+    def noted(self: PlainEnds, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
+        counts.append(take(self, reply_batch, frames, first))
         return counts[-1]
 
     monkeypatch.setattr(PlainEnds, "take", noted)

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
-from rockhopper.broker.server.remoting.turn import Turn
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
     NotReplicatedError,
@@ -58,7 +58,7 @@ class Pass:
         self.stats = BrokerStats(now_ms=Clock())
         self.seconds = 100.0
         self.times = RequestTimes(lambda: self.seconds)
-        self.turn = Turn(
+        self.reply_batch = ReplyBatch(
             cast(MessageStore, self.store),
             self.stats.puts_refused,
             self.peer.connection,
@@ -68,7 +68,7 @@ class Pass:
 
     def sent(self, opaque: int, log_offset: int = 0, *, waits: bool = True) -> None:
         frame = encode_command(Command(0, opaque, 1, ext={"msgId": str(opaque)}))
-        self.turn.sent(frame, log_offset, waits=waits)
+        self.reply_batch.sent(frame, log_offset, waits=waits)
 
     def answers(self) -> list[tuple[int, int]]:
         """Opaque and code of everything written, write by write."""
@@ -81,25 +81,25 @@ class Pass:
 
 def test_everything_leaves_in_one_write_sends_in_their_order() -> None:
     one = Pass()
-    one.turn.answer(encode_command(Command(0, 1, 1)))
+    one.reply_batch.answer(encode_command(Command(0, 1, 1)))
     one.sent(2)
     one.sent(3)
-    one.turn.end()
+    one.reply_batch.end()
     assert one.answers() == [(1, 0), (2, 0), (3, 0)]
     assert len(one.peer.written) == 1
-    assert (one.store.commits, one.turn.staged, one.turn.size_bytes) == (1, 0, 0)
-    one.turn.end()
+    assert (one.store.commits, one.reply_batch.staged, one.reply_batch.size_bytes) == (1, 0, 0)
+    one.reply_batch.end()
     assert (len(one.peer.written), one.store.commits) == (1, 1)
 
 
 def test_the_clock_is_read_once_a_pass() -> None:
     one = Pass()
-    assert one.turn.can_stage()
-    assert one.turn.can_stage()
+    assert one.reply_batch.can_stage()
+    assert one.reply_batch.can_stage()
     assert one.store.begins == 1
     one.sent(1)
-    one.turn.settle()
-    assert one.turn.can_stage()
+    one.reply_batch.settle()
+    assert one.reply_batch.can_stage()
     assert one.store.begins == 2
 
 
@@ -110,7 +110,7 @@ def test_a_store_that_takes_nothing_stages_nothing(change: dict[str, Any]) -> No
     one = Pass()
     for name, value in change.items():
         setattr(one.store, name, value)
-    assert not one.turn.can_stage()
+    assert not one.reply_batch.can_stage()
     assert one.store.begins == 0
 
 
@@ -120,7 +120,7 @@ def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
     one.sent(1)
     one.sent(2, waits=False)
     one.sent(3)
-    one.turn.end()
+    one.reply_batch.end()
     assert one.answers() == [(2, 0)]
     ((end, release),) = one.store.releases
     assert end == 1000
@@ -132,7 +132,7 @@ def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> No
     one = Pass(Store(safe_offset=500))
     one.store.written_is_safe = False
     one.sent(1)
-    one.turn.end()
+    one.reply_batch.end()
     one.store.releases[0][1](StoreBusyError("the flush took too long"))
     ((opaque, code),) = one.answers()
     assert (opaque, code) == (1, ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -143,7 +143,7 @@ def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
     one.store.failure = DiskFullError("no room")
     one.sent(1, log_offset=900)
     one.sent(2, log_offset=1000)
-    one.turn.end()
+    one.reply_batch.end()
     assert dict(one.answers())[1] == ResponseCode.SUCCESS
     assert dict(one.answers())[2] != ResponseCode.SUCCESS
     assert one.stats.put_failed == 1
@@ -155,11 +155,11 @@ def counted(one: Pass) -> dict[Kind, tuple[int, float]]:
 
 def test_requests_are_counted_with_the_time_until_their_answers_are_written() -> None:
     one = Pass()
-    one.turn.count(RequestCode.PULL_MESSAGE, 3)
+    one.reply_batch.count(RequestCode.PULL_MESSAGE, 3)
     one.sent(1)
-    one.turn.count_sends(RequestCode.SEND_MESSAGE_V2, 2)
+    one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2, 2)
     one.seconds += 0.25
-    one.turn.end()
+    one.reply_batch.end()
     assert counted(one) == {
         Kind("pull_message", "success", False, False): (3, 0.75),
         Kind("send_message_v2", "success", False, False): (2, 0.5),
@@ -171,8 +171,8 @@ def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
     one.store.written_is_safe = False
     one.store.safe_offset = 0
     one.sent(1)
-    one.turn.count_sends(RequestCode.SEND_MESSAGE_V2)
-    one.turn.end()
+    one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2)
+    one.reply_batch.end()
     assert counted(one) == {}
     one.seconds += 2
     one.store.releases[0][1](None)
@@ -183,15 +183,15 @@ def test_sends_that_are_refused_are_counted_as_that() -> None:
     one = Pass()
     one.store.failure = StoreBusyError("too much waits")
     one.sent(1)
-    one.turn.count_sends(RequestCode.SEND_BATCH_MESSAGE)
-    one.turn.end()
+    one.reply_batch.count_sends(RequestCode.SEND_BATCH_MESSAGE)
+    one.reply_batch.end()
     assert counted(one) == {Kind("send_batch_message", "system_busy", False, False): (1, 0.0)}
 
 
 async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> None:
     one, is_open = Pass(), True
     gate = LeaseGate(lambda: is_open, 3000)
-    one.turn = Turn(
+    one.reply_batch = ReplyBatch(
         cast(MessageStore, one.store),
         one.stats.puts_refused,
         one.peer.connection,
@@ -199,10 +199,10 @@ async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> Non
         one.seconds,
         gate=gate,
     )
-    one.turn.promise(encode_command(Command(0, 1, 1)))
-    one.turn.answer(encode_command(Command(0, 2, 1)))
+    one.reply_batch.promise(encode_command(Command(0, 1, 1)))
+    one.reply_batch.answer(encode_command(Command(0, 2, 1)))
     is_open = False
-    one.turn.end()
+    one.reply_batch.end()
     assert one.answers() == [(2, 0)]
     gate.refuse(NotReplicatedError("another one leads"))
     assert one.answers() == [(2, 0), (1, ResponseCode.FLUSH_SLAVE_TIMEOUT)]

@@ -1,4 +1,5 @@
-"""A turn: the responses, staged sends and pending responses of one pass over a connection's frames.
+"""A reply_batch: the responses, staged sends and pending responses of one pass over a connection's
+frames.
 
 Responses to sends are pending until the pass is written, and under SYNC_FLUSH until it is on disk;
 all other responses are sent when the pass ends. Everything is sent in one write.
@@ -27,7 +28,7 @@ from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 _Owed = tuple[bytes, int, bool]
 
 
-class Turn:
+class ReplyBatch:
     """The responses, staged sends and pending responses of one pass."""
 
     __slots__ = (
