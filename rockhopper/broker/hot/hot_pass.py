@@ -47,7 +47,7 @@ from rockhopper.broker.kernel.pull.puller import Outcome
 from rockhopper.broker.kernel.send.send_request import waits_for_disk
 from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
 from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.needs import check_subscriber

@@ -20,7 +20,7 @@ from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Outcome, Pull
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
-from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX
+from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
 from rockhopper.broker.server.remoting.dispatcher import (
     allow_all,
     encode_response,

@@ -6,7 +6,7 @@ For servers without a hot path, like the name server.
 import time
 from collections.abc import Callable
 
-from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.held_answers import hold_back
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.server import Connection, FrameHandler

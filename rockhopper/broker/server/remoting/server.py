@@ -27,11 +27,11 @@ from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.connections import Connections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.socket_names import socket_address
-from rockhopper.broker.server.loop.rounds import (
+from rockhopper.broker.server.loop.fair_scheduler import (
     FRAMES_OF_SMALL_READ,
     FRAMES_PER_PASS,
     SMALL_READ_BYTES,
-    Rounds,
+    FairScheduler,
 )
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_next_opaque",
         "_outbox",
-        "_rounds",
+        "_scheduler",
         "_served_in_round",
         "_transport",
         "_unread_bytes_seen",
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.decoder = FrameDecoder()
         self.backlog: list[Frame] = []
-        self._rounds = server.rounds
+        self._scheduler = server.scheduler
         self._served_in_round = -1
         self.is_waiting = False
         """Whether a later round serves received frames; nothing is read meanwhile."""
@@ -203,14 +203,14 @@ class Connection(asyncio.Protocol):
         self.backlog = frames
         count = len(frames)
         is_small = count <= FRAMES_OF_SMALL_READ and size_bytes < SMALL_READ_BYTES
-        if is_small or self._rounds.admit(self._served_in_round, count):
+        if is_small or self._scheduler.admit(self._served_in_round, count):
             self._serve()
         else:
             self._wait()
 
     def _serve(self) -> None:
         """Serve one pass of the received frames, and schedule the rest."""
-        self._served_in_round = self._rounds.number
+        self._served_in_round = self._scheduler.number
         frames = self.backlog
         rest = frames[FRAMES_PER_PASS:]
         if rest:
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         if not self.writing_paused and not self.is_waiting:
             self.is_waiting = True
             self._stop_reading()
-            self._rounds.wait(self)
+            self._scheduler.wait(self)
 
     def serve_waiting(self) -> None:
         """Serve a pass of the backlog, in a round that it has waited for."""
@@ -437,7 +437,7 @@ class Server(Connections[Connection]):
         self.handler = handler
         self.access = access
         self._half_frames = HalfFrames(access)
-        self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
+        self.scheduler = FairScheduler(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._open_ports: list[_OpenPort] = []
         self._heir: Server | None = None
         self._is_closing = False

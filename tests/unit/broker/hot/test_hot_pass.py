@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.hot import hot_pass
 from rockhopper.broker.hot.plain_sends import take_nothing, take_sends
-from rockhopper.broker.server.loop.rounds import PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import PASS_S
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from rockhopper.broker.server.loop.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.server import Connection
 from rockhopper.broker.store.lease_gate import LeaseGate

@@ -1,4 +1,5 @@
-"""Rounds: fair scheduling, so that a pipelining connection delays others by one pass at most.
+"""FairScheduler: fair scheduling, so that a pipelining connection delays others by one pass at
+most.
 
 A round is one iteration of the event loop. In each round, one pass of frames is served for a
 connection:
@@ -42,7 +43,7 @@ class Waiting(Protocol):
         """Close at once."""
 
 
-class Rounds:
+class FairScheduler:
     """The scheduler of passes. Belongs to the event loop's thread."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Rounds: a connection that pipelines has one pass in each turn of the loop, like all others."""
+"""A connection that pipelines has one pass in each turn of the loop, like all others."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.server.loop.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
+from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
 from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.server import Connection, Server
 from rockhopper.broker.server.remoting.sweeping import (
@@ -212,7 +212,7 @@ async def test_those_that_wait_take_turns_in_their_order(
         now_s += PASS_S
         return now_s
 
-    server.rounds._clock = clock
+    server.scheduler._clock = clock
     floods = [PipedPeer(server, port) for port in range(3)]
     for peer in floods:
         peer.send(numbered(3 * FRAMES_PER_PASS))
