@@ -12,7 +12,7 @@ from pathlib import Path
 from rockhopper.broker.features.pop.extra_info import ExtraInfo
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
-from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.properties import encode_properties
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -122,7 +122,7 @@ class NotedStore:
     def _pop(self, count: int, ack: tuple[int, ...]) -> None:
         pop = self.broker.pop
         wanted = Wanted("pickers", "parcels", -1, count, 60_000, False, None, False)
-        answer = at_once(pop.pop_steps(wanted))
+        answer = run_at_once(pop.pop_steps(wanted))
         for message in decode_messages(answer.body()):
             if message.queue_offset in ack:
                 info = ExtraInfo(0, answer.pop_ms, 60_000, answer.revive_queue_id, "0")

@@ -15,7 +15,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import (
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
-from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal
@@ -115,7 +115,7 @@ class PopWorld:
     ) -> list[Popped]:
         """Pop and read the answer as a client does."""
         wanted = Wanted(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
-        answer = at_once(
+        answer = run_at_once(
             self.pop_service.pop_steps(wanted._replace(**changes))  # type: ignore[arg-type]
         )
         found = []

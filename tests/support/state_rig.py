@@ -16,7 +16,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.loop.clock import BrokerClock
-from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore
@@ -193,7 +193,7 @@ class Member(ServingParts):
         wanted = Wanted(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
 
         async def pop() -> list[bytes]:
-            answer = at_once(self.pop.pop_steps(wanted))
+            answer = run_at_once(self.pop.pop_steps(wanted))
             self._popped = answer.pop_ms, answer.revive_queue_id
             return [message.body for message in decode_messages(answer.body())]
 

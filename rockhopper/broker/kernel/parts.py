@@ -40,10 +40,10 @@ from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.cooperative_work import run_in_slices
 from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.server.loop.part import Parts
-from rockhopper.broker.server.loop.slices import in_slices
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -342,7 +342,7 @@ class ServingParts:
 
     async def sample(self) -> None:
         """Take the samples of the statistics that are due."""
-        if await in_slices(self.stats.sample_in_steps()):
+        if await run_in_slices(self.stats.sample_in_steps()):
             self.store.put_times.begin_period()
 
     def _pulls_retries(self, group: str) -> bool:

@@ -26,7 +26,11 @@ from rockhopper.broker.name_server.shared_accounts import SharedAccounts
 from rockhopper.broker.name_server.sharing import CREATES_FIELD, TopicSharing
 from rockhopper.broker.name_server.values.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from rockhopper.broker.name_server.values.saved_answers import SavedAnswers
-from rockhopper.broker.server.loop.slices import at_once, in_slices, sorted_in_pieces
+from rockhopper.broker.server.loop.cooperative_work import (
+    run_at_once,
+    run_in_slices,
+    sort_in_pieces,
+)
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -369,7 +373,7 @@ class NameServiceProcessors:
     def _topic_list(self, steps: Generator[None, None, set[str]]) -> Response | Awaitable[Response]:
         if self._routes.topic_count > TOPICS_PER_STEP:
             return _long_topic_list(steps)
-        return Response(body=TopicList(sorted(at_once(steps))).encode())
+        return Response(body=TopicList(sorted(run_at_once(steps))).encode())
 
     def _check_lists_enabled(self) -> None:
         if not self._settings.topic_list_enable:
@@ -465,8 +469,8 @@ def _field(request: Request, name: str) -> str:
 
 
 async def _long_topic_list(steps: Generator[None, None, set[str]]) -> Response:
-    names = await in_slices(steps)
-    return await long_json_response(lambda: TopicList(sorted_in_pieces(names)))
+    names = await run_in_slices(steps)
+    return await long_json_response(lambda: TopicList(sort_in_pieces(names)))
 
 
 def _broker_data(member: Member) -> BrokerData:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.kernel.tables.json_table import DataVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.route_table import Registration
-from rockhopper.broker.server.loop.slices import at_once, in_slices, in_thread
+from rockhopper.broker.server.loop.cooperative_work import run_at_once, run_in_slices, run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.users.errors import Refusal, TooManyWait
@@ -52,7 +52,7 @@ class RegistrationReader:
         """
         is_short = not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX
         if is_short and not _waiting_count(request.connection):
-            return at_once(take(_decode(request, fields)))
+            return run_at_once(take(_decode(request, fields)))
         # The count ends with the connection; if the work never starts, later registrations only
         # take the slower path.
         _count_waiting(request.connection, 1)
@@ -86,11 +86,11 @@ class RegistrationReader:
         take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | None:
         async with self._lock:
-            registration = await in_thread("registrations", lambda: _decode(request, fields))
+            registration = await run_in_thread("registrations", lambda: _decode(request, fields))
             # A broker that has disconnected meanwhile would stay registered forever.
             if request.connection.closed:
                 return None
-            return await in_slices(take(registration))
+            return await run_in_slices(take(registration))
 
 
 def _waiting_count(connection: "Connection") -> int:

@@ -26,7 +26,7 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.served_topics import ServedTopics
-from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.sys_flags import PERM_WRITE
 
@@ -144,7 +144,7 @@ class RouteTable:
         self, registration: Registration, now_ms: int, connection: object = None
     ) -> Accepted | None:
         """Call ``register_in_steps`` without interruption."""
-        return at_once(self.register_in_steps(registration, now_ms, connection))
+        return run_at_once(self.register_in_steps(registration, now_ms, connection))
 
     def register_in_steps(
         self, registration: Registration, now_ms: int, connection: object

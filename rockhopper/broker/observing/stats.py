@@ -8,7 +8,7 @@ StatsItem: one every 10 s (7 of them, "minute"), every 10 min (7, "hour") and ev
 topics cost nothing.
 
 There may be hundreds of thousands of counters, so work on all of them runs in steps
-(server/loop/slices.py).
+(server/loop/cooperative_work.py).
 """
 
 import time

@@ -12,7 +12,7 @@ from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller, outcome_
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
 from rockhopper.broker.server.remoting.needs import Need, in_optional_field, on_topic
 from rockhopper.broker.store.message_store import MessageStore

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Set
 
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, Queue
-from rockhopper.broker.server.loop.slices import Work, at_once
+from rockhopper.broker.server.loop.cooperative_work import CooperativeWork, run_at_once
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.peer import Peer
 
@@ -221,7 +221,7 @@ class PopPolling:
     def _try(self, waiter: Waiter, near: Queue | None) -> Steps:
         """Serve *waiter* if there is something for it, or its time has run out."""
         waiter.is_asked = True
-        work = Work(waiter.attempt(waiter, near))
+        work = CooperativeWork(waiter.attempt(waiter, near))
         while not work.step():
             yield
             if waiter.done:
@@ -280,7 +280,7 @@ class PopPolling:
             for waiter in list(waiting):
                 self._forget(waiter)
                 waiter.is_last = True
-                at_once(waiter.attempt(waiter, None))
+                run_at_once(waiter.attempt(waiter, None))
         self._deadlines.clear()
         self._rung.clear()
         self._rounds.clear()

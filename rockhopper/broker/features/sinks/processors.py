@@ -14,7 +14,7 @@ from rockhopper.broker.features.sinks.runs import messages_of, plain_count
 from rockhopper.broker.features.sinks.staged_parts import is_part_name
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
 from rockhopper.broker.server.remoting.needs import Asked, Need, in_field
 from rockhopper.broker.settings.broker_config import BrokerConfig

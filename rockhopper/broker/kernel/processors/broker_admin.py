@@ -12,7 +12,7 @@ from rockhopper.broker.kernel.processors.runtime_info import disk_usage, runtime
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.tables.json_table import DataVersion
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import in_slices
+from rockhopper.broker.server.loop.cooperative_work import run_in_slices
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -167,8 +167,8 @@ class BrokerAdminProcessors:
             log_disk,
             queue_disk,
             (
-                await in_slices(self._stats.total_in_steps("put")),
-                await in_slices(self._stats.total_in_steps("get")),
+                await run_in_slices(self._stats.total_in_steps("put")),
+                await run_in_slices(self._stats.total_in_steps("get")),
             ),
         )
         return json_response(KVTable({**info, ACCESS: access_text(self._config)}))
@@ -182,7 +182,7 @@ class BrokerAdminProcessors:
         stats = self._stats
         windows = stats.windows(fields.stats_name, fields.stats_key)
         if windows is None and fields.stats_key == self._config.cluster_name:
-            windows = await in_slices(stats.windows_of_broker_in_steps(fields.stats_name))
+            windows = await run_in_slices(stats.windows_of_broker_in_steps(fields.stats_name))
         if windows is None:
             raise Refusal(f"The stats <{fields.stats_name}> <{fields.stats_key}> not exist")
         body = {

@@ -13,7 +13,7 @@ from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
 from rockhopper.broker.settings.broker_config import BrokerConfig

@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.figures import (

@@ -31,7 +31,7 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import in_thread, next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
@@ -166,7 +166,7 @@ class GroupAdminProcessors:
     async def get_all_groups(self, request: Request) -> Response:
         """201: return the settings of all groups, in pages if the client requests pages."""
         fields = request.fields(GetAllSubscriptionGroupRequest)
-        document = await in_thread("answers", self._groups.to_json)
+        document = await run_in_thread("answers", self._groups.to_json)
         table: dict[str, Any] = document["subscriptionGroupTable"]
         names = page(
             sorted(table),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.log_history import LogHistory
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import InvalidParameter

@@ -20,7 +20,11 @@ from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.sources import Queue
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.processors.pop_checks import PopChecks, no_message
-from rockhopper.broker.server.loop.slices import Work, in_slices, next_slice
+from rockhopper.broker.server.loop.cooperative_work import (
+    CooperativeWork,
+    next_slice,
+    run_in_slices,
+)
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -136,7 +140,7 @@ class PopProcessors:
         )
         wait_ms = born_ms + fields.poll_time - now_ms
         waits = fields.poll_time > 0 and wait_ms > 0
-        work = Work(self._pop.pop_steps(wanted))
+        work = CooperativeWork(self._pop.pop_steps(wanted))
         is_over = work.step()
         if is_over and work.result.count:
             return _found(work.result)
@@ -221,7 +225,7 @@ class PopProcessors:
         wanted = Wanted(
             fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
         )
-        work = Work(self._pop.peek_steps(wanted))
+        work = CooperativeWork(self._pop.peek_steps(wanted))
         work.step()
         return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
 
@@ -352,7 +356,7 @@ class PopProcessors:
             fields.order,
             fields.attempt_id,
         )
-        work = Work(self._pop.look_steps(wanted))
+        work = CooperativeWork(self._pop.look_steps(wanted))
         is_over = work.step()
         if is_over and work.result:
             return _notice(has_message=True)
@@ -419,12 +423,12 @@ _Result = TypeVar("_Result")
 
 
 def _answer(
-    work: Work[_Result], respond: Callable[[_Result], Response]
+    work: CooperativeWork[_Result], respond: Callable[[_Result], Response]
 ) -> Response | Awaitable[Response]:
     """Return the response to the result of *work*, which has started; at once if it is done."""
 
     async def later() -> Response:
-        return respond(await in_slices(work))
+        return respond(await run_in_slices(work))
 
     return respond(work.result) if work.is_done else later()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.kernel.send.looking_up import record_at
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore

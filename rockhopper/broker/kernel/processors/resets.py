@@ -17,7 +17,7 @@ from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.server.loop.slices import in_thread, next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
 from rockhopper.broker.server.remoting.server import connection_of
@@ -64,7 +64,7 @@ class ResetProcessors:
         fields = request.fields(QueryCorrectionOffsetRequest)
         left_out = set((fields.filter_groups or "").split(","))
         store, found = self._store, dict[int, int]()
-        entries = await in_thread("answers", lambda: list(self._offsets.entries()))
+        entries = await run_in_thread("answers", lambda: list(self._offsets.entries()))
         for topic, group, queues in entries:
             if topic != fields.topic or group in left_out:
                 continue

@@ -30,7 +30,7 @@ from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 from rockhopper.broker.kernel.tables.topic_mappings import TopicMapping
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,

@@ -7,7 +7,7 @@ and no task or thread each.
 import asyncio
 
 from rockhopper.broker.kernel.tables.json_table import SAVE_ERRORS, JsonTable
-from rockhopper.broker.server.loop.slices import next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, error_response
 from rockhopper.broker.users.errors import TooManyWait
 from rockhopper.protocol.codes import ResponseCode

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.loop.latencies import RequestTimes
-from rockhopper.broker.server.loop.slices import next_slice
 from rockhopper.broker.server.remoting.gate import admit, admit_again
 from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Need
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING

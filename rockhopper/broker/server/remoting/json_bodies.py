@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from rockhopper.broker.server.loop.slices import in_thread
+from rockhopper.broker.server.loop.cooperative_work import run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol import fastjson
@@ -47,7 +47,9 @@ def with_body(
 
     async def decode_and_serve() -> Response:
         async with _turn_of(request):
-            served = serve(request, await in_thread("bodies", lambda: kind.decode(request.body)))
+            served = serve(
+                request, await run_in_thread("bodies", lambda: kind.decode(request.body))
+            )
         return served if isinstance(served, Response) else await served
 
     return decode_and_serve()
@@ -73,7 +75,7 @@ async def read_object(body: bytes) -> dict[str, Any]:
         MalformedBodyError: it is not JSON.
     """
     check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
-    document = await in_thread("bodies", lambda: fastjson.loads(body))
+    document = await run_in_thread("bodies", lambda: fastjson.loads(body))
     if not isinstance(document, dict):
         raise Refusal("the body is no JSON object")
     return document
@@ -93,7 +95,7 @@ async def long_json_response(
     make_value: Callable[[], object], ext: dict[str, str] | None = None
 ) -> Response:
     """Return the same for a value that is slow to make and encode: both run in a thread."""
-    return Response(ext=ext, body=await in_thread("answers", lambda: _encode(make_value())))
+    return Response(ext=ext, body=await run_in_thread("answers", lambda: _encode(make_value())))
 
 
 def _encode(value: object) -> bytes:

@@ -17,7 +17,7 @@ from rockhopper.broker.name_server.route_table import (
     Registration,
     RouteTable,
 )
-from rockhopper.broker.server.loop.slices import at_once
+from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import Refusal
 
@@ -275,14 +275,14 @@ def test_a_write_wipe_outlives_registrations_until_it_is_taken_back() -> None:
 def test_topics_are_listed_by_cluster_and_deleted() -> None:
     table = RouteTable()
     table.register(registration("broker-b", "a", "b"), NOW)
-    assert sorted(at_once(table.topic_names())) == ["a", "b"]
-    assert sorted(at_once(table.topic_names("C"))) == ["a", "b"]
-    assert sorted(at_once(table.topic_names("D"))) == []
+    assert sorted(run_at_once(table.topic_names())) == ["a", "b"]
+    assert sorted(run_at_once(table.topic_names("C"))) == ["a", "b"]
+    assert sorted(run_at_once(table.topic_names("D"))) == []
     table.delete_topic("a", "D")
-    assert sorted(at_once(table.topic_names())) == ["a", "b"]
+    assert sorted(run_at_once(table.topic_names())) == ["a", "b"]
     table.delete_topic("a")
     table.delete_topic("nowhere")
-    assert sorted(at_once(table.topic_names())) == ["b"]
+    assert sorted(run_at_once(table.topic_names())) == ["b"]
 
 
 def test_a_single_topic_is_taken_of_registered_brokers_only() -> None:
@@ -386,11 +386,11 @@ def test_a_long_registration_is_taken_in_steps_and_ends_with_its_broker() -> Non
     assert table.route(names[0], "") is not None
     assert table.route(names[TOPICS_PER_STEP], "") is None
     table.connection_lost(connection)
-    assert at_once(steps) == Accepted()
-    assert at_once(table.topic_names()) == set()
+    assert run_at_once(steps) == Accepted()
+    assert run_at_once(table.topic_names()) == set()
     again = table.register_in_steps(registration("broker-b", *names), NOW, connection)
     assert (len(list(again)), len(list(table.topic_names()))) == (3, 3)
-    assert at_once(table.topic_names()) == set(names)
+    assert run_at_once(table.topic_names()) == set(names)
 
 
 def many(number: int, *names: str) -> Registration:

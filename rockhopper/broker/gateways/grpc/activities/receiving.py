@@ -19,7 +19,7 @@ from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
 from rockhopper.broker.kernel.processors.pop_checks import PopChecks
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.server.loop.slices import Work
+from rockhopper.broker.server.loop.cooperative_work import CooperativeWork
 from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -102,7 +102,7 @@ class Receiving:
 
     def _pop_or_wait(self, receipt: "_Receipt", wait_s: float) -> None:
         pop, wanted = self._pop, receipt.wanted
-        work = Work(pop.pop_steps(wanted))
+        work = CooperativeWork(pop.pop_steps(wanted))
         is_over = work.step()
         if is_over and work.result.count:
             receipt.write(work.result)

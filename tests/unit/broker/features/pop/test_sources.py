@@ -9,7 +9,7 @@ from rockhopper.broker.features.pop.extra_info import parse_extra_info, real_top
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.features.pop.sources import QUEUES_PER_SLICE, PopSources
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.server.loop.slices import Work, at_once
+from rockhopper.broker.server.loop.cooperative_work import CooperativeWork, run_at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.users.errors import Refusal
@@ -40,7 +40,7 @@ def bodies(body: bytes) -> list[bytes]:
 
 
 def test_a_step_of_a_pop_looks_at_so_many_queues(world: PopWorld) -> None:
-    work = Work(world.pop_service.pop_steps(WANTED))
+    work = CooperativeWork(world.pop_service.pop_steps(WANTED))
     lanes = [0]
     while not work.step():
         lanes.append(len(world.pop_service.lanes))
@@ -50,7 +50,7 @@ def test_a_step_of_a_pop_looks_at_so_many_queues(world: PopWorld) -> None:
 
 def test_pops_take_from_queues_that_are_far_apart(world: PopWorld) -> None:
     send(world, 200, 500, 1000)
-    found = [bodies(at_once(world.pop_service.pop_steps(WANTED)).body()) for _ in range(3)]
+    found = [bodies(run_at_once(world.pop_service.pop_steps(WANTED)).body()) for _ in range(3)]
     assert sorted(found) == [[b"1000"], [b"200"], [b"500"]]
 
 
@@ -58,7 +58,7 @@ def test_a_pop_looks_no_further_than_to_the_end_of_the_step_that_finds_something
     world: PopWorld,
 ) -> None:
     send(world, 0, 500, 1000)
-    answer = at_once(world.pop_service.pop_steps(WANTED, (TOPIC, 500)))
+    answer = run_at_once(world.pop_service.pop_steps(WANTED, (TOPIC, 500)))
     assert bodies(answer.body()) == [b"500"]
     assert len(world.pop_service.lanes) == QUEUES_PER_SLICE
 
@@ -69,12 +69,12 @@ def test_peeking_and_looking_go_in_steps_too(world: PopWorld) -> None:
     # The first queue that is looked at is number 102.
     assert sum(1 for _ in world.pop_service.look_steps(WANTED)) == steps - 1
     assert sum(1 for _ in world.pop_service.peek_steps(WANTED)) == steps - 1
-    assert at_once(world.pop_service.look_steps(WANTED))
-    assert bodies(at_once(world.pop_service.peek_steps(WANTED)).body()) == [b"101"]
+    assert run_at_once(world.pop_service.look_steps(WANTED))
+    assert bodies(run_at_once(world.pop_service.peek_steps(WANTED)).body()) == [b"101"]
 
 
 def test_a_topic_that_is_deleted_in_between_gets_no_lanes(world: PopWorld) -> None:
-    work = Work(world.pop_service.pop_steps(WANTED))
+    work = CooperativeWork(world.pop_service.pop_steps(WANTED))
     assert not work.step()
     world.topics.delete(TOPIC)
     with pytest.raises(Refusal, match="not exist"):

@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.kernel.processors import queries
-from rockhopper.broker.server.loop import slices
+from rockhopper.broker.server.loop import cooperative_work
 from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.reading import find_by_tag
 from rockhopper.protocol.codes import RequestCode as Code
@@ -96,7 +96,7 @@ async def test_a_look_up_by_key_lets_others_go_on_between_its_steps(
 ) -> None:
     monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
     turns: list[None] = []
-    real = slices.next_slice
+    real = cooperative_work.next_slice
 
     async def next_slice() -> None:
         turns.append(None)

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from unittest.mock import Mock
 
-from rockhopper.broker.server.loop.slices import in_thread, next_slice
+from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
 from rockhopper.broker.server.remoting.server import Connection
 from rockhopper.broker.users.access import Access
@@ -81,10 +81,10 @@ async def test_threads_of_a_kind_work_one_after_the_other() -> None:
         may_go_on.wait()
         under_way[0] -= 1
 
-    tasks = [asyncio.create_task(in_thread("answers", work)) for _ in range(4)]
+    tasks = [asyncio.create_task(run_in_thread("answers", work)) for _ in range(4)]
     await asyncio.to_thread(is_first_in.wait)
     # Another kind does not wait for them.
-    assert await in_thread("bodies", lambda: 7) == 7
+    assert await run_in_thread("bodies", lambda: 7) == 7
     may_go_on.set()
     await asyncio.gather(*tasks)
     assert most == [1]

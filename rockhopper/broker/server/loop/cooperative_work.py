@@ -1,4 +1,5 @@
-"""Slices: long requests work in slices; each iteration of the loop runs one slice of one of them.
+"""Slices: long requests work in cooperative_work; each iteration of the loop runs one slice of one
+of them.
 
 However many long requests there are, other work is delayed by one slice at most. Their work in
 threads runs one after the other, because each computing thread takes the interpreter from the loop
@@ -18,7 +19,7 @@ NAMES_PER_PIECE = 4096
 _Result = TypeVar("_Result")
 
 
-class _Slices:
+class _SliceQueue:
     """The requests that wait for a slice of one loop, and the locks of threads by kind of work."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,24 +44,24 @@ class _Slices:
             self._loop.call_soon(self._next)
 
 
-_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = WeakKeyDictionary()
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _SliceQueue] = WeakKeyDictionary()
 
 
-def _slices() -> _Slices:
+def _slice_queue() -> _SliceQueue:
     loop = asyncio.get_running_loop()
     found = _of_loop.get(loop)
     if found is None:
-        found = _of_loop[loop] = _Slices(loop)
+        found = _of_loop[loop] = _SliceQueue(loop)
     return found
 
 
 async def next_slice() -> None:
     """Return in an iteration of the loop in which no other long request runs."""
-    await _slices().wait()
+    await _slice_queue().wait()
 
 
-class Work(Generic[_Result]):
-    """Work done in steps, by any caller; in the end it has a ``result``."""
+class CooperativeWork(Generic[_Result]):
+    """CooperativeWork done in steps, by any caller; in the end it has a ``result``."""
 
     __slots__ = ("_steps", "is_done", "result")
 
@@ -80,32 +81,34 @@ class Work(Generic[_Result]):
         return self.is_done
 
 
-def at_once(steps: Generator[None, None, _Result]) -> _Result:
+def run_at_once(steps: Generator[None, None, _Result]) -> _Result:
     """Run all *steps* at once and return their result; for a few steps."""
-    work = Work(steps)
+    work = CooperativeWork(steps)
     while not work.step():
         pass
     return work.result
 
 
-async def in_slices(steps: Generator[None, None, _Result] | Work[_Result]) -> _Result:
+async def run_in_slices(
+    steps: Generator[None, None, _Result] | CooperativeWork[_Result],
+) -> _Result:
     """Run each of *steps* in a slice of its own and return their result."""
-    work = steps if isinstance(steps, Work) else Work(steps)
+    work = steps if isinstance(steps, CooperativeWork) else CooperativeWork(steps)
     while not work.step():
         await next_slice()
     return work.result
 
 
-async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
+async def run_in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
     """Run *function* in a thread, after others of its *kind*, and return its result."""
-    slices = _slices()
+    cooperative_work = _slice_queue()
     async with slices.threads[kind]:
         result = await asyncio.to_thread(function)
     await slices.wait()
     return result
 
 
-def sorted_in_pieces(names: Iterable[str]) -> list[str]:
+def sort_in_pieces(names: Iterable[str]) -> list[str]:
     """Return *names* sorted, for a thread: one sort of them all would block the loop."""
     left = iter(names)
     pieces = iter(lambda: sorted(islice(left, NAMES_PER_PIECE)), [])
