@@ -47,7 +47,7 @@ from rockhopper.broker.users.access import Access
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
-from rockhopper.client.admin.silence import Silence
+from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -122,7 +122,7 @@ class Site:
         self._tls = tls_of(config.tls, certificate)
         self.clients = Clients(self._tls)
         self._kept = Kept()
-        self._silence = Silence()
+        self._unreachable = UnreachableBrokers()
         self._turns = Turns()
         self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)
 
@@ -213,7 +213,7 @@ class Site:
             ):
                 visit.admin = admin
                 (visit.silent, there), visit.departed = await asyncio.gather(
-                    self._silence.leave_out(admin), admin.departed_brokers()
+                    self._unreachable.leave_out(admin), admin.departed_brokers()
                 )
                 if not (there or visit.silent or visit.path in LIVE):
                     await admin.masters()  # Raises the error for a missing master.
@@ -245,8 +245,8 @@ class Site:
             return await view(visit)
         except (BrokerUnreachableError, RequestTimeoutError) as error:
             if isinstance(error, RequestTimeoutError):
-                self._silence.note(error)
-            visit.silent, _ = await self._silence.leave_out(visit.admin)
+                self._unreachable.note(error)
+            visit.silent, _ = await self._unreachable.leave_out(visit.admin)
             if not any(error.address == each.broker.address for each in visit.silent):
                 raise
             return await view(visit)

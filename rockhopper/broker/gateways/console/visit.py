@@ -11,7 +11,7 @@ from rockhopper.broker.users.access import Access, Action, Kind, Resource
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.silence import Silent
+from rockhopper.client.admin.unreachable_brokers import UnreachableBroker
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.errors import (
     BrokerUnreachableError,
@@ -91,7 +91,7 @@ class Visit:
     notice: str = ""
     path: str = "-"
     """The page's path below the console's."""
-    silent: Sequence[Silent] = ()
+    silent: Sequence[UnreachableBroker] = ()
     """The brokers that do not answer: the page is built without them."""
     departed: Sequence[str] = ()
     """The names of brokers that have disappeared since the name server started."""

@@ -23,12 +23,16 @@ from rockhopper.client.commands.screen.fitting import cut, table_lines
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
 from rockhopper.client.commands.screen.watching import asked, interval_option
-from rockhopper.client.commands.shell.reached import Away, leave_out_silent, new_silence
+from rockhopper.client.commands.shell.reached import (
+    Away,
+    leave_out_unreachable,
+    new_unreachable_brokers,
+)
 from rockhopper.client.printable import printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.admin.silence import Silence
+    from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 
 SORTS = ("in", "out", "lag", "name")
 _KEYS = {"i": "in", "o": "out", "l": "lag", "n": "name"}
@@ -96,8 +100,8 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        silence, told = new_silence(), Away()
-        before, away = await _sample(admin, silence, view)
+        unreachable, told = new_unreachable_brokers(), Away()
+        before, away = await _sample(admin, unreachable, view)
         is_first = True
         while True:
             if away.names != told.names:
@@ -105,7 +109,7 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
                 told = away
             await asyncio.sleep(_rest_s(before, interval_s))
             try:
-                sample, away = await _sample(admin, silence, view)
+                sample, away = await _sample(admin, unreachable, view)
             except ClientError as error:
                 if once:
                     raise
@@ -133,8 +137,8 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
     from rockhopper.client.errors import ClientError
 
     async with Admin(names) as admin:
-        silence = new_silence()
-        before, away = await _sample(admin, silence, view)
+        unreachable = new_unreachable_brokers()
+        before, away = await _sample(admin, unreachable, view)
         flow, problem = before.since(before), away.said
         with Keyboard() as keyboard:
             sys.stdout.buffer.write(_ENTER)
@@ -149,7 +153,7 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
                         continue
                     try:
                         if not view.is_paused:
-                            sample, away = await _sample(admin, silence, view)
+                            sample, away = await _sample(admin, unreachable, view)
                             flow, before, problem = sample.since(before), sample, away.said
                     except ClientError as error:
                         problem = str(error)
@@ -159,10 +163,12 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
                 sys.stdout.buffer.flush()
 
 
-async def _sample(admin: "Admin", silence: "Silence", view: _View) -> tuple[Sample, Away]:
+async def _sample(
+    admin: "Admin", unreachable: "UnreachableBrokers", view: _View
+) -> tuple[Sample, Away]:
     from rockhopper.client.admin.topic_figures import oldest_of_groups
 
-    away = await leave_out_silent(admin, silence)
+    away = await leave_out_unreachable(admin, unreachable)
     begun_s = time.monotonic()
     figures, brokers = await asyncio.gather(admin.figures.read(), admin.brokers())
     now_s = time.monotonic()

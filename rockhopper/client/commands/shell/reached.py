@@ -14,7 +14,7 @@ from rockhopper.client.commands.running import note_incomplete, report
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.admin.silence import Silence
+    from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 
 ANSWERS_WITHIN_S = 3.0
 
@@ -45,14 +45,16 @@ class Away:
             note_incomplete()
 
 
-def new_silence() -> "Silence":
+def new_unreachable_brokers() -> "UnreachableBrokers":
     """Return an object that finds unreachable brokers, with a command's timeout."""
-    from rockhopper.client.admin.silence import Silence
+    from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 
-    return Silence(answer_within_s=ANSWERS_WITHIN_S)
+    return UnreachableBrokers(answer_within_s=ANSWERS_WITHIN_S)
 
 
-async def leave_out_silent(admin: "Admin", silence: "Silence", topic: str | None = None) -> Away:
+async def leave_out_unreachable(
+    admin: "Admin", unreachable: "UnreachableBrokers", topic: str | None = None
+) -> Away:
     """Make *admin* ignore masters that do not answer; with *topic*, those of the topic.
 
     If there is no such topic, or no broker at all, the command's own error names the missing
@@ -72,7 +74,7 @@ async def leave_out_silent(admin: "Admin", silence: "Silence", topic: str | None
         except RouteNotFoundError:
             return Away()
     try:
-        silent, there = await silence.leave_out(
+        silent, there = await unreachable.leave_out(
             admin, lambda each: each.is_master and (names is None or each.name in names)
         )
     except RequestRefusedError:
@@ -104,5 +106,7 @@ async def reached(
 
     async with Admin(nameserver) as admin:
         if broker is None:
-            (await leave_out_silent(admin, new_silence(), topic)).tell(changes=changes)
+            (await leave_out_unreachable(admin, new_unreachable_brokers(), topic)).tell(
+                changes=changes
+            )
         yield admin

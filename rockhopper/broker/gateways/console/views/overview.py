@@ -12,7 +12,7 @@ from rockhopper.broker.gateways.console.views.groups import figures
 from rockhopper.broker.gateways.console.views.topics import plain_only
 from rockhopper.broker.gateways.console.visit import Data, Shown, Visit
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.silence import called
+from rockhopper.client.admin.unreachable_brokers import display_name
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.protocol.bodies.figures import GroupFigures
@@ -92,7 +92,7 @@ class BrokerState(NamedTuple):
     @property
     def alarms(self) -> list[str]:
         """The problems that an operator should look at."""
-        name = called(self.broker)
+        name = display_name(self.broker)
         if self.problem:
             return [f"{name} does not answer: {self.problem}"]
         found = []
@@ -186,7 +186,7 @@ async def rates(visit: Visit) -> Data:
                 for each in found
                 if not each.problem
             },
-            "away": {each.key: called(each.broker) for each in found if each.problem}
+            "away": {each.key: display_name(each.broker) for each in found if each.problem}
             | {name: name for name in visit.departed},
         }
     )

@@ -18,7 +18,7 @@ from rockhopper.broker.gateways.console.rendering import (
     visible,
     when,
 )
-from rockhopper.client.admin.silence import Silent
+from rockhopper.client.admin.unreachable_brokers import UnreachableBroker
 from rockhopper.client.network.addresses import BrokerAddress
 
 
@@ -115,7 +115,15 @@ def test_long_lists_have_a_last_page_and_a_way_to_any() -> None:
 def test_nothing_is_missing_by_a_replica_that_does_not_answer() -> None:
     missing = rendering.environment().get_template("parts.html").module.missing  # type: ignore[attr-defined]
     master, replica = (
-        str(missing([Silent(BrokerAddress("C", "broker-a", number, "127.0.0.1:1"), "refused")]))
+        str(
+            missing(
+                [
+                    UnreachableBroker(
+                        BrokerAddress("C", "broker-a", number, "127.0.0.1:1"), "refused"
+                    )
+                ]
+            )
+        )
         for number in (0, 2)
     )
     assert "What broker-a holds is left out" in master

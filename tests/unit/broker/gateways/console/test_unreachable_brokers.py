@@ -1,4 +1,4 @@
-"""Silence: a broker of two that hangs costs a second once, and its pages say so."""
+"""UnreachableBrokers: a broker of two that hangs costs a second once, and its pages say so."""
 
 import json
 from collections.abc import AsyncIterator
@@ -8,9 +8,9 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.broker.gateways.console.views import sending
 from rockhopper.client import Producer
-from rockhopper.client.admin import silence
+from rockhopper.client.admin import unreachable_brokers
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.silence import ASKED_AGAIN_AFTER_S, Silence
+from rockhopper.client.admin.unreachable_brokers import ASKED_AGAIN_AFTER_S, UnreachableBrokers
 from tests.support.console import Browser
 from tests.support.hung import Hung, hanging
 
@@ -39,7 +39,7 @@ async def hung(served: Broker) -> AsyncIterator[Hung]:
 async def test_every_page_shows_the_others_and_names_it(
     browser: Browser, hung: Hung, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "ASKED_AGAIN_AFTER_S", 1e9)
+    monkeypatch.setattr(unreachable_brokers, "ASKED_AGAIN_AFTER_S", 1e9)
     reset = {"group": "billing", "topic": "orders", "to": "earliest"}
     for page, query, shown in (
         ("", {}, "broker-b does not answer: "),
@@ -99,10 +99,10 @@ async def test_what_it_may_have_stored_is_told(
 ) -> None:
     """Where it hangs since the page was begun."""
 
-    async def all_answer(self: Silence, admin: Admin) -> object:
+    async def all_answer(self: UnreachableBrokers, admin: Admin) -> object:
         return [], 2
 
-    monkeypatch.setattr(Silence, "leave_out", all_answer)
+    monkeypatch.setattr(UnreachableBrokers, "leave_out", all_answer)
     monkeypatch.setattr(sending, "TIMEOUT_S", 0.01)
     lost = await browser.post("send", topic="orders", body="typed text", queue="broker-b:0")
     assert (lost.status, "The message may be stored all the same" in lost.text) == (400, True)
@@ -136,7 +136,7 @@ async def test_one_that_was_killed_is_named_on_every_page(served: Broker, browse
 
 async def test_it_is_asked_again_after_a_while(served: Broker, hung: Hung) -> None:
     now_s = 100.0
-    found = Silence(lambda: now_s)
+    found = UnreachableBrokers(lambda: now_s)
     async with Admin(served.nameserver) as admin:
         routes = admin.session.routes
         assert list((await routes.route("orders")).masters) == ["broker-a", "broker-b"]
@@ -154,13 +154,13 @@ async def test_one_that_hangs_meanwhile_is_done_without(
     """As if it had answered when the page was begun."""
     looked = 0
 
-    async def leave_out(self: Silence, admin: Admin) -> object:
+    async def leave_out(self: UnreachableBrokers, admin: Admin) -> object:
         nonlocal looked
         looked += 1
         return ([], 2) if looked == 1 else await as_it_is(self, admin)
 
-    as_it_is = Silence.leave_out
-    monkeypatch.setattr(Silence, "leave_out", leave_out)
+    as_it_is = UnreachableBrokers.leave_out
+    monkeypatch.setattr(UnreachableBrokers, "leave_out", leave_out)
     answer = await browser.get("topic", name="orders")
     assert (answer.status, looked, hung.requests >= 1) == (200, 2, True)
     assert "What broker-b holds is left out" in answer.text

@@ -1,4 +1,4 @@
-"""Silence: finds unreachable brokers, so that a page or a list waits for them only once.
+"""UnreachableBrokers: finds unreachable brokers, so that a page or a list waits for them only once.
 
 Before a page is built, all brokers that the name server knows are pinged concurrently. The session
 ignores those that do not answer: the page shows the data of the others and names the missing ones.
@@ -19,19 +19,19 @@ ANSWER_WITHIN_S = 1.0
 ASKED_AGAIN_AFTER_S = 10.0
 
 
-def called(broker: BrokerAddress) -> str:
+def display_name(broker: BrokerAddress) -> str:
     """Return the name to display; a replica has the same broker name as its master."""
     return broker.name if broker.is_master else f"replica {broker.broker_id} of {broker.name}"
 
 
-class Silent(NamedTuple):
+class UnreachableBroker(NamedTuple):
     """A broker that does not answer."""
 
     broker: BrokerAddress
     problem: str
 
 
-class Silence:
+class UnreachableBrokers:
     """The results of recent pings. Use it only in one event loop."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Silence:
 
     async def leave_out(
         self, admin: Admin, among: Callable[[BrokerAddress], bool] | None = None
-    ) -> tuple[list[Silent], int]:
+    ) -> tuple[list[UnreachableBroker], int]:
         """Make *admin* ignore unreachable brokers; return them, and how many brokers answer.
 
         Only brokers for which `among` returns true are pinged and counted.
@@ -60,7 +60,9 @@ class Silence:
         problems = await asyncio.gather(
             *(self._problem(admin.session, each.address) for each in brokers)
         )
-        silent = [Silent(*each) for each in zip(brokers, problems, strict=True) if each[1]]
+        silent = [
+            UnreachableBroker(*each) for each in zip(brokers, problems, strict=True) if each[1]
+        ]
         admin.session.routes.leave_out(frozenset(each.broker.address for each in silent))
         return silent, len(brokers) - len(silent)
 

@@ -1,21 +1,21 @@
-"""Silence: who is asked whether he is there, and how long that takes."""
+"""UnreachableBrokers: which brokers are asked whether they run, and how long that takes."""
 
 import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Admin
-from rockhopper.client.admin.silence import Silence
+from rockhopper.client.admin.unreachable_brokers import UnreachableBrokers
 from tests.support.hung import hanging
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
 async def test_only_those_meant_are_asked_and_for_so_long(broker: Broker, is_asked: bool) -> None:
-    silence = Silence(answer_within_s=0.2)
+    unreachable = UnreachableBrokers(answer_within_s=0.2)
     settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": broker.nameserver}
     async with Admin(broker.nameserver) as admin, Broker.temporary(settings) as other:
         await other.announce()
         async with hanging(other) as hung:
-            found, there = await silence.leave_out(
+            found, there = await unreachable.leave_out(
                 admin, lambda each: is_asked and each.name == "broker-b"
             )
             assert (len(found), there) == (is_asked, 0)
