@@ -18,7 +18,7 @@ from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.broker.name_server.processors import NameServiceProcessors
 from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Row
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.codes import RequestCode
 
@@ -101,10 +101,10 @@ def _served(table: Mapping[int, Row], by: str) -> Iterable[str]:
 
 
 def _rights(row: Row) -> str:
-    needs = [need for need in row.needs if need is not ADMINISTRATION]
+    permissions = [permission for permission in row.permissions if permission is not ADMINISTRATION]
     return ", ".join(
-        f"{need.kind.value} {' or '.join(action.value for action in need.actions)}"
-        for need in needs
+        f"{permission.kind.value} {' or '.join(action.value for action in permission.actions)}"
+        for permission in permissions
     )
 
 

@@ -5,7 +5,7 @@ with REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
@@ -28,7 +28,7 @@ from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.kernel.processors.transactions import TransactionProcessors
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
-from rockhopper.broker.server.remoting.needs import Need, on_cluster, on_group, on_topic
+from rockhopper.broker.server.remoting.permissions import Permission, on_cluster, on_group, on_topic
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.protocol.codes import RequestCode as Code
 
@@ -107,24 +107,28 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         **_pop(popping),
         **_accounts(accounts),
         # Queues shared out by the broker
-        Code.QUERY_ASSIGNMENT: serves(assignment.query, *needs.ASSIGNED),
-        Code.SET_MESSAGE_REQUEST_MODE: administers(assignment.set_mode, needs.MODE_SET),
+        Code.QUERY_ASSIGNMENT: serves(assignment.query, *permissions.ASSIGNED),
+        Code.SET_MESSAGE_REQUEST_MODE: administers(
+            assignment.set_mode, permissions.SET_REQUEST_MODE
+        ),
         Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(assignment.all_modes, SEE),
         # Producing
         Code.SEND_MESSAGE: serves(send, on_topic(Action.PUB)),
-        Code.SEND_MESSAGE_V2: serves(send, needs.SENT),
-        Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
+        Code.SEND_MESSAGE_V2: serves(send, permissions.SENT),
+        Code.SEND_BATCH_MESSAGE: serves(send, permissions.SENT),
         Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
-        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *needs.SENT_BACK),
+        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *permissions.SENT_BACK),
         Code.END_TRANSACTION: serves(
-            transactions.end, Need((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
+            transactions.end, Permission((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
         ),
         Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
         # Consuming
-        Code.PULL_MESSAGE: serves(pull, *needs.PULLED),
-        Code.LITE_PULL_MESSAGE: serves(pull, *needs.PULLED),
-        Code.QUERY_CONSUMER_OFFSET: serves(following.query_consumer_offset, *needs.LOOKED_AT),
-        Code.UPDATE_CONSUMER_OFFSET: serves(following.update_consumer_offset, *needs.COMMITTED),
+        Code.PULL_MESSAGE: serves(pull, *permissions.PULLED),
+        Code.LITE_PULL_MESSAGE: serves(pull, *permissions.PULLED),
+        Code.QUERY_CONSUMER_OFFSET: serves(following.query_consumer_offset, *permissions.LOOKED_AT),
+        Code.UPDATE_CONSUMER_OFFSET: serves(
+            following.update_consumer_offset, *permissions.COMMITTED
+        ),
         Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
             following.search_by_time, on_topic(Action.SUB, Action.GET)
         ),
@@ -134,15 +138,15 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             following.earliest_store_time,
             on_topic(Action.SUB, Action.GET),
         ),
-        Code.LOCK_BATCH_MQ: serves(locks.lock, *needs.LOCKED),
-        Code.UNLOCK_BATCH_MQ: serves(locks.unlock, *needs.LOCKED),
+        Code.LOCK_BATCH_MQ: serves(locks.lock, *permissions.LOCKED),
+        Code.UNLOCK_BATCH_MQ: serves(locks.unlock, *permissions.LOCKED),
         # Being there
-        Code.HEART_BEAT: serves(clients.heartbeat, *needs.BEATING),
-        Code.UNREGISTER_CLIENT: serves(clients.unregister, needs.LEAVING),
+        Code.HEART_BEAT: serves(clients.heartbeat, *permissions.HEARTBEAT),
+        Code.UNREGISTER_CLIENT: serves(clients.unregister, permissions.UNREGISTER),
         Code.GET_CONSUMER_LIST_BY_GROUP: serves(
             clients.consumer_list, on_group(Action.SUB, Action.GET)
         ),
-        Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *needs.CHECKED),
+        Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *permissions.CHECKED),
         # Looking messages up
         Code.QUERY_MESSAGE: serves(queries.by_key, on_topic(Action.SUB, Action.GET)),
         Code.VIEW_MESSAGE_BY_ID: serves(queries.by_offset, on_topic(Action.GET)),
@@ -151,11 +155,11 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
             topic_admin.update_topic, on_topic(Action.CREATE)
         ),
         Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
-            topic_admin.update_topics, needs.TOPICS_MADE
+            topic_admin.update_topics, permissions.TOPICS_MADE
         ),
         Code.DELETE_TOPIC_IN_BROKER: administers(topic_admin.delete_topic, on_topic(Action.DELETE)),
         Code.PURGE_TOPIC: administers(topic_admin.purge_topic, on_topic(Action.DELETE)),
-        Code.GET_ALL_TOPIC_CONFIG: administers(topic_admin.get_all_topics, needs.ALL_TOPICS),
+        Code.GET_ALL_TOPIC_CONFIG: administers(topic_admin.get_all_topics, permissions.ALL_TOPICS),
         Code.GET_TOPIC_CONFIG: administers(topic_admin.get_topic, on_topic(Action.GET)),
         Code.GET_TOPIC_STATS_INFO: administers(topic_admin.topic_stats, on_topic(Action.GET)),
         Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(
@@ -164,16 +168,16 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(topic_admin.system_topics, SEE),
         # Groups
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
-            group_admin.update_group, needs.GROUP_MADE
+            group_admin.update_group, permissions.GROUP_MADE
         ),
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: administers(
-            group_admin.update_groups, needs.GROUPS_MADE
+            group_admin.update_groups, permissions.GROUPS_MADE
         ),
         Code.DELETE_SUBSCRIPTIONGROUP: administers(
             group_admin.delete_group, on_group(Action.DELETE, field="groupName")
         ),
         Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
-            group_admin.get_all_groups, needs.ALL_GROUPS
+            group_admin.get_all_groups, permissions.ALL_GROUPS
         ),
         Code.GET_SUBSCRIPTIONGROUP_CONFIG: administers(
             group_admin.get_group, on_group(Action.GET, field="group")
@@ -183,18 +187,24 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         ),
         Code.GET_PRODUCER_CONNECTION_LIST: administers(group_admin.producer_connections, SEE),
         Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
-            group_admin.subscription_of, *needs.LOOKED_INTO
+            group_admin.subscription_of, *permissions.GROUP_INFO
         ),
         Code.QUERY_TOPICS_BY_CONSUMER: administers(
             group_admin.topics_of, on_group(Action.GET, field="group")
         ),
-        Code.GET_CONSUME_STATS: administers(group_admin.consume_stats, *needs.MEASURED),
-        Code.INVOKE_BROKER_TO_RESET_OFFSET: administers(resets.reset_offsets, *needs.MOVED),
-        Code.QUERY_CORRECTION_OFFSET: administers(resets.correction_offsets, *needs.CORRECTED),
-        Code.CLONE_GROUP_OFFSET: administers(resets.clone_offsets, *needs.CLONED),
-        Code.QUERY_CONSUME_TIME_SPAN: administers(consumption.time_span, *needs.LOOKED_INTO),
+        Code.GET_CONSUME_STATS: administers(group_admin.consume_stats, *permissions.CONSUME_STATS),
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: administers(
+            resets.reset_offsets, *permissions.RESET_OFFSET
+        ),
+        Code.QUERY_CORRECTION_OFFSET: administers(
+            resets.correction_offsets, *permissions.CORRECTED
+        ),
+        Code.CLONE_GROUP_OFFSET: administers(resets.clone_offsets, *permissions.CLONED),
+        Code.QUERY_CONSUME_TIME_SPAN: administers(consumption.time_span, *permissions.GROUP_INFO),
         Code.GET_BROKER_CONSUME_STATS: administers(consumption.broker_consume_stats, SEE),
-        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(consumption.group_forbidden, *needs.MOVED),
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(
+            consumption.group_forbidden, *permissions.RESET_OFFSET
+        ),
         Code.GET_ALL_PRODUCER_INFO: administers(consumption.producers, SEE),
         Code.CLEAN_EXPIRED_CONSUMEQUEUE: administers(consumption.nothing_to_do, CHANGE),
         Code.CLEAN_UNUSED_TOPIC: administers(consumption.nothing_to_do, CHANGE),
@@ -202,11 +212,11 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.GET_CONSUMER_RUNNING_INFO: administers(calls.running_info, on_group(Action.GET)),
         Code.CONSUME_MESSAGE_DIRECTLY: administers(calls.consume_directly, *CONSUME),
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
-            calls.consumer_status, *needs.LOOKED_INTO
+            calls.consumer_status, *permissions.GROUP_INFO
         ),
         # Jobs (ours alone)
-        Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
-        Code.LOG_HISTORY: serves(history.process, needs.COMPARED),
+        Code.TOPIC_IDS: serves(topic_ids.process, permissions.IDENTIFIED),
+        Code.LOG_HISTORY: serves(history.process, permissions.COMPARED),
         # The broker
         Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
         Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
@@ -249,11 +259,11 @@ def _pop(pop: PopProcessors) -> dict[int, Row]:
     entries: dict[int, Row] = {
         Code.POP_MESSAGE: serves(pop.pop, *CONSUME),
         Code.ACK_MESSAGE: serves(pop.ack, *CONSUME),
-        Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *needs.ACKNOWLEDGED),
+        Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *permissions.ACKNOWLEDGED),
         Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
         Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
         Code.NOTIFICATION: serves(pop.notification, *CONSUME),
-        Code.POLLING_INFO: serves(pop.polling_info, *needs.AWAITED),
+        Code.POLLING_INFO: serves(pop.polling_info, *permissions.AWAITED),
     }
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
@@ -262,7 +272,7 @@ def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:
     return {
         Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
         Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),
-        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, *needs.QUEUE_SEEN),
+        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, *permissions.QUEUE_SEEN),
         Code.DELETE_EXPIRED_COMMITLOG: administers(store.delete_expired, CHANGE),
         Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
             store.rocksdb_progress, on_topic(Action.GET)

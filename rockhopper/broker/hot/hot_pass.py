@@ -50,7 +50,7 @@ from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.needs import check_subscriber
+from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import Connection
@@ -442,10 +442,10 @@ class HotPass:
         check_access = allow_all
         if not self._access.is_open:
             asks = (self._principal, Action.SUB)
-            needs = (Resource(Kind.TOPIC, topic), Resource(Kind.GROUP, group))
-            if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in needs):
+            resources = (Resource(Kind.TOPIC, topic), Resource(Kind.GROUP, group))
+            if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in resources):
                 return False
-            check_access = partial(check_subscriber, self._access, self._principal, needs)
+            check_access = partial(check_subscriber, self._access, self._principal, resources)
         reply_batch.settle()
         pull = pull_of(reply_batch.connection, request, check_access)
         try:

@@ -44,7 +44,12 @@ from rockhopper.broker.server.remoting.json_bodies import (
     check_size,
     long_json_response,
 )
-from rockhopper.broker.server.remoting.needs import Need, everything, on_cluster, on_topic
+from rockhopper.broker.server.remoting.permissions import (
+    Permission,
+    everything,
+    on_cluster,
+    on_topic,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.users.access import Action, Kind
@@ -91,7 +96,7 @@ with it.
 
 SEE = on_cluster(Action.GET)
 CHANGE = on_cluster(Action.UPDATE)
-ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
+ALL_TOPICS = Permission((Action.LIST,), Kind.TOPIC, everything)
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

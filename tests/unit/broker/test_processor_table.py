@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.dispatcher import Row
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION
 from rockhopper.broker.users.access import Action, Resource
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import RequestCode as Code
@@ -110,7 +110,11 @@ async def test_every_row_names_an_action_and_what_it_is_about(
     without = [
         name
         for name, row in all_rows(broker, tmp_path).items()
-        if not [need for need in row.needs if need is not ADMINISTRATION and need.actions]
+        if not [
+            permission
+            for permission in row.permissions
+            if permission is not ADMINISTRATION and permission.actions
+        ]
     ]
     assert without == []
 

@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
-from rockhopper.broker.server.remoting.needs import Asked, Need, in_field
+from rockhopper.broker.server.remoting.permissions import Asked, Permission, in_field
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, Kind
@@ -73,8 +73,8 @@ def _staged_topics(request: Asked) -> Iterable[str]:
     return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
-SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))
-STAGED_TOPICS = Need((Action.PUB,), Kind.TOPIC, _staged_topics)
+SINK = Permission((Action.PUB,), Kind.SINK, in_field("sinkId"))
+STAGED_TOPICS = Permission((Action.PUB,), Kind.TOPIC, _staged_topics)
 
 
 @dataclass(eq=False, repr=False)

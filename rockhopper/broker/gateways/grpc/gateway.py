@@ -5,7 +5,7 @@ import socket
 
 import structlog
 
-from rockhopper.broker.gateways.grpc import needs
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.clients import Clients
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
@@ -152,21 +152,21 @@ def _table(
     pulling: Pulling,
 ) -> dict[str, Served]:
     return {
-        "QueryRoute": (routes.query_route, needs.of_route),
-        "QueryAssignment": (routes.query_assignment, needs.of_consuming),
-        "Telemetry": (clients.telemetry, needs.of_telling),
-        "Heartbeat": (clients.heartbeat, needs.of_being_there),
-        "NotifyClientTermination": (clients.terminated, needs.of_being_there),
-        "SendMessage": (producing.send, needs.of_sending),
-        "EndTransaction": (producing.end_transaction, needs.of_producing),
-        "RecallMessage": (producing.recall, needs.of_producing),
-        "ReceiveMessage": (receiving.receive, needs.of_queue),
-        "AckMessage": (settling.ack, needs.of_consuming),
-        "ChangeInvisibleDuration": (settling.change, needs.of_consuming),
-        "ForwardMessageToDeadLetterQueue": (settling.forward, needs.of_consuming),
-        "SyncLiteSubscription": (clients.no_lite_topics, needs.of_consuming),
-        "PullMessage": (pulling.pull, needs.of_queue),
-        "UpdateOffset": (pulling.update_offset, needs.of_queue),
-        "GetOffset": (pulling.get_offset, needs.of_queue),
-        "QueryOffset": (pulling.query_offset, needs.of_looking),
+        "QueryRoute": (routes.query_route, permissions.of_route),
+        "QueryAssignment": (routes.query_assignment, permissions.of_consuming),
+        "Telemetry": (clients.telemetry, permissions.telemetry_permissions),
+        "Heartbeat": (clients.heartbeat, permissions.heartbeat_permissions),
+        "NotifyClientTermination": (clients.terminated, permissions.heartbeat_permissions),
+        "SendMessage": (producing.send, permissions.of_sending),
+        "EndTransaction": (producing.end_transaction, permissions.of_producing),
+        "RecallMessage": (producing.recall, permissions.of_producing),
+        "ReceiveMessage": (receiving.receive, permissions.of_queue),
+        "AckMessage": (settling.ack, permissions.of_consuming),
+        "ChangeInvisibleDuration": (settling.change, permissions.of_consuming),
+        "ForwardMessageToDeadLetterQueue": (settling.forward, permissions.of_consuming),
+        "SyncLiteSubscription": (clients.no_lite_topics, permissions.of_consuming),
+        "PullMessage": (pulling.pull, permissions.of_queue),
+        "UpdateOffset": (pulling.update_offset, permissions.of_queue),
+        "GetOffset": (pulling.get_offset, permissions.of_queue),
+        "QueryOffset": (pulling.query_offset, permissions.of_looking),
     }

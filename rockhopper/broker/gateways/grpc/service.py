@@ -1,7 +1,7 @@
 """GrpcService: the table of RPCs, and the steps before and after each call.
 
 identity, by the header fields        without a proof, the caller is anonymous
-permissions                           by RPC and by the resources in the request (needs.py)
+permissions                           by RPC and by the resources in the request (permissions.py)
 the activity                          replies now or later
 errors                                become the status of the reply
 """

@@ -18,7 +18,7 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
-from rockhopper.broker.kernel.processors.needs import consuming
+from rockhopper.broker.kernel.processors.permissions import consuming
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -259,7 +259,7 @@ def _split(request: Request, beat: HeartbeatData) -> tuple[list[ConsumerData], d
     allowed, refusals = [], {}
     for consumer in beat.consumer_data_set:
         try:
-            request.check_needs(consuming(consumer))
+            request.check_permissions(consuming(consumer))
         except NoPermission as error:
             refusals[consumer.group_name] = str(error)
         else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
-from rockhopper.broker.server.remoting.needs import Asked
+from rockhopper.broker.server.remoting.permissions import Asked
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,

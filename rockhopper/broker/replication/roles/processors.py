@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.pulls import PullProcessor
 from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.observing.version import own_version
@@ -24,7 +24,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
@@ -191,7 +191,7 @@ class ReplicaProcessors:
         """Return the rows that are served while another replica leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
-            table[code] = serves(self.pull, *needs.PULLED)
+            table[code] = serves(self.pull, *permissions.PULLED)
         table[Code.HEART_BEAT] = serves(self.take_heartbeat)
         table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
         return table | self.rows()

@@ -25,7 +25,7 @@ import structlog
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.remoting.gate import admit, admit_again
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Need
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, Permission
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
@@ -146,7 +146,7 @@ class Request:
         self.check_access: Callable[[], None] = allow_all
         """Raises NoPermission if the sender may no longer do this; for requests that have waited.
         """
-        self.check_needs: Callable[[tuple[Need, ...]], None] = allow_all
+        self.check_needs: Callable[[tuple[Permission, ...]], None] = allow_all
         """Raises NoPermission unless the sender has these permissions; for requests with parts."""
 
     @property
@@ -230,7 +230,7 @@ class Request:
             )
 
 
-def allow_all(_needs: tuple[Need, ...] = ()) -> None:
+def allow_all(_needs: tuple[Permission, ...] = ()) -> None:
     """Allow everything."""
 
 
@@ -241,22 +241,22 @@ class Row(NamedTuple):
     """The processor of a request code, and the permissions that it needs."""
 
     processor: Processor
-    needs: tuple[Need, ...]
+    permissions: tuple[Permission, ...]
 
     @property
     def is_administration(self) -> bool:
         """Whether only administrators may send it."""
-        return ADMINISTRATION in self.needs
+        return ADMINISTRATION in self.permissions
 
 
-def serves(processor: Processor, *needs: Need) -> Row:
-    """Return a row for senders with all *needs*."""
-    return Row(processor, needs)
+def serves(processor: Processor, *permissions: Permission) -> Row:
+    """Return a row for senders with all *permissions*."""
+    return Row(processor, permissions)
 
 
-def administers(processor: Processor, *needs: Need) -> Row:
+def administers(processor: Processor, *permissions: Permission) -> Row:
     """Return a row for administrators."""
-    return Row(processor, (ADMINISTRATION, *needs))
+    return Row(processor, (ADMINISTRATION, *permissions))
 
 
 def encode_response(request: Command, response: Response) -> bytes:
@@ -384,10 +384,10 @@ class Dispatcher:
                 f" request type {request.code} not supported",
             )
         if entry.is_administration or not self.access.is_open:
-            admit(self.access, request, entry.needs)
-            request.check_needs = partial(admit_again, self.access, request)
+            admit(self.access, request, entry.permissions)
+            request.check_permissions = partial(admit_again, self.access, request)
             if request.code in LONG_POLLING:
-                request.check_access = partial(admit_again, self.access, request, entry.needs)
+                request.check_access = partial(admit_again, self.access, request, entry.permissions)
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result

@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION, Asked, Need, check_access
+from rockhopper.broker.server.remoting.permissions import (
+    ADMINISTRATION,
+    Asked,
+    Permission,
+    check_access,
+)
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.users.access import Access, Action, Kind
 from rockhopper.broker.users.authentication import Failures
@@ -54,7 +59,7 @@ class Signed(Asked, Protocol):
         """The attributes of the connection."""
 
 
-def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
+def admit(access: Access, request: Signed, permissions: tuple[Permission, ...]) -> None:
     """Authenticate *request*, set its principal, and return if it may be served.
 
     Raises:
@@ -62,24 +67,24 @@ def admit(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
         NoPermission, MalformedBodyError: as ``check_access``.
     """
     if not isinstance(access, Guard) or access.is_open:
-        check_access(access, request, needs)
+        check_access(access, request, permissions)
         return
     if ACCESS_KEY not in request.ext:
-        if request.code in access.unsigned_codes and not _changes_cluster(needs):
+        if request.code in access.unsigned_codes and not _changes_cluster(permissions):
             return
         raise NotAuthenticated(
             f"request code {request.code} is not signed, and this broker serves users alone: give "
             "the client an accessKey and a secretKey"
         )
     _identify(access, request)
-    if not needs:
+    if not permissions:
         raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
-    if request.code not in access.free_codes or _changes_cluster(needs):
-        _check(access, request, needs)
+    if request.code not in access.free_codes or _changes_cluster(permissions):
+        _check(access, request, permissions)
 
 
-def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> None:
-    """Return if *request*, which was admitted before, has permission for *needs* now.
+def admit_again(access: Access, request: Signed, permissions: tuple[Permission, ...]) -> None:
+    """Return if *request*, which was admitted before, has permission for *permissions* now.
 
     For a request that has waited, and for the parts of one.
 
@@ -90,22 +95,26 @@ def admit_again(access: Access, request: Signed, needs: tuple[Need, ...]) -> Non
         ACCESS_KEY not in request.ext or request.code in access.free_codes
     ):
         return
-    check_access(access, request, needs)
+    check_access(access, request, permissions)
 
 
-def _check(access: Guard, request: Signed, needs: tuple[Need, ...]) -> None:
+def _check(access: Guard, request: Signed, permissions: tuple[Permission, ...]) -> None:
     visitor = request.ext.get(VISITOR)
     if visitor is None:
-        check_access(access, request, needs)
+        check_access(access, request, permissions)
         return
     asker = request.principal
     is_here = is_loopback(asker.host) or asker.host == request.local_host
     is_ours = is_here and is_sealed(access.seal_secret, request.ext, request.body)
-    of_visitor = [need for need in needs if need is not ADMINISTRATION]
+    of_visitor = [permission for permission in permissions if permission is not ADMINISTRATION]
     if is_ours:
-        of_visitor = [need for need in of_visitor if Action.LIST not in need.actions]
-        needs = tuple(need for need in needs if need is ADMINISTRATION)
-    check_access(access, request, needs)
+        of_visitor = [
+            permission for permission in of_visitor if Action.LIST not in permission.actions
+        ]
+        permissions = tuple(
+            permission for permission in permissions if permission is ADMINISTRATION
+        )
+    check_access(access, request, permissions)
     request.principal = Principal(visitor, asker.user)
     check_access(access, request, of_visitor)
     if not is_ours:
@@ -164,5 +173,8 @@ def close_connections_of(user: str, servers: Iterable[Server]) -> None:
                     connection.abort(reason)
 
 
-def _changes_cluster(needs: Iterable[Need]) -> bool:
-    return any(need.kind is Kind.CLUSTER and Action.UPDATE in need.actions for need in needs)
+def _changes_cluster(permissions: Iterable[Permission]) -> bool:
+    return any(
+        permission.kind is Kind.CLUSTER and Action.UPDATE in permission.actions
+        for permission in permissions
+    )

@@ -18,7 +18,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.json_bodies import json_response
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION, on_cluster
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, on_cluster
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalOperation
@@ -65,7 +65,11 @@ class ClassicProcessors:
         rows = {
             int(code): serves(
                 self._for_slaves(table[code].processor),
-                *(need for need in table[code].needs if need is not ADMINISTRATION),
+                *(
+                    permission
+                    for permission in table[code].permissions
+                    if permission is not ADMINISTRATION
+                ),
             )
             for code in TABLES
         }

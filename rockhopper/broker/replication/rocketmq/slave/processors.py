@@ -23,7 +23,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.needs import on_cluster
+from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.users.access import Access, Action

@@ -28,7 +28,7 @@ import pytest
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.processor_table import build_table
-from rockhopper.broker.server.remoting.needs import check_access
+from rockhopper.broker.server.remoting.permissions import check_access
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.guard import Guard
@@ -179,12 +179,12 @@ async def test_notes_of_a_replica_set_are_read_by_super_users_alone(
     users = {"alice": User("alice", "secret"), "root": User("root", "secret", is_super=True)}
     rule = Rule(Pattern.parse("*"), parse_actions(["All"]), (), is_allowed=True)
     guard.use(users, {"alice": [rule]})
-    needs = build_table(broker)[code].needs
+    permissions = build_table(broker)[code].permissions
 
     def ask(topic: str, user: str) -> None:
         fields = {"topic": topic, "consumerGroup": "g"}
         principal = Principal("10.0.0.9", user)
-        check_access(guard, Asking(int(code), principal, fields, b""), needs)
+        check_access(guard, Asking(int(code), principal, fields, b""), permissions)
 
     ask("mine", "alice")
     ask(STATE_TOPIC, "root")

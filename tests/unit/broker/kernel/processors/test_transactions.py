@@ -51,13 +51,13 @@ def test_an_end_needs_the_right_to_the_topic_of_its_half_message_whatever_it_nam
     rig: TransactionRig,
 ) -> None:
     half = rig.send(topic="orders")
-    [need] = build_table(rig.broker)[RequestCode.END_TRANSACTION].needs
+    [permission] = build_table(rig.broker)[RequestCode.END_TRANSACTION].permissions
 
     def topics(fields: dict[str, str]) -> set[str]:
         command = Command(RequestCode.END_TRANSACTION, ext=fields)
-        return set(need.names(Request(Peer().connection, command)))
+        return set(permission.names(Request(Peer().connection, command)))
 
-    assert need.actions == (Action.PUB,)
+    assert permission.actions == (Action.PUB,)
     assert topics(end_fields(half, COMMIT)) == {"orders"}  # as clients before 5.0 send it
     assert topics(end_fields(half, COMMIT, topic="orders")) == {"orders"}
     assert topics(end_fields(half, COMMIT, topic="mine")) == {"mine", "orders"}

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rockhopper.broker.server.remoting.gate import USERS_MAX, admit
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION, on_cluster, on_topic
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, on_cluster, on_topic
 from rockhopper.broker.users.access import Access, Action
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.errors import NoPermission, NotAuthenticated
@@ -80,9 +80,9 @@ def test_another_body_is_refused() -> None:
 
 def test_unsigned_requests_are_served_where_listed_but_never_change_the_cluster() -> None:
     admit(guard(), Asking({}), (SEND,))
-    for request, need in ((Asking({}), CHANGE), (Asking({}, code=12), SEE)):
+    for request, permission in ((Asking({}), CHANGE), (Asking({}, code=12), SEE)):
         with pytest.raises(NotAuthenticated, match="not signed"):
-            admit(guard(), request, (need,))
+            admit(guard(), request, (permission,))
 
 
 def test_a_listed_code_does_not_excuse_a_wrong_signature() -> None:
@@ -119,9 +119,9 @@ def test_a_replay_with_another_code_is_what_its_user_may_do_by_that_code() -> No
     made = Guard(remote_admin=False, authenticates=True, authorizes=True)
     made.use({"al": User("al", SECRET)}, {"al": [rule]})
     admit(made, recorded, (on_topic(Action.GET),))
-    for need in (on_topic(Action.DELETE), CHANGE):
+    for permission in (on_topic(Action.DELETE), CHANGE):
         with pytest.raises(NoPermission):
-            admit(made, replayed, (need,))
+            admit(made, replayed, (permission,))
 
 
 @pytest.mark.parametrize(

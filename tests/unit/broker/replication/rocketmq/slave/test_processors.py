@@ -9,7 +9,7 @@ from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave.follower import Follower
 from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, build_slave_table
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
-from rockhopper.broker.server.remoting.needs import ADMINISTRATION
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.users.access import Access
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -121,4 +121,4 @@ async def test_a_takeover_that_fails_ends_the_process(
 async def test_others_may_not_have_it_take_over(following: Following) -> None:
     table = build_slave_table(cast("Follower", following), following.takeover)
     for code in (RequestCode.TAKE_OVER, RequestCode.GET_BROKER_HA_STATUS):
-        assert ADMINISTRATION in table[code].needs
+        assert ADMINISTRATION in table[code].permissions

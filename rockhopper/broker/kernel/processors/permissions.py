@@ -1,13 +1,13 @@
-"""The needs of requests that name topics and groups in their bodies, or in unusual fields."""
+"""The permissions for requests that name topics and groups in bodies or unusual fields."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
-from rockhopper.broker.server.remoting.needs import (
+from rockhopper.broker.server.remoting.permissions import (
     Asked,
     Names,
-    Need,
+    Permission,
     everything,
     in_field,
     in_optional_field,
@@ -70,8 +70,8 @@ def _not_at_the_gate(_request: Asked) -> Iterable[str]:
     return ()
 
 
-def consuming(consumer: ConsumerData) -> tuple[Need, Need]:
-    """The needs of one consumer group in a heartbeat."""
+def consuming(consumer: ConsumerData) -> tuple[Permission, Permission]:
+    """The permissions for one consumer group in a heartbeat."""
     topics = [each.topic for each in consumer.subscription_data_set]
     return _both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
 
@@ -93,11 +93,11 @@ def _acknowledged(topics_or_groups: str) -> Names:
     )
 
 
-def _both(action: Action, topics: Names, groups: Names) -> tuple[Need, Need]:
-    return Need((action,), Kind.TOPIC, topics), Need((action,), Kind.GROUP, groups)
+def _both(action: Action, topics: Names, groups: Names) -> tuple[Permission, Permission]:
+    return Permission((action,), Kind.TOPIC, topics), Permission((action,), Kind.GROUP, groups)
 
 
-def _on_both(*actions: Action, group_field: str) -> tuple[Need, Need]:
+def _on_both(*actions: Action, group_field: str) -> tuple[Permission, Permission]:
     return on_topic(*actions), on_group(*actions, field=group_field)
 
 
@@ -109,10 +109,10 @@ def _measured_topics(request: Asked) -> Iterable[str]:
     return filter(None, (request.ext.get("topic"), *listed))
 
 
-ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
-ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
+ALL_TOPICS = Permission((Action.LIST,), Kind.TOPIC, everything)
+ALL_GROUPS = Permission((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
-BEATING = _both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
+HEARTBEAT = _both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
 """``consuming`` is asked for each group, so that one of them cannot lock the others out."""
 
 SENT_BACK = (
@@ -121,7 +121,7 @@ SENT_BACK = (
 )
 """The message that comes back is copied for the group, so its topic must be readable, too."""
 
-LEAVING = Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
+UNREGISTER = Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
 CHECKED = _both(
     Action.SUB,
     _in_body(CheckClientRequestBody, _checked_topics),
@@ -137,7 +137,7 @@ ASSIGNED = _both(
     _in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
     _in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
 )
-MODE_SET = Need(
+SET_REQUEST_MODE = Permission(
     (Action.UPDATE,),
     Kind.GROUP,
     _in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
@@ -146,27 +146,29 @@ ACKNOWLEDGED = _both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
 COMMITTED = _on_both(Action.SUB, Action.UPDATE, group_field="consumerGroup")
 AWAITED = _on_both(Action.GET, group_field="consumerGroup")
 QUEUE_SEEN = _both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
-LOOKED_AT = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
-LOOKED_INTO = _on_both(Action.GET, group_field="group")
-MEASURED = _both(Action.GET, _measured_topics, in_field("consumerGroup"))
-MOVED = _on_both(Action.UPDATE, group_field="group")
+QUERY_OFFSET = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
+GROUP_INFO = _on_both(Action.GET, group_field="group")
+CONSUME_STATS = _both(Action.GET, _measured_topics, in_field("consumerGroup"))
+RESET_OFFSET = _on_both(Action.UPDATE, group_field="group")
 CORRECTED = (
     *_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
-    Need((Action.GET,), Kind.GROUP, _in_list("filterGroups")),
+    Permission((Action.GET,), Kind.GROUP, _in_list("filterGroups")),
 )
 CLONED = (
-    Need((Action.UPDATE,), Kind.TOPIC, _OPTIONAL_TOPIC),
+    Permission((Action.UPDATE,), Kind.TOPIC, _OPTIONAL_TOPIC),
     on_group(Action.GET, field="srcGroup"),
     on_group(Action.UPDATE, field="destGroup"),
 )
-PULLED = (on_topic(Action.SUB), Need((Action.SUB,), Kind.GROUP, _puller))
-IDENTIFIED = Need((Action.SUB, Action.GET), Kind.TOPIC, lambda request: decode_topics(request.body))
+PULLED = (on_topic(Action.SUB), Permission((Action.SUB,), Kind.GROUP, _puller))
+IDENTIFIED = Permission(
+    (Action.SUB, Action.GET), Kind.TOPIC, lambda request: decode_topics(request.body)
+)
 """As ends of queues, what a consumer asks besides pulling: the right to pull covers it."""
-COMPARED = Need(
+COMPARED = Permission(
     (Action.SUB,),
     Kind.TOPIC,
     lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
 )
-TOPICS_MADE = Need((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))
-GROUP_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects(None, "groupName"))
-GROUPS_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects("groupConfigList", "groupName"))
+TOPICS_MADE = Permission((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))
+GROUP_MADE = Permission((Action.CREATE,), Kind.GROUP, _in_objects(None, "groupName"))
+GROUPS_MADE = Permission((Action.CREATE,), Kind.GROUP, _in_objects("groupConfigList", "groupName"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.gateways.grpc import needs
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.users.access import Access, Action, Kind, Resource
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -43,31 +43,39 @@ def two_topics() -> Any:
 @pytest.mark.parametrize(
     ("of", "made", "demands"),
     [
-        (needs.of_route, request("QueryRoute", topic="t"), {((*PUB, *SUB), TOPIC)}),
+        (permissions.of_route, request("QueryRoute", topic="t"), {((*PUB, *SUB), TOPIC)}),
         (
-            needs.of_sending,
+            permissions.of_sending,
             two_topics(),
             {(PUB, TOPIC), (PUB, Resource(Kind.TOPIC, "other"))},
         ),
-        (needs.of_sending, sending("%RETRY%g"), {(SUB, GROUP)}),
-        (needs.of_producing, request("EndTransaction", topic="t"), {(PUB, TOPIC)}),
+        (permissions.of_sending, sending("%RETRY%g"), {(SUB, GROUP)}),
+        (permissions.of_producing, request("EndTransaction", topic="t"), {(PUB, TOPIC)}),
         (
-            needs.of_consuming,
+            permissions.of_consuming,
             request("AckMessage", topic="t", group="g"),
             {(SUB, TOPIC), (SUB, GROUP)},
         ),
-        (needs.of_queue, receiving("t"), {(SUB, TOPIC), (SUB, GROUP)}),
-        (needs.of_queue, receiving("%RETRY%g2"), {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)}),
+        (permissions.of_queue, receiving("t"), {(SUB, TOPIC), (SUB, GROUP)}),
         (
-            needs.of_queue,
+            permissions.of_queue,
+            receiving("%RETRY%g2"),
+            {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)},
+        ),
+        (
+            permissions.of_queue,
             receiving("%DLQ%g2"),
             {(SUB, Resource(Kind.TOPIC, "%DLQ%g2")), (SUB, GROUP)},
         ),
-        (needs.of_being_there, request("Heartbeat", group="g"), {(SUB, GROUP)}),
-        (needs.of_being_there, request("Heartbeat"), set()),
-        (needs.of_telling, settings_of_producer("t"), {(PUB, TOPIC)}),
-        (needs.of_telling, settings_of_consumer("g", "t"), {(SUB, TOPIC), (SUB, GROUP)}),
-        (needs.of_telling, METHODS["Telemetry"].request(), set()),
+        (permissions.heartbeat_permissions, request("Heartbeat", group="g"), {(SUB, GROUP)}),
+        (permissions.heartbeat_permissions, request("Heartbeat"), set()),
+        (permissions.telemetry_permissions, settings_of_producer("t"), {(PUB, TOPIC)}),
+        (
+            permissions.telemetry_permissions,
+            settings_of_consumer("g", "t"),
+            {(SUB, TOPIC), (SUB, GROUP)},
+        ),
+        (permissions.telemetry_permissions, METHODS["Telemetry"].request(), set()),
     ],
 )
 def test_a_request_demands(of: Any, made: Any, demands: set[Any]) -> None:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from rockhopper.broker.kernel.processors import needs
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
-from rockhopper.broker.server.remoting.needs import Need
+from rockhopper.broker.server.remoting.permissions import Permission
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.bodies import HeartbeatData
@@ -36,22 +36,22 @@ TOPICS = {"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]}
 GROUPS = {"groupConfigList": [{"groupName": "billing"}, {}, 7]}
 
 
-def names(need: Need, body: bytes = b"", **ext: str) -> set[str]:
-    return set(need.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
+def names(permission: Permission, body: bytes = b"", **ext: str) -> set[str]:
+    return set(permission.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
 
 
 @pytest.mark.parametrize(
     ("of_topics", "of_groups", "body", "topics", "groups"),
     [
-        (*needs.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
-        (*needs.CHECKED, CHECK, {"orders"}, {"billing"}),
-        (*needs.CHECKED, {"group": "billing"}, set(), {"billing"}),
-        (*needs.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
-        (*needs.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
+        (*permissions.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
+        (*permissions.CHECKED, CHECK, {"orders"}, {"billing"}),
+        (*permissions.CHECKED, {"group": "billing"}, set(), {"billing"}),
+        (*permissions.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
+        (*permissions.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
-    of_topics: Need, of_groups: Need, body: object, topics: set[str], groups: set[str]
+    of_topics: Permission, of_groups: Permission, body: object, topics: set[str], groups: set[str]
 ) -> None:
     encoded = json.dumps(body).encode()
     assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
@@ -63,28 +63,35 @@ def test_all_topics_and_groups_of_a_body_are_named(
 @pytest.mark.parametrize(
     ("need", "body", "expected"),
     [
-        (needs.TOPICS_MADE, TOPICS, {"orders", "bills"}),
-        (needs.GROUPS_MADE, GROUPS, {"billing", ""}),
-        (needs.GROUPS_MADE, {}, {""}),
-        (needs.GROUPS_MADE, [], {""}),
-        (needs.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
-        (needs.GROUP_MADE, [], {""}),
-        (needs.MODE_SET, {"topic": "orders", "consumerGroup": "billing"}, {"billing"}),
+        (permissions.TOPICS_MADE, TOPICS, {"orders", "bills"}),
+        (permissions.GROUPS_MADE, GROUPS, {"billing", ""}),
+        (permissions.GROUPS_MADE, {}, {""}),
+        (permissions.GROUPS_MADE, [], {""}),
+        (permissions.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
+        (permissions.GROUP_MADE, [], {""}),
+        (
+            permissions.SET_REQUEST_MODE,
+            {"topic": "orders", "consumerGroup": "billing"},
+            {"billing"},
+        ),
     ],
 )
 def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
-    need: Need, body: object, expected: set[str]
+    permission: Permission, body: object, expected: set[str]
 ) -> None:
-    assert names(need, json.dumps(body).encode()) == expected
+    assert names(permission, json.dumps(body).encode()) == expected
 
 
 def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
     first, second = map(
-        needs.consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
+        permissions.consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
     )
-    assert [names(need) for need in first] == [{"orders", "%RETRY%billing"}, {"billing"}]
-    assert [names(need) for need in second] == [{"orders"}, {"audit"}]
-    assert {need.actions for need in (*first, *second)} == {(Action.SUB,)}
+    assert [names(permission) for permission in first] == [
+        {"orders", "%RETRY%billing"},
+        {"billing"},
+    ]
+    assert [names(permission) for permission in second] == [{"orders"}, {"audit"}]
+    assert {permission.actions for permission in (*first, *second)} == {(Action.SUB,)}
 
 
 @pytest.mark.parametrize(
@@ -98,24 +105,27 @@ def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
     ],
 )
 def test_who_only_looks_pulls_for_no_group(group: str, flags: str, expected: set[str]) -> None:
-    of_topic, of_group = needs.PULLED
+    of_topic, of_group = permissions.PULLED
     assert names(of_topic, topic="orders") == {"orders"}
     assert names(of_group, topic="orders", consumerGroup=group, sysFlag=flags) == expected
 
 
 def test_topics_whose_ids_are_asked_for_are_named() -> None:
-    assert names(needs.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {"orders", "bills"}
+    assert names(permissions.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {
+        "orders",
+        "bills",
+    }
 
 
 def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
     with pytest.raises(MalformedBodyError):
-        names(needs.CHECKED[0], b"{")
+        names(permissions.CHECKED[0], b"{")
     with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
-        names(needs.CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
+        names(permissions.CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
 
 
 def test_all_topics_whose_progress_is_asked_for_are_named() -> None:
-    of_topics, of_groups = needs.MEASURED
+    of_topics, of_groups = permissions.CONSUME_STATS
     ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "bills;audit"}
     assert names(of_topics, b"", **ext) == {"orders", "bills", "audit"}
     assert names(of_groups, b"", **ext) == {"billing"}

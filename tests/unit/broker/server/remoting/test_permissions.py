@@ -3,9 +3,9 @@
 import pytest
 
 from rockhopper.broker.server.remoting.dispatcher import Request
-from rockhopper.broker.server.remoting.needs import (
+from rockhopper.broker.server.remoting.permissions import (
     ADMINISTRATION,
-    Need,
+    Permission,
     check_access,
     in_optional_field,
     on_group,
@@ -43,16 +43,18 @@ def test_a_refusal_names_all_that_is_missing() -> None:
 
 
 def test_a_refusal_for_very_much_names_some_of_it() -> None:
-    needs = [Need((Action.SUB,), Kind.TOPIC, lambda _asked: [f"t{n}" for n in range(50)])]
+    permissions = [
+        Permission((Action.SUB,), Kind.TOPIC, lambda _asked: [f"t{n}" for n in range(50)])
+    ]
     with pytest.raises(NoPermission, match=r"Sub Topic:t19, nor 30 more$"):
-        check_access(Rules(), request(), needs)
+        check_access(Rules(), request(), permissions)
 
 
 def test_any_action_of_a_need_is_enough() -> None:
-    need = on_topic(Action.PUB, Action.SUB)
-    check_access(Rules((Action.SUB, ORDERS)), request(topic="orders"), [need])
+    permission = on_topic(Action.PUB, Action.SUB)
+    check_access(Rules((Action.SUB, ORDERS)), request(topic="orders"), [permission])
     with pytest.raises(NoPermission, match="may not Pub or Sub Topic:orders"):
-        check_access(Rules((Action.GET, ORDERS)), request(topic="orders"), [need])
+        check_access(Rules((Action.GET, ORDERS)), request(topic="orders"), [permission])
 
 
 def test_a_name_that_is_missing_is_allowed_to_nobody() -> None:
@@ -61,10 +63,10 @@ def test_a_name_that_is_missing_is_allowed_to_nobody() -> None:
 
 
 def test_a_name_that_may_be_missing_is_asked_for_where_it_is_there() -> None:
-    need = Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
-    check_access(Rules(), request(), [need])
+    permission = Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
+    check_access(Rules(), request(), [permission])
     with pytest.raises(NoPermission):
-        check_access(Rules(), request(consumerGroup="billing"), [need])
+        check_access(Rules(), request(consumerGroup="billing"), [permission])
 
 
 @pytest.mark.parametrize("action", [Action.PUB, Action.SUB])

@@ -59,12 +59,12 @@ def of_looking(request: Any) -> Demands:
     return (_topic(request.message_queue.topic, _LOOK),)
 
 
-def of_being_there(request: Any) -> Demands:
+def heartbeat_permissions(request: Any) -> Demands:
     """Require SUB on the group, if a consumer names one."""
     return (_group(request.group),) if full_name(request.group) else ()
 
 
-def of_telling(command: Any) -> Demands:
+def telemetry_permissions(command: Any) -> Demands:
     """Require PUB on published topics, and SUB on the group and its topics, of client settings."""
     return list(_of_settings(command.settings)) if command.HasField("settings") else ()
 

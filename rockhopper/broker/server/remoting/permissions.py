@@ -2,9 +2,9 @@
 
 A row of a processor table declares them, as RocketMQ's annotations do (RocketMQAction, and
 DefaultAuthorizationContextBuilder): for example one topic in a field of the header, or all topics
-in a heartbeat's body. All needs of a row must be met; any one of a need's actions is enough. A
-retry topic is checked as its group, and publishing to it counts as consuming. A dead-letter topic
-is checked as itself.
+in a heartbeat's body. All permissions of a row must be met; any one of a permission's actions is
+enough. A retry topic is checked as its group, and publishing to it counts as consuming. A
+dead-letter topic is checked as itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ class Asked(Protocol):
 Names = Callable[[Asked], Iterable[str]]
 
 
-class Need(NamedTuple):
+class Permission(NamedTuple):
     """One required permission."""
 
     actions: tuple[Action, ...]
@@ -48,19 +48,19 @@ class Need(NamedTuple):
     """Finds the resources in the request. Raises MalformedBodyError."""
 
 
-def on_topic(*actions: Action, field: str = "topic") -> Need:
-    """Return a need on the topic in a header field."""
-    return Need(actions, Kind.TOPIC, in_field(field))
+def on_topic(*actions: Action, field: str = "topic") -> Permission:
+    """Return a permission on the topic in a header field."""
+    return Permission(actions, Kind.TOPIC, in_field(field))
 
 
-def on_group(*actions: Action, field: str = "consumerGroup") -> Need:
-    """Return a need on the group in a header field."""
-    return Need(actions, Kind.GROUP, in_field(field))
+def on_group(*actions: Action, field: str = "consumerGroup") -> Permission:
+    """Return a permission on the group in a header field."""
+    return Permission(actions, Kind.GROUP, in_field(field))
 
 
-def on_cluster(action: Action) -> Need:
-    """Return a need on the cluster as a whole."""
-    return Need((action,), CLUSTER.kind, everything)
+def on_cluster(action: Action) -> Permission:
+    """Return a permission on the cluster as a whole."""
+    return Permission((action,), CLUSTER.kind, everything)
 
 
 def in_field(field: str) -> Names:
@@ -82,15 +82,15 @@ ADMINISTRATION = on_cluster(Action.ADMINISTER)
 """The need of every request that only administrators send."""
 
 
-def check_access(access: Access, request: Asked, needs: Iterable[Need]) -> None:
-    """Return if *access* allows all *needs*. Raises NoPermission, MalformedBodyError."""
+def check_access(access: Access, request: Asked, permissions: Iterable[Permission]) -> None:
+    """Return if *access* allows all *permissions*. Raises NoPermission, MalformedBodyError."""
     principal = request.principal
     missing = []
-    for need in needs:
-        for actions, resource in _demands(access, need, request):
+    for permission in permissions:
+        for actions, resource in _demands(access, permission, request):
             if access.may_any(principal, actions, resource):
                 continue
-            if need is ADMINISTRATION:
+            if permission is ADMINISTRATION:
                 raise NoPermission(
                     f"request code {request.code} is an administrator's, and {principal.host} is "
                     "not this host: set remoteAdmin=true on the broker to allow it, or with "
@@ -111,15 +111,15 @@ def check_subscriber(access: Access, principal: Principal, resources: Iterable[R
 
 
 def _demands(
-    access: Access, need: Need, request: Asked
+    access: Access, permission: Permission, request: Asked
 ) -> Iterator[tuple[tuple[Action, ...], Resource]]:
-    for name in need.names(request):
-        if need.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
-            actions = tuple(dict.fromkeys(map(_on_group_of_retries, need.actions)))
+    for name in permission.names(request):
+        if permission.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
+            actions = tuple(dict.fromkeys(map(_on_group_of_retries, permission.actions)))
             for group in access.retry_groups(name):
                 yield actions, Resource(Kind.GROUP, group)
         else:
-            yield need.actions, Resource(need.kind, name)
+            yield permission.actions, Resource(permission.kind, name)
 
 
 def _on_group_of_retries(action: Action) -> Action:
