@@ -1,4 +1,4 @@
-"""GrpcDoor: the gRPC gateway of one broker, built from the broker's parts."""
+"""GrpcGateway: the gRPC gateway of one broker, built from the broker's parts."""
 
 import asyncio
 import socket

@@ -23,7 +23,7 @@ def open_gateway(
     connections_max: int,
     gate: LeaseGate | None = None,
 ) -> GrpcGateway:
-    """Return the gateway; *port* is its future port. GrpcDoor explains *gate*."""
+    """Return the gateway; *port* is its future port. GrpcGateway explains *gate*."""
     own_name = broker.config.broker_name
 
     async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:

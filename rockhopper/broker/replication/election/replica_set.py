@@ -37,8 +37,8 @@ class SeenState(NamedTuple):
     """Identifies a state of a set; a replica stores it on disk.
 
     An engine that was restored from a backup has an older state, whose in-sync set may contain
-    replicas that have left since. Such a state looks valid by itself; only a stored sight reveals
-    its age.
+    replicas that have left since. Such a state looks valid by itself; only a stored SeenState
+    reveals its age.
     """
 
     changes: int = 0
@@ -90,7 +90,7 @@ class SetState:
         return self.trail[-1] if self.trail else NOTHING_SEEN
 
     def contradicts(self, seen_state: SeenState) -> bool:
-        """Return whether this state is older than *sight*, or its history lacks it."""
+        """Return whether this state is older than *seen_state*, or its history lacks it."""
         if seen_state.changes > self.seen_state.changes:
             return True
         is_kept = bool(self.trail) and seen_state.changes >= self.trail[0].changes

@@ -1,5 +1,4 @@
-"""Slices: long requests work in cooperative_work; each iteration of the loop runs one slice of one
-of them.
+"""CooperativeWork: long requests work in slices; each iteration of the loop runs one slice.
 
 However many long requests there are, other work is delayed by one slice at most. Their work in
 threads runs one after the other, because each computing thread takes the interpreter from the loop
@@ -101,7 +100,7 @@ async def run_in_slices(
 
 async def run_in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
     """Run *function* in a thread, after others of its *kind*, and return its result."""
-    cooperative_work = _slice_queue()
+    slices = _slice_queue()
     async with slices.threads[kind]:
         result = await asyncio.to_thread(function)
     await slices.wait()

@@ -1,5 +1,4 @@
-"""FairScheduler: fair scheduling, so that a pipelining connection delays others by one pass at
-most.
+"""FairScheduler: a connection that pipelines delays others by one pass at most.
 
 A round is one iteration of the event loop. In each round, one pass of frames is served for a
 connection:

@@ -124,7 +124,7 @@ class Request:
         "_principal",
         "_times",
         "check_access",
-        "check_needs",
+        "check_permissions",
         "command",
         "connection",
     )
@@ -146,7 +146,7 @@ class Request:
         self.check_access: Callable[[], None] = allow_all
         """Raises NoPermission if the sender may no longer do this; for requests that have waited.
         """
-        self.check_needs: Callable[[tuple[Permission, ...]], None] = allow_all
+        self.check_permissions: Callable[[tuple[Permission, ...]], None] = allow_all
         """Raises NoPermission unless the sender has these permissions; for requests with parts."""
 
     @property

@@ -36,9 +36,7 @@ def mapped_files_share() -> int:
 def connection_shares(
     *, with_store: bool, with_name_service: bool, ports: int = 1
 ) -> tuple[int, int]:
-    """Return the limits of connections: of each of the broker's *open_ports*, and of the name
-    server.
-    """
+    """Return the limits of connections: of each of the *ports*, and of the name server."""
     mapped_files = mapped_files_share() if with_store and HOLDS_DESCRIPTOR else 0
     available = _available() - mapped_files
     available = min(available, CONNECTIONS_MAX)

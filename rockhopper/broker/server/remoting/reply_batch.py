@@ -1,5 +1,4 @@
-"""A reply_batch: the responses, staged sends and pending responses of one pass over a connection's
-frames.
+"""ReplyBatch: the responses, staged sends and pending responses of one pass over frames.
 
 Responses to sends are pending until the pass is written, and under SYNC_FLUSH until it is on disk;
 all other responses are sent when the pass ends. Everything is sent in one write.

@@ -486,13 +486,13 @@ class Server(Connections[Connection]):
 
     def listens_on(self, port: int) -> bool:
         """Return whether this server serves connections to *port*."""
-        return any(gateway.listener.port == port for gateway in self._open_ports)
+        return any(open_port.listener.port == port for open_port in self._open_ports)
 
     def give_way_to(self, heir: "Server") -> None:
         """Pass all ports to *heir*, without closing any in between."""
         open_ports, self._open_ports = self._open_ports, []
-        for gateway in open_ports:
-            gateway.server = heir
+        for open_port in open_ports:
+            open_port.server = heir
         heir._listen_at(open_ports)
         # Arriving connections were made for this server.
         self._heir, heir._heir = heir, None
@@ -501,8 +501,8 @@ class Server(Connections[Connection]):
 
     def stop_listening(self) -> None:
         """Accept no more connections; open ones stay."""
-        for gateway in self._open_ports:
-            gateway.listener.close()
+        for open_port in self._open_ports:
+            open_port.listener.close()
         self._open_ports.clear()
 
     def begin_to_close(self) -> None:
