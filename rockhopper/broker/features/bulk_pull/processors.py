@@ -14,7 +14,7 @@ from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
-from rockhopper.broker.server.remoting.needs import Need, in_optional_field, on_topic
+from rockhopper.broker.server.remoting.permissions import Permission, in_optional_field, on_topic
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.users.access import Action, Kind
@@ -30,7 +30,7 @@ from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkP
 
 PERMISSIONS = (
     on_topic(Action.SUB),
-    Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup")),
+    Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup")),
 )
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384

@@ -27,7 +27,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     store_error_response,
     unconfirmed_code,
 )
-from rockhopper.broker.server.remoting.needs import on_topic
+from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError

@@ -37,7 +37,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
 )
 from rockhopper.broker.server.remoting.json_bodies import read_object, refusal
-from rockhopper.broker.server.remoting.needs import on_topic
+from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
