@@ -32,7 +32,7 @@ from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
 from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
-from rockhopper.broker.gateways.console.gateway import Console
+from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.families import Family, rendered
 from rockhopper.broker.kernel.members.guarding import (

@@ -125,7 +125,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         # Consuming
         Code.PULL_MESSAGE: serves(pull, *permissions.PULLED),
         Code.LITE_PULL_MESSAGE: serves(pull, *permissions.PULLED),
-        Code.QUERY_CONSUMER_OFFSET: serves(following.query_consumer_offset, *permissions.LOOKED_AT),
+        Code.QUERY_CONSUMER_OFFSET: serves(
+            following.query_consumer_offset, *permissions.QUERY_OFFSET
+        ),
         Code.UPDATE_CONSUMER_OFFSET: serves(
             following.update_consumer_offset, *permissions.COMMITTED
         ),
