@@ -46,7 +46,7 @@ class Kernel:
     stats: BrokerStats
     store: MessageStore
     store_host: bytes
-    """This broker's address as records hold it."""
+    """This broker's address in the format of records."""
     tables: Tables
     topics: TopicTable
     groups: SubscriptionGroupTable
@@ -65,4 +65,4 @@ class Kernel:
     scheduled: Scheduled
     state: StateChannels
     announce: Callable[[], Awaitable[None]]
-    """Return when the other name servers know the topics as they are now, or are down."""
+    """Returns once every reachable name server knows the present topics."""

@@ -1,8 +1,8 @@
-"""State: what a feature keeps beside the log, and how the followers of a replica set get it.
+"""State: the data of a feature beside the log, and its way to the followers of a replica set.
 
-A broker makes the states of all features before it opens the store. A follower makes nothing else
-of a feature: it applies what its master notes to the same files, so that a broker that is promoted
-finds them as a broker does that was restarted.
+A broker creates the states of all features before it opens the store. A follower creates no other
+part of a feature. It applies the changes of its master to the same files. So a broker that is
+promoted finds these files in the same condition as after a restart.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,41 +15,45 @@ from rockhopper.broker.store.message_store import MessageStore
 
 
 class State:
-    """The state of one feature; it overrides what it needs."""
+    """The state of one feature; a subclass overrides the methods that it needs."""
 
     tables: Mapping[JsonTable, Channel]
-    """Its tables, each with the channel of its changes: CONFIRMED or GATHERED. They are loaded,
-    saved, scrubbed and replicated with the kernel's; their file names are unique in the store."""
+    """The tables of the feature, each with the channel of its changes: CONFIRMED or GATHERED.
+
+    They are loaded, saved, scrubbed and replicated together with the kernel's tables. Their file
+    names are unique in the store.
+    """
 
     kinds: Collection[int] = ()
-    """The kinds of records that ``apply`` takes, unique among all features (state_records.py)."""
+    """The kinds of records that ``apply`` accepts, unique among all features (state_records.py)."""
 
     def attach(self, topics: TopicTable) -> None:
         """Listen to the topics, or extend them; called before any table is loaded."""
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
-        """Return queues that recovery must find, by topic and queue, and how far each was read."""
+        """Return queues that recovery must find: (topic, queue id) -> how far each was read."""
         return {}
 
     def agree_with(self, store: MessageStore) -> None:
-        """Correct what the recovered store contradicts."""
+        """Correct the state where the recovered *store* contradicts it."""
 
     def snapshot(self) -> Iterator[Entry]:
-        """Return what a new follower applies: all that is not in ``tables``."""
+        """Return the entries that a new follower applies: everything that is not in ``tables``."""
         return iter(())
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
-        """Apply a master's change on a follower; the same change again, in order, changes nothing.
+        """Apply a master's change on a follower.
 
-        *log_offset* is where the record of the change stands in the log. Blocks for the disk.
+        The follower may apply the same changes again, in the same order, without effect.
+        *log_offset* is the log offset of the change's record. Blocks while it writes to disk.
 
         Raises:
-            StateRecordError: the payload makes no sense; it is not applied.
+            StateRecordError: the payload is invalid; it is not applied.
             OSError: a file cannot be written.
         """
 
 
 class NoState(State):
-    """The state of a feature that keeps nothing."""
+    """The state of a feature that has none."""
 
     tables: Mapping[JsonTable, Channel] = {}

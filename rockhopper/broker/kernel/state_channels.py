@@ -1,15 +1,15 @@
 """State channels: how a change of a feature's state reaches the followers of a replica set.
 
-A feature writes its own files first, and notes the change in a channel. While this broker leads a
-replica set, the channel puts a record for the followers into the log; else it does nothing. The
-channel also says *when* the followers have the change:
+A feature writes its own files first, and then notes the change in a channel. While this broker
+leads a replica set, the channel appends a record for the followers to the log; otherwise it does
+nothing. The channel also determines when the followers have the change:
 
     STAGED      with the messages of the same commit; called while a commit is open
     CONFIRMED   before the answer: the caller awaits ``confirmed()``
     GATHERED    some milliseconds later, together with others of its kind
     ALONE       as CONFIRMED; a follower applies it before anything behind it is dispatched
 
-A master that dies loses at most the GATHERED changes of the last milliseconds.
+A master that crashes loses at most the GATHERED changes of the last milliseconds.
 """
 
 from enum import Enum, auto
@@ -26,16 +26,16 @@ class Channel(Enum):
 
 
 class ChannelWriter(Protocol):
-    """What writes the records of a master (replication/state/state_writer.py)."""
+    """Writes the records of a master (replication/state/state_writer.py)."""
 
     def write(self, kind: int, payload: bytes, channel: Channel, interval_ms: int) -> None:
-        """Write a change in the way of *channel*. Raises StoreError for STAGED only."""
+        """Write a change as *channel* requires. Raises StoreError for STAGED only."""
 
     def flush(self) -> None:
-        """Write what is noted and not yet in the log; not while a commit is open."""
+        """Write the noted changes that are not in the log yet; no commit may be open."""
 
     async def confirmed(self) -> None:
-        """Return when the followers have what was noted.
+        """Return once the followers have all noted changes.
 
         Raises:
             NotReplicatedError, StoreError: as StateChannel.confirmed.
@@ -70,7 +70,7 @@ class StateChannel:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether anything is written at all: encoding a payload may be left out otherwise."""
+        """Whether changes are written at all; if not, a caller need not encode a payload."""
         return self._channels.writer is not None
 
     def note(self, payload: bytes) -> None:
@@ -79,15 +79,15 @@ class StateChannel:
             writer.write(self._kind, payload, self._channel, self._interval_ms)
 
     def flush(self) -> None:
-        """Write at once what is noted: a caller with many large changes bounds the memory so."""
+        """Write the noted changes now, so that many large ones do not fill the memory."""
         if (writer := self._channels.writer) is not None:
             writer.flush()
 
     async def confirmed(self) -> None:
-        """Return when the followers have all that was noted; at once without followers.
+        """Return once the followers have all noted changes; at once without followers.
 
         Raises:
-            NotReplicatedError: not in time. The change stands on this broker.
+            NotReplicatedError: they did not confirm in time. This broker keeps the change.
             StoreError: the store has failed.
         """
         if (writer := self._channels.writer) is not None:

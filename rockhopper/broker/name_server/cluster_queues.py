@@ -99,7 +99,7 @@ class ClusterQueues(Part):
     async def brokers_of(self, topic: str, own_address: str) -> list[TopicOnBroker]:
         """Return every broker with *topic*, this one at *own_address*.
 
-        Empty if the topic is unknown.
+        The list is empty if the topic is unknown.
         """
         route = await self._route_elsewhere(topic)
         if route is not None:

@@ -210,10 +210,7 @@ class NameServiceProcessors:
         return self._values.get(ORDER_TOPIC_NAMESPACE, topic)
 
     def cluster_info(self, request: Request) -> Response:
-        """106.
-
-        Return every broker by name and by cluster, and the brokers that have disappeared.
-        """
+        """106: return every broker by name and cluster, and those that have disappeared."""
         members = self._members(request)
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
@@ -387,7 +384,7 @@ class NameServiceProcessors:
     def system_topics(self, request: Request) -> Response:
         """304: return the system topics.
 
-        Cluster and broker names, and an address for more queries.
+        The answer also has the names of clusters and brokers, and an address for more queries.
         """
         members = self._routes.members(self._local_address(request))
         names = {member.cluster for member in members} | {member.name for member in members}

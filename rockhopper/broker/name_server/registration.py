@@ -118,9 +118,9 @@ class Registration:
     def request_body(self, advertisement: Advertisement) -> bytes:
         """Return the body of a registration.
 
-        Every topic, with permissions limited by brokerPermission. Runs in a thread, because with
-        10,000 topics it would block the event loop for too long. A topic that is created meanwhile
-        triggers another registration.
+        It lists every topic, with permissions limited by brokerPermission. Runs in a thread,
+        because with 10,000 topics it would block the event loop for too long. A topic that is
+        created meanwhile triggers another registration.
         """
         version = self._topics.version.to_json()
         mask = self._mask

@@ -334,7 +334,7 @@ class RouteTable:
     def _follows_local(self, name: str) -> bool:
         """Return whether the slave of this process's broker registers.
 
-        Its topics are known here.
+        The topics of such a slave are known here.
         """
         local = self._local
         return local is not None and local.name == name and local.advertisement().slaves_port > 0
@@ -413,7 +413,7 @@ class RouteTable:
     def route(self, topic: str, local_address: str) -> Route | None:
         """Return the route of *topic*, with this process's broker at *local_address*.
 
-        None if unknown.
+        Return None if the topic is unknown.
         """
         queues: list[QueueData] = []
         members: list[Member] = []

@@ -6,7 +6,6 @@ of the right piece, passes it to the ordinary processor or to the broker that ha
 rewrites the answer. Every other broker answers NOT_LEADER_FOR_QUEUE (501).
 
     logical queue 0    piece 1 on broker a: logical 0 to 99; piece 2 on broker b: from logical 100
-    on
     a pull at 40       broker b forwards it to a, as offset 40 of a's physical queue
     a pull at 120      broker b reads its own physical queue at offset 20
 """

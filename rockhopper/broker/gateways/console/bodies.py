@@ -158,7 +158,7 @@ def _is_text(body: bytes, size_bytes: int = TEXT_SHOWN_BYTES) -> bool:
 def _pretty(body: bytes) -> str | None:
     """Return JSON indented over several lines, with numbers and names unchanged.
 
-    None if invalid.
+    Return None if *text* is invalid.
     """
     if not body or len(body) > JSON_SHOWN_BYTES or body.lstrip()[:1] not in (b"{", b"["):
         return None

@@ -111,7 +111,7 @@ class Browser:
     async def back_from(self, places: Sequence[int] | None) -> Listed:
         """Return the newest messages before *places*, newest first.
 
-        Without places the newest of all.
+        Without places, return the newest of all.
         """
         ends = places or [each.max_offset for each in self._queues]
         ends = [

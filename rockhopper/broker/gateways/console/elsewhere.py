@@ -19,7 +19,7 @@ from rockhopper.protocol.addresses import is_loopback
 async def why_not(admin: Admin, host: str, kept: Kept) -> str:
     """Return why a visitor at *host* may change nothing.
 
-    Blank if all masters on this host allow it.
+    The reason is blank if all masters on this host allow it.
     """
     if is_loopback(host):
         return ""

@@ -98,7 +98,7 @@ class Visit:
     closed: str = ""
     """Why the visitor may change nothing although this broker would allow it.
 
-    Another broker would not.
+    This is the case if another broker would not.
     """
     is_part: bool = False
     """Whether the page omits items that the visitor may not see, and must say so."""
@@ -118,9 +118,9 @@ class Visit:
         return f"{self.principal.user} is no administrator from {self.principal.host}."
 
     def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
-        """Raise NoPermission unless the visitor may.
+        """Raise NoPermission unless the visitor may do this.
 
-        Their host counts, which other brokers do not know.
+        The rules for the visitor's host apply here, because other brokers do not know that host.
         """
         if refusal := self.refusal(action, topic_or_group, kind):
             raise NoPermission(refusal)

@@ -174,7 +174,7 @@ class Call:
     def waiting(self) -> Waiting:
         """Return the object that represents this call while it waits.
 
-        Closed when the call is over.
+        It is closed when the call is over.
         """
         if self._waiting is None:
             self._waiting = Waiting(self)

@@ -8,8 +8,8 @@
                                           without a user one of UNKNOWN_BYTES_MAX; for the limit of
                                           all connections see server/listening/unfinished
     no call for 120 s                     closed
-    answers not read                      reading stops; closed at 64 MiB or after 30 s of
-    standstill
+    answers not read                      reading stops; closed at 64 MiB, or after 30 s without
+                                          progress
 
 Calls that only query the store are served right where they are read, without a task. One write
 answers all calls of a read. Work that takes longer than TURN_BUDGET_S continues in the next

@@ -222,7 +222,7 @@ class ConsumerGroup:
     def settings_of(self, connection: Peer) -> ConsumeSettings:
         """Return the settings of the member on *connection*.
 
-        Of an unknown one, the last heartbeat's.
+        If it is unknown, return those of the last heartbeat.
         """
         member = self.members.get(connection)
         return self.settings if member is None else member.settings
@@ -361,7 +361,7 @@ class ConsumerGroups(Part):
     def subscription(self, group: str, topic: str, connection: Peer) -> Subscription | None:
         """Return the filter of *topic* for the member on *connection*.
 
-        Its own, else the group's newest.
+        This is the member's own, else the group's newest.
         """
         online = self._groups.get(group)
         if online is not None:

@@ -53,7 +53,7 @@ class ProducerTable(Part):
     def find(self, client_id: str) -> Client | None:
         """Return the producer with this client id in any group.
 
-        Of several connections the newest.
+        Of several connections with this id, return the newest.
         """
         clients = self._connections.get(client_id)
         return next(reversed(clients.values())) if clients else None

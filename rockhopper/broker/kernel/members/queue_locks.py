@@ -81,7 +81,7 @@ class QueueLocks(Part):
         self.on_changed: Callable[[str, QueueKey, str], None] | None = None
         """Called with group, queue and owner when a lock is granted or renewed.
 
-        Blank owner: released.
+        When a lock is released, the owner is blank.
         """
         self.may_grant: Callable[[], bool] = lambda: True
         """Returns whether no other broker can grant these locks now."""

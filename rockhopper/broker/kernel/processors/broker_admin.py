@@ -176,7 +176,7 @@ class BrokerAdminProcessors:
     async def view_stats(self, request: Request) -> Response:
         """315: return messages or bytes by minute, hour and day.
 
-        Of a topic, a topic and group, or all.
+        They are those of a topic, of a group in a topic, or of all topics.
         """
         fields = request.fields(ViewBrokerStatsDataRequest)
         stats = self._stats

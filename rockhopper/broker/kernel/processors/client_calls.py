@@ -104,10 +104,7 @@ class ClientCallProcessors:
         return Response(answer.code, answer.remark, answer.ext, answer.body)
 
     async def consumer_status(self, request: Request) -> Response:
-        """223.
-
-        Return the offsets of a group's clients in a topic, from the clients themselves (221).
-        """
+        """223: return the offsets in a topic that a group's clients report themselves (221)."""
         fields = request.fields(GetConsumerStatusRequest)
         online = self._consumers.get(fields.group)
         members = list(online.members.values()) if online is not None else []

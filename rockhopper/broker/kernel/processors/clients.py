@@ -1,7 +1,4 @@
-"""Clients and their groups.
-
-Heartbeat (34), unregistration (35), members (38), client check (46).
-"""
+"""Clients and groups: heartbeat (34), unregistration (35), members (38), client check (46)."""
 
 import asyncio
 import contextlib

@@ -152,7 +152,7 @@ class GroupAdminProcessors:
     def get_group(self, request: Request) -> Response:
         """352: return the settings of one group.
 
-        The defaults for one that a consumer may create.
+        For a group that a consumer may create, return the defaults.
         """
         name = request.fields(GroupRequest).group
         group = self._groups.get(name)

@@ -150,10 +150,7 @@ class OffsetProcessors:
         return committed is not None and committed > end
 
     def search_by_time(self, request: Request) -> Response:
-        """29.
-
-        Return the first message at or after a time, or the last before with boundaryType UPPER.
-        """
+        """29: return the first message at or after a time; with type UPPER, the last before."""
         fields = request.fields(SearchOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         store = self._store

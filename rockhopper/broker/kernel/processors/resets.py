@@ -182,11 +182,11 @@ class ResetProcessors:
                 connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
 
     async def clone_offsets(self, request: Request) -> Response:
-        """314.
+        """314: copy a group's offsets to another group.
 
-        Copy a group's offsets to another group, in one topic or in all topics of the source.
-        RocketMQ copies nothing without a topic. If the source group is online, topics to which it
-        no longer subscribes are left out, unless the request declares it offline.
+        This applies to one topic, or to all topics of the source. RocketMQ copies nothing without a
+        topic. If the source group is online, topics to which it no longer subscribes are left out,
+        unless the request declares it offline.
         """
         fields = request.fields(CloneGroupOffsetRequest)
         if self._groups.find_or_create(fields.dest_group) is None:

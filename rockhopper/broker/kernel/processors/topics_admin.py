@@ -312,7 +312,7 @@ class TopicAdminProcessors:
     def get_topic(self, request: Request) -> Response:
         """351: return the settings of one topic.
 
-        With lo=true also the mapping of a static topic.
+        With lo=true, include the mapping of a static topic.
         """
         fields = request.fields(TopicRequest)
         found = self._known(fields.topic).to_json()

@@ -147,7 +147,7 @@ class Puller:
         self.on_retries_read: list[Callable[[str], None]] = []
         """Called with a group that has read its retry topic to the end.
 
-        May add more messages there.
+        The function may add more messages there.
         """
         topics.listeners.append(self._topic_changed)
 
@@ -441,7 +441,7 @@ class Puller:
     def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:
         """Return the queue that *pull* may read until a change, and its SQL92 expression.
 
-        None if tags decide, or if each pull needs its own checks.
+        Return None if tags decide, or if each pull needs its own checks.
         """
         online = self._consumers.get(pull.group)
         is_member = online is not None and pull.connection in online.members

@@ -152,7 +152,7 @@ class DelayedDelivery(Part):
         self.on_pass: Callable[[Pass], None] | None = None
         """Called in each pass before its copies are staged.
 
-        May stage records, and raise StoreError.
+        The function may stage records, and raise StoreError.
         """
 
     def open(self) -> None:

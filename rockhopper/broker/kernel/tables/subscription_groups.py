@@ -195,7 +195,7 @@ class SubscriptionGroupTable(JsonTable):
     def find_or_create(self, name: str) -> SubscriptionGroup | None:
         """Return a client's group, creating it on first use if allowed.
 
-        None if it does not exist.
+        Return None if it does not exist.
         """
         group = self.get(name)
         if group is not None:

@@ -227,7 +227,7 @@ class TopicTable(JsonTable):
     def _get_or_light(self, name: str) -> TopicConfig | None:
         """Return a topic's settings.
 
-        For a light queue, known or not, those of a topic with one queue.
+        For a light queue, known or not, return those of a topic with one queue.
         """
         topic = self.configs.get(name)
         if topic is not None or light_queue_error(name) is not None:

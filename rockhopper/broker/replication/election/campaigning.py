@@ -136,7 +136,7 @@ class Campaigning:
         return view.state.epoch < epoch and self.is_electable(view.state)
 
     def is_electable(self, state: SetState) -> bool:
-        """Return whether this replica has every acknowledged message, or may lead without."""
+        """Return whether this replica has every acknowledged message, or may lead without them."""
         mine = self.replica_state
         if not state.is_writable:
             return False

@@ -54,7 +54,7 @@ class Following:
         self.refusals = 0
         """How many times in a row the master's machine refused the connection.
 
-        No process listens there.
+        This means that no process listens there.
         """
         self.larger_epoch = 0
         """The largest epoch that any replica reported to have voted for."""

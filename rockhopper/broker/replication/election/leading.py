@@ -8,8 +8,7 @@ replica that can be elected has every acknowledged message.
     in sync {1, 2}; 1 leads; 1 holds up to 300, 2 up to 200     200 is confirmed
     3 has caught up: the master asks the engine for {1, 2, 3}   from now on 3 must acknowledge too
     the answer is lost                                          {1, 2} or {1, 2, 3} may be stored
-    1 crashes                                                   2 has 200; so has 3, if it is in
-    sync
+    1 crashes                                                   2 has 200; 3 has it too, if in sync
 """
 
 from dataclasses import dataclass
@@ -100,7 +99,7 @@ class MasterTerm:
     def _others(self) -> tuple[Replica, ...]:
         """Return the replicas besides this one that must acknowledge.
 
-        Cached: every frame needs them.
+        The result is cached, because every frame needs it.
         """
         by = self._waited_for_by
         if by is None or by[0] is not self.state or by[1] is not self.asked:

@@ -156,7 +156,7 @@ class Machine:
     def is_engine_behind(self) -> bool:
         """Whether the engine was restored from a backup.
 
-        Its state neither elects nor names a master.
+        Then its state neither elects a master nor names one to follow.
         """
         view = self.view
         if view and self.term:  # The master knows its own changes before it reads them.
@@ -545,7 +545,7 @@ class Machine:
     def takes_sends(self, now_ms: int) -> bool:
         """Return whether new messages may be stored.
 
-        This replica leads, and they can be confirmed.
+        They may be if this replica leads, and if they can be confirmed.
         """
         return self.leads_alone(now_ms) and self.term is not None and self.term.has_floor(now_ms)
 

@@ -113,7 +113,7 @@ class SetState:
     ) -> "SetState":
         """Return the state under a new master.
 
-        The old one leaves if asked, and if the floor allows.
+        The old master leaves the set if this is requested, and if the floor allows.
 
         *number_min*: the smallest change number of the new state, so that it exceeds every known
         one.
@@ -130,7 +130,7 @@ class SetState:
     ) -> "SetState | None":
         """Return the state with another set.
 
-        None if nothing changes, or the set would be too small.
+        Return None if nothing changes, or if the set would be too small.
         """
         in_sync = self.in_sync - {leaving} if leaving else self.in_sync
         if joining:
@@ -175,7 +175,10 @@ class Announcement:
     settings: tuple[tuple[str, str], ...] = ()
     """Its values of the settings that all replicas should share; empty from an earlier release."""
     own_address: str = ""
-    """The replica's own address, even if clients use one address for all; empty likewise."""
+    """The replica's own address, even if clients use one address for all.
+
+    Empty from an earlier release.
+    """
 
     @property
     def rank(self) -> tuple[int, int, int, int]:

@@ -117,7 +117,7 @@ def engine_for(config: SetSettings, now_ms: NowMs) -> Engine:
 def pod_role_for(config: SetSettings, environment: Mapping[str, str]) -> PodRole | None:
     """Return an object that labels this pod with its role.
 
-    None outside of Kubernetes, or without POD_NAME. Raises as ``engine_for``.
+    Return None outside of Kubernetes, or without POD_NAME. Raises as ``engine_for``.
     """
     address, pod = config.replication.engine_address, environment.get("POD_NAME")
     if address.scheme != KUBERNETES or not pod:

@@ -1,6 +1,6 @@
 """Problems of a replica set that need an operator.
 
-Logged once when they begin and when they end.
+They are logged when they begin and when they end.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -99,7 +99,7 @@ def membership_of(
 def shared_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the settings that all replicas should share.
 
-    Those of replication and of the log format.
+    These are the settings of replication and of the log format.
     """
     properties = properties_of(config) | {"minInSyncReplicas": str(config.replication.floor)}
     return {key: properties[key] for key in _SHARED}

@@ -2,17 +2,14 @@
 
     following   the store appends a master's log; up to the confirmed offset, messages enter their
                 queues and the state that is not in the log is applied; clients are refused
-    promotion   1  the whole log becomes confirmed: consumers see no less than the last master
-    showed
-                2  messages are dispatched, and the state applied, as in the files of a killed
-                broker
+    promotion   1  the whole log becomes confirmed: consumers see all that the last master showed
+                2  messages are dispatched, and the state applied, as after a kill
                 3  the store accepts writes, and the parts are opened on it
                 4  a snapshot of the state is written, and from now on each change
                 5  clients are admitted
     serving     an answer waits until the log is confirmed
-    demotion    at once writes end, and waiting requests fail; then the store is closed as if
-    killed,
-                and opened as a follower's
+    demotion    at once writes end, and waiting requests fail; then the store is closed as after
+                a kill, and opened as a follower's
 
 A single task performs all role changes, so that their steps never overlap. Belongs to the event
 loop.

@@ -31,7 +31,7 @@ class EngineHealth:
     def why_unwritable(self) -> str:
         """Why the engine refuses writes although it answers.
 
-        Blank if it accepts them or is silent.
+        The reason is blank if the engine accepts them, or does not answer.
         """
         since_ms = self._unwritable_since_ms
         if since_ms is None or self._answered_at_ms - since_ms < UNWRITABLE_PATIENCE_MS:

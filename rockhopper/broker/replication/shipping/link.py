@@ -188,7 +188,7 @@ class Greeting:
     def count(self, link: Link, size_bytes: int) -> None:
         """Count data that *link* has buffered.
 
-        Close connections that buffer too much if necessary.
+        If all together buffer too much, close some of the connections.
         """
         self._links.add(link)
         self._unfinished.count(size_bytes, list(self._links))

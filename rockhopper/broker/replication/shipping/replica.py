@@ -309,7 +309,7 @@ class RunningReplica:
     async def _bid_farewell(self, request: Awaitable[None]) -> bool:
         """Return whether the engine completed the request.
 
-        If not, what it should release expires.
+        If it did not, the lease and the announcement expire by themselves.
         """
         try:
             async with asyncio.timeout(ENGINE_FAREWELL_TIMEOUT_S):

@@ -135,7 +135,7 @@ class StateApplier:
     def _newest_snapshot(self) -> int:
         """Return the start of the newest complete snapshot if the queue shows one.
 
-        Else its beginning.
+        Otherwise return the beginning of the queue.
         """
         low, high = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)
         newest = self._message(high - 1)

@@ -55,7 +55,7 @@ class StateLog:
         self.snapshot = NO_SNAPSHOT
         """The queue offset of the newest complete snapshot's first record.
 
-        Later records contain it.
+        The rest of the snapshot is in later records.
         """
         # Records that may be written, and records that are known to be missing.
         self._staged: deque[_Told] = deque()

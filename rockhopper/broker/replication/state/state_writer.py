@@ -178,7 +178,7 @@ class StateWriter:
         self._log.close()
 
     def write(self, kind: int, payload: bytes, channel: Channel, interval_ms: int) -> None:
-        """Write a change of a feature's state, as its channel says. Raises StoreError if STAGED."""
+        """Write a change of a feature's state to *channel*. Raises StoreError if STAGED."""
         match channel:
             case Channel.STAGED:
                 self._log.stage([(kind, payload)])
@@ -190,11 +190,11 @@ class StateWriter:
                 self._log.note([(kind, payload)], alone=channel is Channel.ALONE)
 
     def flush(self) -> None:
-        """Write what is noted; not in the midst of a pass."""
+        """Write the noted changes; no pass may be open."""
         self._log.flush()
 
     async def confirmed(self) -> None:
-        """Return when the followers have what is noted. Raises NotReplicatedError, StoreError."""
+        """Return once followers have all noted changes. Raises NotReplicatedError, StoreError."""
         await self._log.confirmed()
 
     def _teller(self, table_name: str, table: JsonTable) -> Callable[[str], None]:

@@ -1,4 +1,4 @@
-// The live view of rates: asks for counters while the page is looked at, and draws what they grew by.
+// The live view of rates: polls counters while the page is visible, and draws their growth.
 "use strict";
 (() => {
   const box = document.getElementById("rates");
@@ -20,7 +20,7 @@
     let sum = 0;
     for (const [name, broker] of Object.entries(now.brokers)) {
       const old = before.brokers[name];
-      // A broker that has started anew counts from nothing.
+      // A broker that has restarted counts from 0 again.
       if (old && old.booted === broker.booted) sum += Math.max(broker[way] - old[way], 0);
     }
     return sum * 1000 / Math.max(now.timeMs - before.timeMs, 1);
@@ -34,7 +34,7 @@
     for (const way of ["in", "out"]) {
       const steps = drawn.map((each, index) => {
         const y = (HEIGHT - 1 - each[way] / most * (HEIGHT - 3)).toFixed(1);
-        // Where nothing was known there is no line.
+        // Draw no line where values are missing.
         const isOn = index && drawn[index - 1].to === each.from;
         return `${isOn ? "" : `M${x(each.from)} ${y}`}L${x(each.to)} ${y}`;
       });

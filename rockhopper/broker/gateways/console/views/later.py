@@ -132,7 +132,7 @@ async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Wai
 async def _halves(visit: Visit, reader: TopicReader, puller: Puller) -> list[Half]:
     """Return the half messages of open transactions.
 
-    Those behind the committed offset, not ended.
+    These lie behind the committed offset, and have not ended.
     """
     visit.check(Action.SUB, TRANSACTION_HALF_TOPIC)
     found = []

@@ -2,8 +2,7 @@
 
     indexedOffset       up to this offset of rmq_sys_wheel_timer the slot files are on disk
     settledLogOffset    deliveries recorded with a smaller end of the log are on disk as well
-    timerCheck          CRC-32 of RocketMQ's config/timercheck as last written, or about to be
-    written
+    timerCheck          CRC-32 of RocketMQ's config/timercheck as it was last written, or will be
     slotBytes           slot -> size of its file of entries up to indexedOffset
     slotCrcs            slot -> CRC-32 of these entries
     noteBytes           slot -> size of its delivery journal, which may have grown since

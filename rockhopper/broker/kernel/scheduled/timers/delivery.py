@@ -66,7 +66,7 @@ class Delivery:
         self.on_pass: Callable[[list[DueMessage]], None] | None = None
         """Called in each pass before its copies are staged.
 
-        May stage records, and raise StoreError.
+        The function may stage records, and raise StoreError.
         """
         self.on_undone: Callable[[list[DueMessage]], None] | None = None
         """Called with messages that were not delivered after all."""

@@ -50,7 +50,7 @@ class DueTimers:
     def take(self, now_ms: int, count_max: int, size_bytes_max: int) -> list[DueMessage]:
         """Remove and return the messages due at *now_ms*, in order.
 
-        At least one despite the limits.
+        Return at least one, whatever the limits.
         """
         taken: list[DueMessage] = []
         size_all = 0

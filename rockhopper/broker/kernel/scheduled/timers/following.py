@@ -48,9 +48,9 @@ class TimerQueue:
         self._index = index
         self._precision_ms = precision_ms
         self.is_over: Callable[[StoredMessage, int], bool] | None = None
-        """Set during the import of a RocketMQ store.
+        """Returns whether RocketMQ delivered a message.
 
-        Returns whether RocketMQ delivered a message.
+        It is set only during the import of a RocketMQ store.
         """
         self.offset = 0
         """The queue offset of the next message to index."""

@@ -41,7 +41,7 @@ def recall(
 ) -> int | None:
     """Recall the message of *handle*; return the end of the recall in the log.
 
-    None if the message is not pending.
+    Return None if the message is not pending.
 
     Raises:
         StoreError: not possible now; the message is still pending.

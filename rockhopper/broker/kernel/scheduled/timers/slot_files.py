@@ -1,9 +1,8 @@
 """Slot files: the due messages and the deliveries of each minute of delivery time.
 
     <directory>/<slot>          entries, 40 bytes each (entries.py)
-    <directory>/<slot>.records  the delivery journal: records (protocol/store/note_records.py) of
-    one
-                                kind, 1, one for each pass, with this big-endian payload:
+    <directory>/<slot>.records  the delivery journal: records (protocol/store/note_records.py)
+                                of one kind, 1, one for each pass, with this big-endian payload:
 
     offset  size  field
          0     8  end of the commit log just before the copies were written

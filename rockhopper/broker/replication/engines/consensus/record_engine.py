@@ -57,7 +57,7 @@ class RecordKeeper(Protocol):
     async def remove_member(self, member: MemberRecord) -> None:
         """Remove a replica's stored announcement if the same process wrote it.
 
-        See Engine.withdraw.
+        Engine.withdraw explains this.
         """
 
     def snapshots(self) -> AsyncGenerator[Stored, None]:

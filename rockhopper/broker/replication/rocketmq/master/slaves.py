@@ -49,7 +49,7 @@ class Slaves:
     def confirmed_offset(self, count: int) -> int:
         """Return the offset that *count* machines (at least 1) have reached.
 
-        0 if there are fewer.
+        Return 0 if there are fewer machines.
         """
         acked = sorted(self._acked_by_host().values(), reverse=True)
         return acked[count - 1] if count <= len(acked) else 0
