@@ -1,12 +1,12 @@
-"""Jobs over topics, stores and archives, as functions and as ``python -m rockhopper.pipeline JOB``.
+"""Jobs for topics, stores and archives, as functions or with ``python -m rockhopper.pipeline JOB``.
 
     from rockhopper.pipeline import jobs
     result = jobs.archive("history", path="data")
 
-Each job is a package here, listed in JOBS. It has ``job.py`` with a function of the job's name,
-which takes a session (or makes one) and a Progress, and returns a JobResult; and ``command.py``
-with a click command of that name. Nothing of a job is imported before it is asked for, so that
-help is there at once, and without PySpark.
+Each job is a package here, listed in JOBS. Its ``job.py`` has a function with the name of the job.
+It takes a session (or creates one) and a Progress, and returns a JobResult. Its ``command.py`` has
+a click command of that name. A job's modules are imported on first use, so that help appears at
+once, even without PySpark.
 """
 
 from importlib import import_module
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Job(NamedTuple):
-    """Where a job is, and what it does in a few words."""
+    """The package of a job, and a short summary."""
 
     package: str
     summary: str
@@ -59,7 +59,7 @@ JOBS: dict[str, Job] = {
     "demo": Job("demonstrating", "Stream, count, archive and replay text, on this machine alone."),
     "package": Job("packaging", "Write this package into a zip for a cluster's executors."),
 }
-"""By name, in the order in which help lists them."""
+"""Jobs by name, in the order of the help text."""
 
 
 def __getattr__(name: str) -> Any:

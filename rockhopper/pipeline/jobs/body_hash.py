@@ -1,10 +1,11 @@
-"""A hash of many messages' bodies that does not depend on the order in which they are read.
+"""An order-independent hash of the bodies of many messages.
 
-Each message has a hash of its body's CRC-32 and size and of its queue offset; a queue's is the sum
-of its messages', modulo 2^64. So parts of a queue can be hashed anywhere and added up. It finds
-what is damaged, lost, doubled or swapped; it does not resist somebody who means to deceive it.
+The hash of a message depends on the CRC-32 and size of its body and on its queue offset. The hash
+of a queue is the sum of its messages' hashes, modulo 2^64. So parts of a queue can be hashed
+separately and added. The hash detects damaged, lost, duplicated or swapped messages; it does not
+resist deliberate manipulation.
 
-The CRC is that of RocketMQ, with 31 bits, so that whoever trusts a record need not read its body.
+The CRC is that of RocketMQ, with 31 bits. So a reader that trusts a record need not read its body.
 """
 
 from itertools import pairwise
@@ -19,7 +20,7 @@ from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 CRC_BITS = BODY_CRC_MASK.bit_length()
-"""Archives of former days have hashes of CRCs with 32."""
+"""Older archives have hashes of CRCs with 32 bits."""
 
 WEIGHT = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -29,12 +30,12 @@ Numbers = npt.NDArray[np.uint64]
 
 
 def body_edges(bodies: Any) -> npt.NDArray[np.int32]:
-    """Where in its data each of *bodies*, an Arrow array of type binary, starts, and the end."""
+    """Return the start of each of *bodies*, a binary Arrow array, in its data, and the end."""
     return np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset :][: len(bodies) + 1]
 
 
 def body_crcs(bodies: Any) -> Numbers:
-    """The CRC of each body, with 32 bits; null counts as empty."""
+    """Return the CRC of each body, with 32 bits; null counts as empty."""
     if not len(bodies):
         return np.zeros(0, np.uint64)
     data = memoryview(bodies.buffers()[2] or b"")
@@ -43,9 +44,9 @@ def body_crcs(bodies: Any) -> Numbers:
 
 
 def stored_crcs(batch: pa.RecordBatch) -> Numbers:
-    """What the records of a decoded *batch* say are the CRCs of its bodies.
+    """Return the CRCs of the bodies of a decoded *batch*, from the records.
 
-    Of a body that was compressed they do not say it.
+    For compressed bodies the CRC is computed, because the record has that of the compressed form.
     """
     crcs: Numbers = batch.column("bodyCrc").to_numpy().astype(np.uint64)
     bodies = batch.column("body")
@@ -62,16 +63,16 @@ def body_hashes(
     queue_offsets: npt.NDArray[np.int64],
     crc_bits: int = CRC_BITS,
 ) -> Numbers:
-    """The hash of each message by the CRC and size of its body.
+    """Return the hash of each message from the CRC and size of its body.
 
-    A sum of them, by numpy with dtype uint64, wraps as it should.
+    A numpy sum with dtype uint64 wraps as intended.
     """
     numbers = (crcs & np.uint64((1 << crc_bits) - 1)) | (sizes.astype(np.uint64) << np.uint64(32))
     return mixed(numbers ^ (queue_offsets.astype(np.uint64) + np.uint64(1)) * WEIGHT)
 
 
 def mixed(numbers: Numbers) -> Numbers:
-    """The finaliser of splitmix64: every bit changes half of the others."""
+    """Apply the finaliser of splitmix64: every input bit changes about half of the output bits."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_1
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_2
     result: Numbers = numbers ^ (numbers >> np.uint64(31))

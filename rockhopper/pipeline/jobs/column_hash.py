@@ -1,10 +1,10 @@
-"""A hash of all that a message's columns say besides the body, added up as those of bodies are.
+"""A hash of all columns of a message besides the body, summed like the hash of bodies.
 
-Each column of a row has a hash of its value, its name and the queue offset; the hash of a row is
-their sum, modulo 2^64, and that of a queue the sum over its rows (pipeline.jobs.body_hash). An
-audit compares the log with an archive by them, column by column.
+In each row, each column has a hash of its value, its name and the queue offset. The hash of a row
+is their sum, modulo 2^64, and that of a queue is the sum over its rows (pipeline.jobs.body_hash).
+An audit uses these hashes to compare the log with an archive, column by column.
 
-Left out are ``topic`` and ``brokerName``, by which sums are kept, ``body``, and ``value``.
+Not included are ``topic`` and ``brokerName``, which group the sums, ``body``, and ``value``.
 """
 
 from typing import Any, TypeAlias
@@ -33,7 +33,12 @@ NO_SUMS: ColumnSums = (0,) * len(HASHED_COLUMNS)
 
 
 def column_hashes(batch: pa.RecordBatch) -> dict[str, Numbers]:
-    """By column the hash of each row. Raises KeyError, pa.ArrowException for other columns."""
+    """Return the hash of each row, by column.
+
+    Raises:
+        KeyError: a column is missing.
+        pa.ArrowException: a column has another type.
+    """
     places = (batch.column("queueOffset").to_numpy().astype(np.uint64) + np.uint64(1)) * WEIGHT
     found = {}
     for name in HASHED_COLUMNS:
@@ -49,22 +54,22 @@ def column_hashes(batch: pa.RecordBatch) -> dict[str, Numbers]:
 
 
 def sums_of(hashes: dict[str, Numbers], rows: Any = slice(None)) -> ColumnSums:
-    """The sums of what ``column_hashes`` found over *rows*."""
+    """Sum the hashes from ``column_hashes`` over *rows*."""
     return tuple(int(hashes[name][rows].sum(dtype=np.uint64)) for name in HASHED_COLUMNS)
 
 
 def added(one: ColumnSums, other: ColumnSums) -> ColumnSums:
-    """The sums of both parts."""
+    """Add the sums of two parts."""
     return tuple((a + b) % (1 << 64) for a, b in zip(one, other, strict=True))
 
 
 def total_of(sums: ColumnSums) -> int:
-    """What a manifest of format 3 says of these columns."""
+    """Return the value that manifests of format 3 hold for these columns."""
     return sum(sums) % (1 << 64)
 
 
 def _numbers(name: str, values: Any) -> Numbers:
-    """A number for each value; anything for null."""
+    """Return a number for each value; the number for null is arbitrary."""
     kind = values.type
     if pa.types.is_map(kind):
         return _map_numbers(values)
@@ -89,7 +94,7 @@ def _text_numbers(values: Any) -> Numbers:
 
 
 def _map_numbers(values: Any) -> Numbers:
-    """Of each row the bytes of its names, of its values, and where each of them ends."""
+    """Return a number for each row from its names, its values, and their sizes."""
     if not len(values):
         return np.zeros(0, np.uint64)
     rows = values.offsets.to_numpy()
@@ -108,7 +113,7 @@ def _padded(buffer: Any) -> npt.NDArray[np.uint8]:
 
 
 def _span_numbers(data: npt.NDArray[np.uint8], edges: npt.NDArray[Any]) -> Numbers:
-    """A number for each of the spans between *edges*, eight bytes of all of them at a time."""
+    """Return a number for each span between *edges*; read eight bytes of all spans at a time."""
     words: Numbers = np.ndarray(
         shape=(len(data) - _WORD_BYTES + 1,), dtype="<u8", buffer=data, strides=(1,)
     )

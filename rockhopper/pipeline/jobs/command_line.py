@@ -15,7 +15,7 @@ from rockhopper.streams import use_standard_streams
 
 
 class _Jobs(click.Group):
-    """Imports a job when it is called, or its own help is wanted."""
+    """Imports a job only when it runs or shows its own help."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         with use_standard_streams("pipeline"):

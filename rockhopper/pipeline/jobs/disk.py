@@ -1,4 +1,4 @@
-"""What a disk refuses, as one sentence with a remedy; and asking beforehand whether it would."""
+"""Turn disk errors into one sentence with a remedy; check in advance that a write can work."""
 
 import errno
 import os
@@ -11,10 +11,12 @@ from rockhopper.pipeline.errors import PipelineError
 
 @contextmanager
 def naming_disk_problems() -> Iterator[None]:
-    """Let a full disk, or a directory that may not be written, say so; decorates every job.
+    """Turn the OSError of a full disk or a protected directory into a PipelineError.
+
+    It decorates every job. The error of a closed pipe stays unchanged.
 
     Raises:
-        PipelineError: instead of an OSError. That of a closed pipe stays what it is.
+        PipelineError: an OSError occurred.
     """
     try:
         yield
@@ -25,10 +27,10 @@ def naming_disk_problems() -> Iterator[None]:
 
 
 def check_writable(directory: Path) -> None:
-    """See that *directory* may be written to or made, as far as can be told without trying.
+    """Check that *directory* can be written or created, as far as possible without writing.
 
     Raises:
-        OSError: as writing would.
+        OSError: the error that a write would raise.
     """
     nearest = directory
     while not nearest.exists():
@@ -42,7 +44,7 @@ def check_writable(directory: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """See that a file, or what a directory lists, is on disk."""
+    """Sync a file, or the entries of a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

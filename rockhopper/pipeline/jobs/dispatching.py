@@ -1,4 +1,4 @@
-"""How the log of a store is gone through for queues and index: by which rules, in what tasks."""
+"""Plan how to read a store's log for its queues and index: rules and tasks."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from rockhopper.pipeline.store_source.splits import plan
 def plan_dispatch(
     asked: StoreOptions, root: Path | None, store: StoreDirectory, geometry: Geometry
 ) -> tuple[DispatchRules, Sequence[tuple[Piece, ...]]]:
-    """The rules, and the pieces of each task. Raises PipelineError."""
+    """Return the rules, and the pieces of each task. Raises PipelineError."""
     has_tags = asked.index_tags
     rules = read_dispatch_rules(
         root,

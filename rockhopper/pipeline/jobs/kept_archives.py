@@ -1,8 +1,9 @@
-"""How a job begins that changes an archive of Parquet files and archives nothing new.
+"""The common start of jobs that change an archive of Parquet files without archiving messages.
 
-It is a run of the archive like any other: under the lock, behind whatever was killed, committed by
-a manifest. What it removes stays for a while where readers of Parquet do not look, so that a
-replay which has planned to read it finds it (archiving/catalog.py).
+Such a job is a run of the archive like any other: it holds the lock, first completes a killed run,
+and commits a manifest. It moves the files that it removes to a place where readers of Parquet do
+not look, and keeps them there for a while. So a replay that planned to read them still finds them
+(archiving/catalog.py).
 """
 
 import os
@@ -25,12 +26,12 @@ KEEP_OLD_MS = 3_600_000
 
 
 def wall_clock_ms() -> int:
-    """The time of day."""
+    """Return the time of day."""
     return time.time_ns() // 1_000_000
 
 
 def keep_old_option() -> Any:
-    """The field ``keep_old_ms``."""
+    """Return the field ``keep_old_ms``."""
     return option(
         "--keep-old",
         default=KEEP_OLD_MS,
@@ -43,7 +44,7 @@ def keep_old_option() -> Any:
 
 
 def archive_at(directory: str | os.PathLike[str]) -> Catalog:
-    """The archive in *directory*. Raises PipelineError."""
+    """Return the archive in *directory*. Raises PipelineError."""
     if table_name(str(directory)) is not None:
         raise UsageProblem(
             f"{directory} is a table of Iceberg's, which has procedures of its own for this: "
@@ -59,7 +60,7 @@ def archive_at(directory: str | os.PathLike[str]) -> Catalog:
 
 
 def check_topics(catalog: Catalog, topics: Iterable[str]) -> None:
-    """See that the archive has heard of *topics*. Raises UsageProblem."""
+    """Check that the archive knows *topics*. Raises UsageProblem."""
     known = catalog.topics()
     for topic in topics:
         if topic not in known:
@@ -70,7 +71,10 @@ def check_topics(catalog: Catalog, topics: Iterable[str]) -> None:
 
 
 def brought_up(catalog: Catalog, progress: Progress, now_ms: int) -> Manifest:
-    """The newest manifest, after what was killed is finished or cleared away. Under the lock."""
+    """Complete or clear a killed run, and return the newest manifest.
+
+    The caller must hold the lock.
+    """
     finished = catalog.recover()
     if finished is not None:
         progress.say(f"finished run {finished.run}, which had been killed")

@@ -1,8 +1,8 @@
-"""What a job is asked for: one frozen class per job, said once.
+"""The options of jobs: one frozen class per job defines them for function and command line.
 
-A field has a name and a default for who calls the job as a function, and, made by ``option`` or
-``argument``, flags and help for who calls it by the command line, which reads them from here
-(running.py); ``parse`` makes the value of what was typed there. Nothing here knows click.
+As a field of the function, an option has a name and a default. If ``option`` or ``argument``
+creates it, it also has flags and help for the command line, which reads them from here
+(running.py); ``parse`` converts the typed text. Nothing here depends on click.
 
     @dataclass(frozen=True)
     class DemoOptions(JobOptions):
@@ -40,11 +40,11 @@ Result = TypeVar("Result")
 Fields = ParamSpec("Fields")
 Parse = Callable[[str, Any], Any]
 RunTasks = Callable[[Sequence[Any], Callable[[Any], Any], str], list[Any]]
-"""Calls a function with each task, and returns the results in that order; has a label too."""
+"""Calls a function with each task, and returns the results in that order; the text is a label."""
 
 
 def argument(metavar: str | None = None, **click: Any) -> Any:
-    """A field that has no flag, and must be given."""
+    """Return a required field without a flag."""
     return field(metadata={"argument": metavar, "click": click})
 
 
@@ -54,10 +54,10 @@ def option(
     parse: Parse | None = None,
     **click: Any,
 ) -> Any:
-    """A field with flags; *click* are those arguments of click.option that say more.
+    """Return a field with flags; *click* are further arguments of click.option.
 
-    *parse* gets the flag and what was typed, or the default (``typed_default``, if that is
-    another). Raises UsageProblem. A command that makes the value by itself gets what was typed by
+    *parse* receives the flag and the typed text, or the default (``typed_default`` if set), and may
+    raise UsageProblem. If a command converts the value itself, it receives the text under
     ``typed_name``.
     """
     metadata = {"flags": flags, "parse": parse, "click": click}
@@ -65,17 +65,17 @@ def option(
 
 
 def size(flag: str, text: str | None, least: int = 1) -> int | None:
-    """A size such as ``128m``."""
+    """Parse a size such as ``128m``. Raises UsageProblem."""
     return _said(flag, lambda given: given.size_bytes(flag, None, least), text)
 
 
 def time_ms(flag: str, text: str | None) -> int | None:
-    """A time in ms since 1970 or as ISO 8601."""
+    """Parse a time: ms since 1970 or ISO 8601. Raises UsageProblem."""
     return _said(flag, lambda given: given.time_ms(flag), text)
 
 
 def duration_ms(flag: str, text: str | None) -> int | None:
-    """A time span in ms, such as ``90d``."""
+    """Parse a duration such as ``90d`` into ms. Raises UsageProblem."""
     return _said(flag, lambda given: given.duration_ms(flag, 0) if text else None, text)
 
 
@@ -87,20 +87,20 @@ def _said(flag: str, read: Callable[[Options], int | None], text: str | None) ->
 
 
 def topics_option() -> Any:
-    """The field ``topics``."""
+    """Return the field ``topics``."""
     help_ = "Only this topic; repeatable."
     return option("--topic", "-t", default=(), multiple=True, help=help_)
 
 
 def without_option() -> Any:
-    """The field ``without``, of a job that asks all brokers."""
+    """Return the field ``without``, for jobs that query all brokers."""
     help_ = "This broker is gone for good: do not miss it; repeatable."
     return option("--without", default=(), multiple=True, metavar="BROKER", help=help_)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What every job is asked for."""
+    """The options of every job."""
 
     dry_run: bool = option(
         "--dry-run", default=False, is_flag=True, help="Say what would be done; change nothing."
@@ -109,27 +109,27 @@ class JobOptions:
         "--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*]."
     )
     spark: "SparkSession | None" = None
-    """A session to use, rather than one of its own."""
+    """A session to use instead of a new one."""
     progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokersOptions(JobOptions):
-    """What jobs are asked for that may ask brokers.
+    """The options of jobs that may connect to brokers.
 
-    Both name files, which are there on the driver and on every worker; None is what the
-    environment says, and so what the command line does.
+    Both fields name files, which must exist on the driver and on every worker. With None, as from
+    the command line, the environment decides.
     """
 
     tls: Tls = None
     """True, or TlsOptions."""
     credentials: str | Path | None = None
-    """A file of a user and his secret."""
+    """A file with a user name and secret."""
 
 
 @dataclass(frozen=True)
 class StoreOptions(JobOptions):
-    """What jobs are asked for that compare or make index and queues of the store at *path*."""
+    """The options of jobs that compare or create index and queues of the store at *path*."""
 
     path: str = argument("STORE")
     _: KW_ONLY
@@ -140,7 +140,7 @@ class StoreOptions(JobOptions):
         help="How much of the log a task reads, such as 256m.",
     )
     run: RunTasks | None = None
-    """Does the tasks otherwise than on Spark."""
+    """Runs the tasks instead of Spark."""
     index_slots: int | None = option(
         "--index-slots",
         least=1,
@@ -178,10 +178,10 @@ def _access_of(asked: JobOptions) -> AbstractContextManager[None]:
 def job(
     options: Callable[Fields, Asked],
 ) -> Callable[[Callable[[Asked], Result]], Callable[Fields, Result]]:
-    """Have a function that takes *options* be called with their fields.
+    """Decorate a function that takes *options* so that it is called with their fields.
 
     Raises:
-        PipelineError: also for what the disk refuses.
+        PipelineError: also for errors of the disk.
     """
 
     def decorate(function: Callable[[Asked], Result]) -> Callable[Fields, Result]:

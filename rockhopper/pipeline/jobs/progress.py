@@ -1,4 +1,4 @@
-"""How a job shows what it is doing: a bar on a terminal, now and then a line elsewhere."""
+"""Show the progress of a job: a bar on a terminal, otherwise a line now and then."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,9 @@ _LINE_EVERY_S = 10.0
 
 
 class Progress:
-    """One step at a time, each with a label and perhaps a total.
+    """One step at a time, each with a label and an optional total.
 
-    Thread-safe enough for what it is for: one thread tells, and rich draws in its own.
+    One thread updates it, while rich draws in its own thread; it is thread-safe enough for that.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Progress:
         is_wanted: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without *stream*, or if it is not wanted, it shows nothing."""
+        """Show nothing without *stream*, or if *is_wanted* is false."""
         self._stream = stream if is_wanted else None
         self._clock = clock
         self._is_terminal = self._stream is not None and self._stream.isatty()
@@ -47,7 +47,7 @@ class Progress:
         self.close()
 
     def step(self, label: str, total: int | None = None) -> None:
-        """Begin something new: what came before is done."""
+        """Start a new step; the previous one is done."""
         self._label, self._total, self._done = label, total, 0
         self._next_line_at = self._clock() + _LINE_EVERY_S
         if self._is_terminal:
@@ -59,7 +59,7 @@ class Progress:
             self._line(label)
 
     def reach(self, done: int, note: str = "") -> None:
-        """Say how much of the step is done."""
+        """Set how much of the step is done."""
         self._done = done
         label = f"{self._label} ({note})" if note else self._label
         if self._bar is not None:
@@ -70,18 +70,18 @@ class Progress:
             self._line(f"{label}: {done:,}{of}")
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """Count what was done."""
+        """Add to the amount that is done."""
         self.reach(self._done + count, note)
 
     def say(self, text: str) -> None:
-        """Tell something that stays on the screen."""
+        """Print a text that stays on the screen."""
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
             self._line(text)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -1,8 +1,8 @@
-"""Tasks of jobs in a session of Spark Connect, which has no SparkContext to start them by.
+"""Run the tasks of jobs in a Spark Connect session, which has no SparkContext.
 
-They travel in a function over the numbers of a frame, one number a partition, and their results are
-its rows, pickled: the server runs them in its Python workers as it does other tasks, and tries them
-again where it would.
+A function over a frame of numbers carries the tasks, with one number in each partition. The rows of
+its result are the pickled results. The server runs it in its Python workers like other tasks, and
+retries it like them.
 """
 
 import pickle
@@ -23,24 +23,24 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 REMOTE = "sc://"
-"""What the address of a server begins with."""
+"""The start of a server address."""
 _PORT = 15002
 _PATIENCE_S = 10
 _INSTALL = "pip install 'rockhopper-mq[connect]'"
 
 
 def connected(address: str) -> "SparkSession":
-    """A session of the server at *address*, ``sc://host:15002``.
+    """Return a session of the server at *address*, ``sc://host:15002``.
 
     Raises:
-        PipelineError: there is none, or a package that Spark Connect needs is not installed.
+        PipelineError: there is no server, or a package that Spark Connect needs is missing.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     place = urlsplit(address)
     try:
-        # Spark would try for minutes.
+        # Spark would retry for minutes.
         socket.create_connection((place.hostname or "", place.port or _PORT), _PATIENCE_S).close()
         return SparkSession.builder.remote(address).create()
     except (OSError, ValueError) as error:
@@ -60,7 +60,7 @@ def run_remotely(
     work: Callable[[_Task], _Result],
     progress: Progress,
 ) -> list[_Result]:
-    """Call *work* with each of *tasks* in the server's workers; the results in their order."""
+    """Call *work* with each of *tasks* in the server's workers; return the results in order."""
     every = list(tasks)
 
     def do(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -94,7 +94,7 @@ def run_remotely(
 
 
 def default_parallelism(spark: "SparkSession") -> int:
-    """How many tasks the server runs at a time; runs a small job to find out."""
+    """Return the number of tasks that the server runs at a time; runs a small job to find out."""
     numbers = spark.range(1 << 16).selectExpr("spark_partition_id() AS part")
     return numbers.distinct().count()
 

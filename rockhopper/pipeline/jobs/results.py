@@ -1,4 +1,4 @@
-"""What a job hands back: a dataclass that people and programs can read."""
+"""The results of jobs: dataclasses for people and programs."""
 
 import dataclasses
 import re
@@ -14,23 +14,23 @@ _LATER_WORD = re.compile(r"_([a-z0-9])")
 
 
 class UsageProblem(PipelineError):
-    """The job was called with arguments that make no sense; commands end with exit code 2."""
+    """The arguments of a job are invalid; commands end with exit code 2."""
 
 
 class JobResult:
-    """The base of the dataclasses that jobs return; their fields are what --json prints."""
+    """The base of the dataclasses that jobs return; --json prints their fields."""
 
     away: Sequence[str] = ()
-    """Brokers that may have more of what the job is about, and were not there."""
+    """Offline brokers that may have more relevant data."""
 
     @property
     def is_good(self) -> bool:
-        """False for a job that ran well and found something wrong: exit code 1."""
+        """False if a job ran successfully and found a fault: exit code 1."""
         return not self.away
 
     @property
     def warning(self) -> str:
-        """What is missing, and the remedy; blank for nothing."""
+        """What is missing, and the remedy; blank if nothing is."""
         if not self.away:
             return ""
         options = " ".join(f"--without {name}" for name in self.away)
@@ -40,7 +40,7 @@ class JobResult:
         )
 
     def lines(self) -> Iterable[str]:
-        """A summary for people."""
+        """Return a summary as text."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class JobResult:
 
 
 def are(brokers: Sequence[str]) -> str:
-    """``the broker a is``, ``the brokers a, b are``."""
+    """Return ``the broker a is``, ``the brokers a, b are``."""
     named = ", ".join(brokers)
     return f"the broker {named} is" if len(brokers) == 1 else f"the brokers {named} are"
 
@@ -58,7 +58,7 @@ def _them(brokers: Sequence[str]) -> str:
 
 
 def as_document(value: Any) -> Any:
-    """A value as JSON has it: dataclasses as objects with camelCase names, times as ISO 8601."""
+    """Convert a value for JSON: dataclasses to objects with camelCase names, times to ISO 8601."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             _LATER_WORD.sub(lambda found: found[1].upper(), field.name): as_document(
@@ -83,7 +83,7 @@ def as_document(value: Any) -> Any:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size as people read it: ``1.4 GB``."""
+    """Format a size: ``1.4 GB``."""
     size = float(size_bytes)
     for unit in ("bytes", "KB", "MB", "GB", "TB"):
         if size < 1000 or unit == "TB":
@@ -93,5 +93,5 @@ def size_text(size_bytes: int) -> str:
 
 
 def count_text(count: int, noun: str, plural: str = "") -> str:
-    """``1 file``, ``2,000 files``."""
+    """Format a count: ``1 file``, ``2,000 files``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

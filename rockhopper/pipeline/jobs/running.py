@@ -1,4 +1,4 @@
-"""What every job's command shares: its options, and how a run begins, shows itself and ends.
+"""The common code of all job commands: options, start, progress and end of a run.
 
 Exit codes: 0 done, 1 it failed or found something wrong, 2 the command line is wrong, 130 Ctrl-C.
 Standard output has the result; progress and errors go to standard error.
@@ -32,10 +32,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def options_of(
     options: type[JobOptions], *, is_copy: bool = False
 ) -> Callable[[_Command], _Command]:
-    """Add what *options* name, and --json and --quiet.
+    """Add the options in *options*, and --json and --quiet.
 
-    The command gets them by the names of the fields, with ``as_json`` and ``quiet``; of a job that
-    copies, and would take brokers that nobody named, ``is_agreed`` as well.
+    The command receives them under the names of the fields, plus ``as_json`` and ``quiet``. With
+    *is_copy*, for jobs that may copy from or to the default brokers, it also receives
+    ``is_agreed``.
     """
     of_class = {each.name: each for each in fields(options)}
     decorators = []
@@ -78,7 +79,7 @@ def _click_option(each: "Field[Any]") -> Any:
 
 
 def _click(each: "Field[Any]") -> dict[str, Any]:
-    """What click is told of a field, with types of its own."""
+    """Return click's arguments for a field, with click's types."""
     given = dict(each.metadata["click"])
     if "choices" in given:
         given["type"] = click.Choice(given.pop("choices"))
@@ -90,7 +91,7 @@ def _click(each: "Field[Any]") -> dict[str, Any]:
 
 
 def nameserver_text(*, or_default: bool = False) -> str | None:
-    """What --nameserver says; else None, or what the client takes then."""
+    """Return the value of --nameserver; else None, or with *or_default* the client's default."""
     from rockhopper.client.network.addresses import parse_nameservers
 
     text = nameserver()
@@ -98,13 +99,14 @@ def nameserver_text(*, or_default: bool = False) -> str | None:
 
 
 def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
-    """The name services that a job copies from or to.
+    """Return the name servers that a job copies from or to.
 
-    Where neither --nameserver nor $NAMESRV_ADDR names any, whoever listens at the default address
-    would be taken: that is asked first with *question*, in which {} is the address.
+    If neither --nameserver nor $NAMESRV_ADDR is set, the user must confirm the default address. The
+    prompt is *question*, with the address in place of {}.
 
     Raises:
-        click.UsageError: nobody can be asked; says to name them, to do as *remedy* says, or --yes.
+        click.UsageError: there is no terminal; the message suggests a name server, *remedy*, or
+            --yes.
     """
     from rockhopper.client.network.addresses import NAMESERVER_VARIABLE, parse_nameservers
 
@@ -125,7 +127,7 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
 def run_asked(
     work: Callable[..., JobResult], options: type[JobOptions], given: dict[str, Any]
 ) -> None:
-    """Do a job's *work*, for what the command of ``options_of`` was *given*, and what was added."""
+    """Run a job with the options that the command was *given*."""
     as_json, quiet = given.pop("as_json"), given.pop("quiet")
 
     def do(progress: Progress) -> JobResult:
@@ -141,13 +143,13 @@ def run_asked(
 def run_job(
     work: Callable[[Progress], JobResult], *, as_json: bool = False, quiet: bool = False
 ) -> None:
-    """Do a job's work and print its result; ends the program where that is not a success."""
+    """Run a job and print its result; exit the program if it is not a success."""
     from rockhopper.pipeline.jobs.spark import hush, stop_own_session
 
     hush()
     try:
         with naming_disk_problems():
-            # A descriptor of its own: that of standard error is taken from Java for a while.
+            # A descriptor of its own, because standard error is redirected for Java for a while.
             with open(os.dup(2), "w") as stream:
                 with Progress(stream, is_wanted=not quiet) as progress:
                     result = work(progress)
@@ -176,6 +178,6 @@ def run_job(
 
 
 def report(error: PipelineError | str) -> None:
-    """Say on standard error what is wrong."""
+    """Print an error on standard error."""
     text = f"pipeline: {error}"
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)

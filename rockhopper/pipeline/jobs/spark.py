@@ -1,7 +1,7 @@
 """Sessions and tasks of jobs.
 
-A job works in Spark's Python workers and gets back a small result for each task: messages do not
-pass through the JVM. A session of Spark Connect has its tasks done as remote.py says.
+A job works in Spark's Python workers and receives a small result for each task; messages do not
+pass through the JVM. For Spark Connect sessions, remote.py runs the tasks.
 """
 
 import logging
@@ -37,7 +37,7 @@ _JAVA_REASON = re.compile(r"^(?:: |Caused by: )?(?:[a-z]\w*\.)+\w*(?:Exception|E
 _PYTHON_REASON = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.M)
 _CHATTER = re.compile(r"WARNING: Using incubator|Using Spark's default|Setting |To adjust logging")
 _GATEWAY_COMPLAINT = "Exception while sending command."
-# Spark's own default is one failure on one machine, four on a cluster.
+# Spark's default is one failure on a single machine and four on a cluster.
 _LOCAL_MASTER = "local[*,4]"
 _DESCRIPTION = "spark.job.description"
 _OF_JOBS = (_DESCRIPTION, "spark.jobGroup.id", "spark.job.interruptOnCancel")
@@ -51,12 +51,13 @@ def job_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """*spark*, else the session that runs, else one of the job's own that knows our sources.
+    """Return *spark*, or the running session, or a new one that has our sources.
 
-    *conf* are settings for one that is made here; under spark-submit they come too late.
+    *conf* are settings for a new session; under spark-submit they have no effect.
 
     Raises:
-        PipelineError: no Java, no server of Spark Connect, or a package that is missing or too old.
+        PipelineError: there is no Java or no Spark Connect server, or a package is missing or too
+            old.
     """
     from rockhopper.pipeline.session import check_packages, local_session, register
 
@@ -86,9 +87,9 @@ def job_session(
 
 
 def hush() -> None:
-    """Keep Java off standard error from now on: commands say in a sentence what is wrong.
+    """Keep Java's output off standard error from now on: commands print one-sentence errors.
 
-    With ROCKHOPPER_SPARK_LOG=1 in the environment everything is there.
+    ROCKHOPPER_SPARK_LOG=1 in the environment disables this.
     """
     global _is_hushed
     _is_hushed = os.environ.get("ROCKHOPPER_SPARK_LOG", "") in ("", "0")
@@ -98,7 +99,7 @@ def hush() -> None:
 
 @contextmanager
 def quiet() -> Iterator[dict[str, str]]:
-    """Settings for a session that is started in this context, whose Java then writes nowhere."""
+    """Yield settings for a session started in this block; its Java then logs nothing."""
     if not _is_hushed:
         yield {}
         return
@@ -124,7 +125,7 @@ def quiet() -> Iterator[dict[str, str]]:
 
 
 def stop_own_session() -> None:
-    """Stop the session that ``job_session`` made, if it made one."""
+    """Stop the session that ``job_session`` created, if any."""
     while _own:
         session = _own.pop()
         if _has_java(session):
@@ -140,14 +141,14 @@ def run_tasks(
     description: str = "",
     progress: Progress | None = None,
 ) -> list[_Result]:
-    """Call *work* with each of *tasks* in a worker; the results in the order of the tasks.
+    """Call *work* with each of *tasks* in a worker; return the results in the order of the tasks.
 
-    *work* is a function of a module, or a picklable object that can be called. It may be called
-    again for a task, also while the first call still runs. Without *label* no progress is shown.
-    Spark's UI shows *description*, else *label*.
+    *work* is a function of a module, or a picklable callable object. It may be called again for a
+    task, even while the first call still runs. Without *label*, no progress is shown. Spark's UI
+    shows *description*, else *label*.
 
     Raises:
-        PipelineError: what *work* raised, or why Spark gave up.
+        PipelineError: *work* raised it, or Spark gave up.
     """
     if not tasks:
         return []
@@ -169,7 +170,7 @@ def run_tasks(
         while not done.wait(_POLL_S):
             try:
                 progress.reach(_completed(tracker, group))
-            except Exception:  # the session ends: so does the job, and says why
+            except Exception:  # the session is ending; the job then reports the reason
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -198,9 +199,9 @@ def run_tasks(
 
 @contextmanager
 def described(spark: "SparkSession", description: str) -> Iterator[None]:
-    """What Spark's UI says of the jobs that this thread starts meanwhile.
+    """Set the description in Spark's UI of jobs that this thread starts inside the block.
 
-    Then it says of the caller's jobs again what it said before. Nothing, of Spark Connect's.
+    The previous description is restored afterwards. Spark Connect sessions are unchanged.
     """
     if is_remote(spark):
         yield
@@ -217,14 +218,14 @@ def described(spark: "SparkSession", description: str) -> Iterator[None]:
 
 
 def cores(spark: "SparkSession") -> int:
-    """How many tasks run at a time."""
+    """Return the number of tasks that run at a time."""
     if is_remote(spark):
         return default_parallelism(spark)
     return spark.sparkContext.defaultParallelism
 
 
 def _has_java(spark: "SparkSession") -> bool:
-    """Whether Spark's JVM still answers; a kill may have ended it."""
+    """Return whether Spark's JVM still answers; it may have been killed."""
     if is_remote(spark):
         return True
     with suppress(Exception):
@@ -243,7 +244,7 @@ def _completed(tracker: Any, group: str) -> int:
 
 
 def spark_problem(error: Exception) -> PipelineError:
-    """The sentence in what Spark raised; the first line of it if there is none of ours."""
+    """Extract our error from a Spark error; without one, use its first line."""
     if isinstance(error, PipelineError):
         return error
     text = str(error)

@@ -1,7 +1,7 @@
-"""How jobs over the files of a store have their tasks done.
+"""Choose how jobs on the files of a store run their tasks.
 
-On Spark; but what takes less time than Spark takes to start is done right here, unless the caller
-has a session or names a master.
+They run on Spark. But if the work takes less time than starting Spark, they run in this process,
+unless the caller has a session or names a master.
 """
 
 import os
@@ -18,9 +18,9 @@ SMALL_BYTES = 128 << 20
 
 
 def runner(job: str, asked: JobOptions, *, size_bytes: int) -> RunTasks:
-    """Tasks are done by the workers of Spark, in a session made for them, or in this process.
+    """Return a function that runs tasks: in Spark's workers, in a new session, or in this process.
 
-    *size_bytes* is how much they read in all.
+    *size_bytes* is the total size that the tasks read.
     """
     if is_small(asked, size_bytes):
         return in_this_process
@@ -41,17 +41,17 @@ def runner(job: str, asked: JobOptions, *, size_bytes: int) -> RunTasks:
 
 
 def is_small(asked: JobOptions, size_bytes: int) -> bool:
-    """Whether work is done right here, since nobody asks for Spark and it would take longer."""
+    """Return whether to work in this process: Spark is not requested and would take longer."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     is_free = asked.spark is None and asked.master is None and not is_submitted
     return is_free and size_bytes <= SMALL_BYTES
 
 
 def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str = "") -> list[Any]:
-    """One after the other, without Spark."""
+    """Run the tasks in order, without Spark."""
     return [work(task) for task in tasks]
 
 
 def size_of(groups: Iterable[Iterable[Piece]]) -> int:
-    """How many bytes of the log the pieces span."""
+    """Return the number of bytes of the log that the pieces span."""
     return sum(piece.end - piece.start for pieces in groups for piece in pieces)

@@ -1,1 +1,1 @@
-"""Archiving: topics to Parquet files, incrementally, each message once."""
+"""Archive topics in Parquet files, incrementally, each message once."""

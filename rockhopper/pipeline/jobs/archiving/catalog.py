@@ -1,25 +1,34 @@
-"""The archive as a directory, and how a run becomes part of it: whole, or not at all.
+"""The archive directory, and the atomic commit of a run.
 
     topic=orders/date=2026-11-20/part-00003-00000-0.parquet
     _rockhopper/current.json              {"manifest": "manifest-00000003.json"}
     _rockhopper/manifest-00000003.json    what run 3 added (manifest.py)
     _rockhopper/base-00000002.json        what runs 1 to 2 added and removed, in their place
     _rockhopper/intent.json               a run that is being committed
-    _rockhopper/staging/run-00000004/…    what the tasks of the run under way write
+    _rockhopper/staging/run-00000004/…    output of the tasks of the current run
     _rockhopper/replaced/run-00000003/…   files that run 3 removed, kept for a while
-    _rockhopper/lock                      held by the run under way
+    _rockhopper/lock                      held by the current run
 
-Readers of Parquet leave out what starts with ``_``. A run is committed in this order: its tasks
-write below staging; the *intent*, the manifest with the names to move, is written; the files are
-moved to their places; the manifest; the pointer in current.json; files that the run removes go
-below replaced; the intent and staging go away. What was replaced is deleted by the first run that
-comes when the time to keep it (``keepOldMs`` in the manifest's source) is over.
+Readers of Parquet skip names that start with ``_``. A commit has these steps:
 
-Manifests do not pile up for ever: ``fold`` puts one, the *base*, in the place of those whose
+1. The tasks write files below staging.
+2. The run writes the *intent*: the manifest and the names of the files to move.
+3. It moves the files to their places.
+4. It writes the manifest.
+5. It updates the pointer in current.json.
+6. It moves the files that it removes below replaced.
+7. It deletes the intent and staging.
+
+The first run after the retention time (``keepOldMs`` in the manifest's source) deletes the replaced
+files.
+
+To limit the number of manifests, ``fold`` writes one manifest, the *base*, in place of those whose
 removed files are deleted. The pointer names it ("base"), and then the others are deleted.
-A run that was killed before its intent is gone: the next one clears staging. One that was killed
-later is finished by the next, which finds the intent. So a reader that lists the directory sees
-files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
+
+If a run is killed before it writes its intent, the next run clears staging, and nothing else is
+left. If a run is killed later, the next run finds the intent and completes the commit. So a
+directory listing shows files of runs that are committed or are being committed, and the manifests
+show complete runs only.
 """
 
 import glob
@@ -41,8 +50,10 @@ LOCK_FILE = f"{OWN_DIRECTORY}/lock"
 STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staging"
 REPLACED_DIRECTORY = f"{OWN_DIRECTORY}/replaced"
 REPLACED_SUFFIX = ".replaced"
-"""Behind the names of files there, which ``**/*.parquet`` would find: not all readers leave out
-directories that begin with an underscore."""
+"""The suffix of replaced files, so that ``**/*.parquet`` does not find them.
+
+Not all readers skip directories that begin with an underscore.
+"""
 
 _MANIFEST_NAME = re.compile(r"manifest-\d{8,}\.json")
 _FOLDED_NAME = re.compile(r"(?:manifest|base)-(\d{8,})\.json")
@@ -56,20 +67,20 @@ class Catalog:
         self.files = files
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the only run. Raises PipelineError."""
+        """Make this the only run. Raises PipelineError."""
         return self.files.lock(LOCK_FILE)
 
     def check_writable(self) -> None:
-        """See that a run could write, as far as can be told without. Raises OSError."""
+        """Check that a run could write, as far as possible without writing. Raises OSError."""
         for name in ("", OWN_DIRECTORY):
             self.files.check_writable(name)
 
     def current(self) -> Manifest | None:
-        """The newest manifest; None for a place without an archive. Raises PipelineError."""
+        """Return the newest manifest; None if there is no archive. Raises PipelineError."""
         return self._state()[0]
 
     def _state(self) -> tuple[Manifest | None, int]:
-        """The newest manifest, and the last run that the base stands for, 0 without one."""
+        """Return the newest manifest, and the last run in the base, 0 without a base."""
         data = self.files.read(CURRENT_FILE)
         if data is None:
             self._refuse_headless()
@@ -83,10 +94,10 @@ class Catalog:
         return self._manifest(f"{OWN_DIRECTORY}/{name}"), base
 
     def _refuse_headless(self) -> None:
-        """See that there are no manifests without the file that says which is the newest."""
+        """Refuse manifests without the pointer to the newest one. Raises PipelineError."""
         found = [name for name in self.files.names(OWN_DIRECTORY) if name.startswith("manifest-")]
         found = [name for name in found if name.endswith(".json")]
-        # The first run writes its manifest before that file, and its intent before both.
+        # The first run writes its manifest before the pointer, and its intent before both.
         if found and not (len(found) == 1 and self.files.exists(INTENT_FILE)):
             raise PipelineError(
                 f"{self.files.location}/{CURRENT_FILE} is missing, and {found[-1]} is there: "
@@ -95,7 +106,7 @@ class Catalog:
             )
 
     def check_whole(self) -> None:
-        """See that the manifests of all runs are there. Raises PipelineError."""
+        """Check that the manifests of all runs exist. Raises PipelineError."""
         there = set(self.files.names(OWN_DIRECTORY))
         for name in self._former()[1]:
             if name.rpartition("/")[2] not in there:
@@ -105,10 +116,10 @@ class Catalog:
                 )
 
     def manifests(self) -> list[Manifest]:
-        """All that are committed, from the first on, or from the one in the place of the first.
+        """Return all committed manifests, starting with the first or the base.
 
         Raises:
-            PipelineError: one is missing, or damaged.
+            PipelineError: a manifest is missing or damaged.
         """
         while True:
             current, former = self._former()
@@ -117,13 +128,13 @@ class Catalog:
             except PipelineError:
                 if self._former()[1] == former:
                     raise
-                continue  # they were folded meanwhile
+                continue  # another run folded them meanwhile
             return found if current is None else [*found, current]
 
     def _former(self) -> tuple[Manifest | None, list[str]]:
-        """The newest manifest, and the names of those before it.
+        """Return the newest manifest, and the names of those before it.
 
-        None if it is the base that says all of it.
+        The first value is None if the base covers all runs.
         """
         current, base = self._state()
         names = [base_file(base)] if base else []
@@ -132,9 +143,9 @@ class Catalog:
         return None if base >= end else current, names
 
     def fold(self) -> None:
-        """Put one manifest in the place of the old ones. Only under the lock.
+        """Replace old manifests by one. The caller must hold the lock.
 
-        Those stay whose removed files are kept still.
+        Manifests stay as long as the files that they removed are kept.
         """
         current, base = self._state()
         if current is None:
@@ -155,7 +166,7 @@ class Catalog:
         return 0 if data is None else int(json.loads(data).get("base", 0))
 
     def _remove_folded(self, newest: int, base: int) -> None:
-        """Delete what the base stands for; the newest manifest says where the next run begins."""
+        """Delete the manifests in the base, except the newest, which gives the next run's start."""
         wanted = {manifest_file(newest), base_file(base)}
         for name in self.files.names(OWN_DIRECTORY):
             old = _FOLDED_NAME.fullmatch(name)
@@ -164,18 +175,18 @@ class Catalog:
                 self.files.remove(path)
 
     def _point_to(self, name: str, base: int) -> None:
-        """Make a manifest the newest: from now on readers go by it."""
+        """Make a manifest the newest one for readers."""
         pointer: dict[str, object] = {"manifest": name.rpartition("/")[2]}
         if base:
             pointer["base"] = base
         self.files.write(CURRENT_FILE, json.dumps(pointer).encode() + b"\n")
 
     def archived_files(self) -> list[ArchivedFile]:
-        """All files of the archive, in the order in which they came."""
+        """Return all files of the archive, in the order in which they were added."""
         return left_of(self.manifests())
 
     def topics(self) -> set[str]:
-        """The topics that have messages in the archive, or were read for it."""
+        """Return the topics that have messages in the archive, or were read for it."""
         current = self.current()
         found = {file.topic for file in self.archived_files()}
         if current is not None:
@@ -192,26 +203,26 @@ class Catalog:
         return Manifest.from_json(data, where)
 
     def killed_run(self) -> int | None:
-        """The run that was killed while it was being committed, if any."""
+        """Return the run that was killed during its commit, or None."""
         intended = self._intended()
         return intended[0].run if intended else None
 
     def recover(self) -> Manifest | None:
-        """Finish a run that was killed while it was being committed; clear away any other.
+        """Complete the commit of a killed run; clear staging in any case.
 
-        Only under the lock. Returns the run that was finished.
+        The caller must hold the lock. Returns the manifest of the completed run.
         """
         intended = self._intended()
         if intended:
             for _ in self.manifests():
-                pass  # a damaged one ends this before anything is moved
+                pass  # a damaged manifest raises here, before any file is moved
             self._check_places(*intended)
             self._finish(*intended)
         self.files.remove_tree(STAGING_DIRECTORY)
         return intended[0] if intended else None
 
     def _intended(self) -> tuple[Manifest, list[str]] | None:
-        """What the intent says, if there is one: the manifest, and the files to move."""
+        """Return the manifest in the intent and the files to move; None without an intent."""
         data = self.files.read(INTENT_FILE)
         if data is None:
             return None
@@ -226,13 +237,13 @@ class Catalog:
         return manifest, staged
 
     def begin(self, run: int) -> str:
-        """Make room for what the tasks of a run write; returns its directory."""
+        """Create the staging directory of a run, and return it."""
         directory = f"{STAGING_DIRECTORY}/run-{run:08d}"
         self.files.create_directory(directory)
         return directory
 
     def commit(self, manifest: Manifest, staged: list[str]) -> None:
-        """Make a run part of the archive; *staged* are its files, in the manifest's order."""
+        """Commit a run; *staged* are its files, in the order of the manifest."""
         intent = {"manifest": json.loads(manifest.to_json()), "staged": staged}
         self._check_places(manifest, staged)
         self.files.write(INTENT_FILE, json.dumps(intent).encode())
@@ -240,7 +251,7 @@ class Catalog:
         self.files.remove_tree(STAGING_DIRECTORY)
 
     def _check_places(self, manifest: Manifest, staged: list[str]) -> None:
-        """See that links lead nothing of a run out of the archive. Raises PipelineError."""
+        """Check that no link leads a file of the run outside the archive. Raises PipelineError."""
         below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
         aside = [f"{below}/{path}{REPLACED_SUFFIX}" for path in manifest.removed]
         added = [file.path for file in manifest.files]
@@ -267,7 +278,7 @@ class Catalog:
         self.files.remove(INTENT_FILE)
 
     def _set_aside(self, manifest: Manifest) -> None:
-        """Take what a run removes from where readers of Parquet look."""
+        """Move the files that a run removes to a place where readers of Parquet do not look."""
         below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
         moves = [
             (path, f"{below}/{path}{REPLACED_SUFFIX}")
@@ -279,7 +290,7 @@ class Catalog:
         self.files.move(moves)
 
     def delete_replaced(self, now_ms: int) -> None:
-        """Delete what former runs removed and nobody is to need any more. Only under the lock."""
+        """Delete files that runs removed, after their retention. The caller must hold the lock."""
         for name in self.files.names(REPLACED_DIRECTORY):
             run = _REPLACED_RUN.fullmatch(name)
             if run is None:
@@ -290,10 +301,10 @@ class Catalog:
 
 
 def kept_path(path: str) -> str:
-    """Where a file of a local archive is that was there when it was planned to read it.
+    """Return the current path of a local archive file that a plan refers to.
 
     Raises:
-        PipelineError: it was merged with others, or expired, and is gone.
+        PipelineError: the file was merged with others, or expired, and is deleted.
     """
     if os.path.exists(path):
         return path
@@ -302,7 +313,7 @@ def kept_path(path: str) -> str:
         return path
     root = found.parents[2]
     name = glob.escape(str(found.relative_to(root)))
-    for suffix in (REPLACED_SUFFIX, ""):  # earlier releases kept their names
+    for suffix in (REPLACED_SUFFIX, ""):  # earlier releases added no suffix
         for aside in sorted((root / REPLACED_DIRECTORY).glob(f"run-*/{name}{suffix}")):
             return str(aside)
     if (root / CURRENT_FILE).exists():
@@ -314,12 +325,12 @@ def kept_path(path: str) -> str:
 
 
 def base_file(run: int) -> str:
-    """The name of the manifest in the place of those up to a run's."""
+    """Return the name of the base manifest up to a run."""
     return f"{OWN_DIRECTORY}/base-{run:08d}.json"
 
 
 def manifest_file(run: int) -> str:
-    """The name of a run's manifest."""
+    """Return the name of a run's manifest."""
     return f"{OWN_DIRECTORY}/manifest-{run:08d}.json"
 
 

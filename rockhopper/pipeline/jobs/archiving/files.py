@@ -1,7 +1,7 @@
-"""The few things an archive does with files, in a local directory or behind a URI of pyarrow.fs.
+"""File operations of an archive, in a local directory or behind a URI of pyarrow.fs.
 
-A write is atomic: whoever reads sees all of it or nothing. Local files are on disk when a call
-returns; what a remote file system promises is its own affair, and nobody can lock it here.
+A write is atomic: a reader sees all of it or nothing. Local files are on disk when a call returns.
+The durability of remote files depends on the file system, and they cannot be locked.
 """
 
 import errno
@@ -22,28 +22,28 @@ _NOT_YOURS = "nothing was changed there; use a copy of the archive that you trus
 
 
 class LocalFiles:
-    """A directory of this machine; names are relative to it, with slashes."""
+    """A local directory; names are relative to it, with slashes."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = expand_home(root).absolute()
         self.location = str(self._root)
 
     def path(self, name: str) -> Path:
-        """Where a file is. Raises PipelineError for one that is not below the directory."""
+        """Return the path of a file. Raises PipelineError if it is outside the directory."""
         if not name:
             return self._root
         with naming_damage(self.location, _NOT_YOURS):
             return check_inside(self._root, name)
 
     def read(self, name: str) -> bytes | None:
-        """The whole file; None if there is none."""
+        """Return the whole file; None if it does not exist."""
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a small file, atomically; its directory is made if need be."""
+        """Create or replace a small file atomically; create its directory if needed."""
         path = self.path(name)
         self.create_directory(os.path.dirname(name))
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -56,25 +56,25 @@ class LocalFiles:
         sync(path.parent)
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, in order; nothing if there is none."""
+        """Return the sorted names in a directory; an empty list if it does not exist."""
         try:
             return sorted(os.listdir(self.path(directory)))
         except FileNotFoundError:
             return []
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether the file or directory exists."""
         return self.path(name).exists()
 
     def check_writable(self, name: str) -> None:
-        """See that a directory can be written to or made, where that can be told beforehand.
+        """Check that a directory can be written or created, as far as possible without writing.
 
         Raises OSError.
         """
         check_writable(self.path(name))
 
     def create_directory(self, name: str) -> None:
-        """Make a directory, and those above it; it may be there already."""
+        """Create a directory and its parents; it may exist."""
         path = self.path(name)
         made = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -82,11 +82,11 @@ class LocalFiles:
             sync(directory.parent)
 
     def create_leaf(self, name: str) -> None:
-        """Make a directory in one that is there."""
+        """Create a directory whose parent exists."""
         self.path(name).mkdir(exist_ok=True)
 
     def move(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Rename files; the directories they go to are there."""
+        """Rename files; the target directories must exist."""
         directories = set()
         for source, target in moves:
             os.replace(self.path(source), self.path(target))
@@ -95,35 +95,35 @@ class LocalFiles:
             sync(directory)
 
     def remove(self, name: str) -> None:
-        """Delete a file; it may be gone already."""
+        """Delete a file if it exists."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_tree(self, name: str) -> None:
-        """Delete a directory with all that is in it; it may be gone already."""
+        """Delete a directory and its contents if it exists."""
         shutil.rmtree(self.path(name), ignore_errors=True)
 
     def open_input(self, name: str) -> Any:
-        """A file to read from. Raises OSError."""
+        """Open a file for reading. Raises OSError."""
         return open(self.path(name), "rb")
 
     def open_output(self, name: str) -> Any:
-        """A file to write a Parquet file into."""
+        """Open a file for writing Parquet."""
         import pyarrow as pa
 
         return pa.OSFile(str(self.path(name)), "wb")
 
     def settle(self, name: str) -> int:
-        """See that a file that was written is on disk; returns its size."""
+        """Sync a written file to disk and return its size."""
         with open(self.path(name), "rb") as file:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Be the only one; held by this process, and gone with it.
+        """Hold an exclusive lock; it ends with this process.
 
         Raises:
-            PipelineError: somebody else is at work.
+            PipelineError: another process holds the lock.
         """
         import fcntl
 
@@ -147,7 +147,7 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """A place that pyarrow.fs reaches, such as ``s3://bucket/history``."""
+    """A location that pyarrow.fs can access, such as ``s3://bucket/history``."""
 
     def __init__(self, uri: str) -> None:
         from pyarrow import fs
@@ -164,7 +164,7 @@ class RemoteFiles:
         self._root = root.rstrip("/")
 
     def path(self, name: str) -> str:
-        """Where a file is. Raises PipelineError for one that is not below the root."""
+        """Return the path of a file. Raises PipelineError if it is outside the root."""
         if name:
             with naming_damage(self.location, _NOT_YOURS):
                 check_relative(name)
@@ -197,7 +197,7 @@ class RemoteFiles:
         return bool(found != self._fs.FileType.NotFound)
 
     def check_writable(self, name: str) -> None:
-        """See LocalFiles; here only a try can tell."""
+        """See LocalFiles; does nothing, because only a write can show it."""
 
     def create_directory(self, name: str) -> None:
         """See LocalFiles."""
@@ -236,13 +236,13 @@ class RemoteFiles:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """There is no lock here: that one run goes at a time is up to who starts them."""
+        """Do nothing: remote files have no lock, so the user must start one run at a time."""
         yield
 
 
 @contextmanager
 def naming_damage(where: str, remedy: str) -> Iterator[None]:
-    """Let a document that is not what it should be say so. Raises PipelineError."""
+    """Turn errors of an invalid document into a PipelineError that names it."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -251,7 +251,7 @@ def naming_damage(where: str, remedy: str) -> Iterator[None]:
 
 @contextmanager
 def naming_unreadable(where: str) -> Iterator[None]:
-    """Let a file of an archive that cannot be read say which it is. Raises PipelineError."""
+    """Turn errors of an unreadable archive file into a PipelineError that names it."""
     import pyarrow as pa
 
     try:
@@ -267,7 +267,7 @@ Files: TypeAlias = LocalFiles | RemoteFiles
 
 
 def files_at(location: str) -> Files:
-    """The files below a local path, a ``file:`` URI, or any other URI. Raises PipelineError."""
+    """Return the files below a local path, a ``file:`` URI or other URI. Raises PipelineError."""
     parts = urlsplit(location)
     if parts.scheme == "file":
         return LocalFiles(unquote(parts.path))

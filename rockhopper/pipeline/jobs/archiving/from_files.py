@@ -1,6 +1,6 @@
-"""Archiving the files of a store: what a task does with its pieces of the log.
+"""Archive the files of a store: the work of a task on its pieces of the log.
 
-Records are sorted by topic before they are decoded, which is cheap: then no row has to be moved.
+Records are sorted by topic before they are decoded. This is cheap, because no row has to move.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +24,12 @@ from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
 
 HEAD_BYTES = 88
-"""What is remembered of a record, to know its log by: all of its fixed fields."""
+"""The bytes of a record that identify its log later: all of its fixed fields."""
 
 
 @dataclass(frozen=True)
 class StoreWork:
-    """What tasks do, and by which rules; travels to the workers."""
+    """The work and the rules of the tasks; Spark sends it to the workers."""
 
     rules: Rules
     deleted_topics: Mapping[str, int]
@@ -59,14 +59,14 @@ class StoreWork:
 
 
 def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> bool:
-    """False where the log ends for this run although there is more of it."""
+    """Archive one piece; return False if the log ends for this run, although more of it exists."""
     seen = writer.written
     for found in scan(piece):
         if isinstance(found, Damage):
             for _ in reading.damage(found):  # raises, unless damage is skipped
                 pass
             seen.damaged += 1
-            # What is torn may be completed, or written over: the next run looks at it again.
+            # A torn record may be completed or overwritten: the next run checks it again.
             if not found.is_torn_tail:
                 seen.log_end = max(seen.log_end, found.end)
             continue
@@ -85,10 +85,10 @@ def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> boo
 
 
 def follows(start: int, end: int, piece: Piece) -> bool:
-    """Whether records from *start* on follow *end* without a hole, in the log of a live broker.
+    """Return whether records from *start* on follow *end* without a gap, in a live broker's log.
 
-    There a record counts by its time, and clocks may be set back: what is behind a hole is left to
-    a later run.
+    In such a log a record counts by its store time, and a clock may be set back. So a later run
+    archives the records after a gap.
     """
     if end < 0 or piece.flushed_ms is None:
         return True
@@ -96,7 +96,7 @@ def follows(start: int, end: int, piece: Piece) -> bool:
 
 
 class _Sorted(Reading):
-    """Messages by topic, those that were chosen and are not archived yet."""
+    """Sorts messages by topic; keeps the chosen ones that are not archived yet."""
 
     def __init__(self, work: StoreWork, seen: WrittenSplit) -> None:
         super().__init__(work.rules, work.deleted_topics)
@@ -108,7 +108,7 @@ class _Sorted(Reading):
         self._seen.damaged += 1
 
     def sorted(self, records: Records) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The batches of *records*, each with its topic."""
+        """Yield the batches of *records*, each with its topic."""
         names = topics(records).dictionary_encode()
         codes = names.indices.to_numpy()
         offsets = records.heads["physOffset"]
@@ -128,7 +128,7 @@ class _Sorted(Reading):
                     yield topic, batch
 
     def _start(self, topic: str) -> int | None:
-        """From where in the log on messages of a topic are archived; None if it is not chosen."""
+        """Return the log offset at which archiving a topic starts; None if it is not chosen."""
         if topic not in self._starts:
             is_chosen = self._work.selection.chooses(topic)
             start = archived_up_to(self._work.archived, topic) if is_chosen else None
@@ -137,10 +137,10 @@ class _Sorted(Reading):
 
 
 def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) -> None:
-    """See that the store is the one that was archived under this name before.
+    """Check that the store is the one that was archived under this broker name before.
 
     Raises:
-        PipelineError: it is another one.
+        PipelineError: it is another store.
     """
     offset = position.last_offset
     if offset < 0 or (store.segments and store.start_offset > offset):

@@ -1,4 +1,4 @@
-"""Archiving topics over the network: which ranges of which queues, and what a task does."""
+"""Archive topics over the network: the ranges of the queues, and the work of a task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from rockhopper.pipeline.network.stream_offset import (
 
 @dataclass(frozen=True)
 class NetworkWork:
-    """What tasks do, and by which rules; travels to the workers."""
+    """The work and the rules of the tasks; Spark sends it to the workers."""
 
     rules: Rules
     target: WriteTarget
@@ -52,7 +52,7 @@ def rules_for(
     allow_gaps: bool,
     columns: Sequence[str] = FILE_COLUMNS,
 ) -> Rules:
-    """The rules to read topics by. Raises PipelineError."""
+    """Return the rules for reading the selected topics. Raises PipelineError."""
     which = (
         {"subscribe": ",".join(selection.topics)}
         if selection.topics
@@ -66,11 +66,11 @@ def rules_for(
 def new_ranges(
     rules: Rules, archived: Reached, say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Range], Reached]:
-    """What is in the queues and not in the archive, and what it reaches then.
+    """Return the ranges that are not archived yet, and the positions after them.
 
     Raises:
-        PipelineError: a topic does not exist, was made anew, or a queue does not go on where the
-            archive ends.
+        PipelineError: a topic does not exist or was recreated, or a queue does not continue where
+            the archive ends.
     """
     discovery = Discovery(rules)
     discovery.read_in = archived.logs
@@ -105,7 +105,7 @@ def _say_what_is_gone(
     held: Mapping[MessageQueue, object],
     say: Callable[[str], None],
 ) -> None:
-    """Name the topics that were deleted on some of their brokers only."""
+    """Report the topics that were deleted on only some of their brokers."""
     there = {place_of(queue) for queue in held}
     topics = {topic for topic, _ in there}
     known = {place_of(queue) for queue in positions if queue.topic in topics}
@@ -122,7 +122,7 @@ def _check_same(
     positions: Mapping[MessageQueue, int],
     held: Mapping[MessageQueue, tuple[int, int]],
 ) -> None:
-    """See that topics are those that were archived. Raises PipelineError."""
+    """Check that topics are the ones that were archived. Raises PipelineError."""
     known_ids = ids_from_document(archived.topic_ids)
     another = {
         place
@@ -158,7 +158,7 @@ def _check_same(
 
 
 def _check_logs(discovery: Discovery, positions: Mapping[MessageQueue, int]) -> None:
-    """See that no log has ended earlier than what was archived of it. Raises PipelineError."""
+    """Check that no log was truncated below its archived end. Raises PipelineError."""
     for queue, end in sorted(discovery.past.ends.items()):
         if end < positions.get(queue, 0):
             raise PipelineError(
@@ -176,7 +176,7 @@ def _check_readable(
     *,
     fails: bool,
 ) -> None:
-    """See that queues which topics have left are archived, or named. Raises PipelineError."""
+    """Report archived queues that can no longer be read; if *fails*, raise PipelineError."""
     for queue, end in sorted(discovery.unreadable(positions, held.keys()).items()):
         said = (
             f"{queue} is archived up to {positions[queue]} of {end}, and is read no longer, since "
@@ -191,7 +191,7 @@ def _check_readable(
 
 
 def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
-    """The positions after all *ranges*, and of which topics they are."""
+    """Return the positions after all *ranges*, and the topics that they belong to."""
     positions = from_document(archived.positions)
     positions |= {each.queue: each.end for each in ranges}
     ids = ids_from_document(archived.topic_ids)

@@ -1,4 +1,4 @@
-"""The job ``archive``: plan, let tasks write, commit."""
+"""The job ``archive``: plan, write in tasks, commit."""
 
 import time
 from collections import Counter
@@ -26,15 +26,15 @@ from rockhopper.pipeline.store_source.splits import data_bytes
 
 @job(ArchiveOptions)
 def archive(asked: ArchiveOptions) -> ArchiveResult:
-    """Copy what is new in topics into the Parquet files of *directory*, or a table of Iceberg's.
+    """Copy new messages of topics into the Parquet files of *directory*, or an Iceberg table.
 
-    Reads the files of the store at *path*, or the brokers behind *nameserver*. *schema* is the
-    text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
-    What a broker has that is away is left to a later run, and the result names it, unless it is
-    among those *without* which the archive is whole. See docs/jobs.md.
+    It reads the files of the store at *path*, or the brokers behind *nameserver*. *decode* ("json"
+    or "avro") turns bodies into the column ``value``; *schema* is the text of the schema. If a
+    broker is offline, a later run archives its messages, and the result names it; brokers in
+    *without* are expected to be missing and are not named. See docs/jobs.md.
 
     Raises:
-        PipelineError: says what is wrong and what to do; nothing of this run is archived then.
+        PipelineError: states the problem and the remedy; this run then archives nothing.
     """
     started = time.monotonic()
     _check(asked)
@@ -50,7 +50,7 @@ def archive(asked: ArchiveOptions) -> ArchiveResult:
         result = _foretell(catalog, asked)
     else:
         if asked.path is not None:
-            open_store(str(asked.path))  # a mistyped path is not to leave a directory behind
+            open_store(str(asked.path))  # a mistyped path must not create a directory
         with catalog.lock():
             result = _run(catalog, asked)
     result.seconds = round(time.monotonic() - started, 3)
@@ -83,7 +83,7 @@ def _check(asked: ArchiveOptions) -> None:
             f"--{unused[0]} is for archiving into a table: name it as iceberg:lake.db.orders, or "
             "leave the option out"
         )
-    # They refuse what makes no sense.
+    # These properties validate the options.
     _ = asked.selection, asked.value
 
 
@@ -134,7 +134,7 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
 
 
 def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
-    """How bodies are decoded: as they always were in this archive. Raises PipelineError."""
+    """Return the body format, which never changes within an archive. Raises PipelineError."""
     known = None if current is None else current.value
     if asked.bad_values != "null" and asked.value is None and known is None:
         raise UsageProblem(
@@ -182,7 +182,7 @@ def _work(plan: Plan, asked: ArchiveOptions, target: WriteTarget) -> list[Writte
 def _without_holes(
     pieces: Sequence[tuple[Piece, ...]], written: list[WrittenSplit]
 ) -> list[WrittenSplit]:
-    """What was written up to the first hole, on the log of a live broker; see from_files."""
+    """Return the splits up to the first gap in the log of a live broker; see from_files."""
     end = -1
     for number, (group, each) in enumerate(zip(pieces, written, strict=True)):
         if each.first_offset < 0:
@@ -251,7 +251,7 @@ def _result(
     deletable = []
     if plan.store is not None and asked.selection.is_all:
         end = manifest.log_positions[asked.broker_name].offsets.get("*", 0)
-        # All but the newest: a broker writes there.
+        # Without the newest one, because a broker writes to it.
         deletable = [each.path for each in plan.store.segments[:-1] if each.end_offset <= end]
     return ArchiveResult(
         directory=catalog.files.location,

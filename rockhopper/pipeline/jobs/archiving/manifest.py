@@ -1,17 +1,17 @@
-"""What an archive says of itself: one manifest for each run, JSON of version 5.
+"""The manifests of an archive: one for each run, JSON of version 5.
 
     {"format": 5, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
      "files": […], "removed": […], "queues": […], "positions": {…}, "undecoded": 0}
 
-``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
-it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
-these positions are. A file that no manifest lists does not count, nor
-does one that a later one has ``removed``: ``source`` then has the kind ``compact``, and ``files``
-hold the same messages, or ``expire``, and those messages are gone.
-In version 1 bodies had hashes of another kind (QueueSummary.crc_bits). All that is in a file is
-covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; ``removed`` is of version 5;
-in version 3 columns other
-than bodies had a hash of their own (QueueSummary.columns_hash).
+``files`` and ``queues`` are what this run added. ``positions`` hold how far the archive goes after
+it, so the newest manifest gives the start of the next run; their ``ids`` and ``times`` identify the
+topics. A file that no manifest lists does not count, nor does one that a later manifest has
+``removed``. In a manifest that removes files, ``source`` has the kind ``compact``, and ``files``
+hold the same messages, or the kind ``expire``, and the messages are gone.
+
+In version 1, bodies had hashes of another kind (QueueSummary.crc_bits). In version 3, columns other
+than bodies had a hash of their own (QueueSummary.columns_hash). From version 4 on, a SHA-256, as
+``sha256sum`` prints it, covers the whole file. Version 5 adds ``removed``.
 """
 
 import json
@@ -38,12 +38,12 @@ _CAPITAL = re.compile(r"[A-Z]")
 _HASHES = {"bodyHash", "columnsHash"}
 
 Positions = dict[str, dict[str, dict[str, int]]]
-"""Next offset by topic, broker and queue."""
+"""The next offset by topic, broker and queue."""
 
 
 @dataclass(frozen=True)
 class QueueSummary:
-    """What is archived of one queue: in one file, in one run, or in all of them."""
+    """The archived part of one queue: in one file, in one run, or in all of them."""
 
     topic: str
     broker: str
@@ -59,11 +59,11 @@ class QueueSummary:
     crc_bits: int = CRC_BITS
     """See body_hash."""
     columns_hash: int | None = None
-    """The same sum of pipeline.jobs.column_hash, in manifests of format 3."""
+    """The sum of pipeline.jobs.column_hash over all messages, in manifests of format 3."""
 
     @property
     def queue(self) -> tuple[str, str, int]:
-        """Which queue this is about."""
+        """The topic, broker and queue id."""
         return self.topic, self.broker, self.queue_id
 
     def __add__(self, other: "QueueSummary") -> "QueueSummary":
@@ -92,74 +92,74 @@ class ArchivedFile:
     max_store_ms: int
     queues: tuple[QueueSummary, ...]
     sha256: str | None = None
-    """Of the whole file, in hexadecimal digits; archives of former days have none."""
+    """The hash of the whole file in hexadecimal; older archives have none."""
     place: str | None = None
-    """Of a merged file: the path of the one in whose place its messages come."""
+    """For a merged file: the path of the file whose place it takes in the message order."""
 
 
 @dataclass(frozen=True)
 class LogPosition:
-    """How far the log of a broker is archived, by what was chosen from it (selection.py)."""
+    """How far the log of a broker is archived, by selection (selection.py)."""
 
     offsets: Mapping[str, int]
     last_offset: int = -1
-    """Of a record that the archive has seen, by which it recognises the log."""
+    """The offset of an archived record that identifies the log."""
     last_head: str = ""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far queues are archived over the network, and of which topics they are."""
+    """How far queues are archived over the network, and the identity of their topics."""
 
     positions: Positions = field(default_factory=dict)
     topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What tells the topics that were read from others of their names, by topic and broker."""
+    """The ids of the topics, by topic and broker."""
     times: Positions = field(default_factory=dict)
-    """Where brokers have no ids: when the last messages before the positions were stored."""
+    """For brokers without ids: the store times of the last messages before the positions."""
     logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """In which epochs of each broker's log they were read, newest first."""
+    """The epochs of each broker's log in which they were read, newest first."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One run."""
+    """The manifest of one run."""
 
     run: int
     created_ms: int
     source: Mapping[str, Any]
     columns: tuple[str, ...]
     value: Mapping[str, str] | None
-    """How bodies were decoded into the column ``value``: format, schema."""
+    """The format and schema that decoded bodies into the column ``value``."""
     files: tuple[ArchivedFile, ...] = ()
     queues: tuple[QueueSummary, ...] = ()
     undecoded: int = 0
     log_positions: Mapping[str, LogPosition] = field(default_factory=dict)
     reached: Reached = field(default_factory=Reached)
     removed: tuple[str, ...] = ()
-    """Paths of files of former runs that do not count any more."""
+    """Paths of files of earlier runs that no longer count."""
     expired: tuple[QueueSummary, ...] = ()
-    """Of a manifest in the place of several: what had expired from the archive by then."""
+    """In a manifest that replaces several: the messages that had expired by then."""
 
     @property
     def kind(self) -> str:
-        """COMPACTED or EXPIRED for a run that removed files, else what was read.
+        """COMPACTED or EXPIRED for a run that removed files; otherwise the kind of the source.
 
-        FOLDED for a manifest in the place of those of several runs.
+        FOLDED for a manifest that replaces several.
         """
         return str(self.source.get("kind", ""))
 
     @property
     def rows(self) -> int:
-        """How many messages the run added."""
+        """The number of messages that the run added."""
         return sum(each.rows for each in self.files)
 
     @property
     def away(self) -> list[str]:
-        """Brokers that were not there when the run looked for messages."""
+        """The brokers that were offline during the run."""
         return list(self.source.get("away", ()))
 
     def to_json(self) -> bytes:
-        """The document."""
+        """Return the JSON document."""
         document = {"format": FORMAT, **as_document(self)}
         files = (file["queues"] for file in document["files"])
         for queue in chain(document["queues"], document["expired"], *files):
@@ -177,7 +177,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Manifest":
-        """The manifest in a file called *name*. Raises PipelineError."""
+        """Parse the manifest in a file called *name*. Raises PipelineError."""
         with naming_damage(name, "restore it from a copy of the archive"):
             document = json.loads(data)
             version = document["format"]
@@ -201,7 +201,7 @@ def _queue(document: Mapping[str, Any]) -> QueueSummary:
 
 
 def _check_path(path: str) -> str:
-    """Return the path of a file of messages. Raises ValueError: it is no such path."""
+    """Return the path of a file of messages. Raises ValueError if it is not one."""
     if check_relative(path)[:1] in "_.":
         raise ValueError(f"{path!r} is not a path of messages")
     return path
@@ -241,7 +241,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
 
 
 def left_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
-    """The files that count after these runs, in the order in which they came."""
+    """Return the files that count after these runs, in the order in which they were added."""
     found: dict[str, ArchivedFile] = {}
     for manifest in manifests:
         for path in manifest.removed:
@@ -251,7 +251,7 @@ def left_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
 
 
 def expired_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
-    """The files whose messages have expired from the archive."""
+    """Return the files whose messages have expired from the archive."""
     known: dict[str, ArchivedFile] = {}
     expired: list[ArchivedFile] = []
     for manifest in manifests:
@@ -263,7 +263,7 @@ def expired_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
 
 
 def _as_files(queues: Sequence[QueueSummary]) -> list[ArchivedFile]:
-    """Stand-ins for files of which only that is known."""
+    """Return placeholders for files of which only the queue summaries are known."""
     return [
         ArchivedFile(
             "", each.topic, "", each.rows, 0, each.min_store_ms, each.max_store_ms, (each,)
@@ -273,9 +273,9 @@ def _as_files(queues: Sequence[QueueSummary]) -> list[ArchivedFile]:
 
 
 def folded(manifests: Sequence[Manifest]) -> Manifest:
-    """One manifest that says the same as all up to the last of *manifests*.
+    """Return one manifest that is equivalent to all up to the last of *manifests*.
 
-    Of files that do not count any more only their queues are kept, and of the others everything.
+    For files that no longer count, it keeps only the queue summaries.
     """
     last = manifests[-1]
     expired: dict[int, list[QueueSummary]] = {}
@@ -296,7 +296,7 @@ def folded(manifests: Sequence[Manifest]) -> Manifest:
 def removing(
     current: Manifest, kind: str, removed: Sequence[ArchivedFile], keep_old_ms: int, now_ms: int
 ) -> Manifest:
-    """A run behind *current* that takes *removed* out, and archives nothing new."""
+    """Return the manifest of a run after *current* that only removes *removed*."""
     source = {"kind": kind, "keepOldMs": keep_old_ms, "away": current.away}
     return replace(
         current,
@@ -314,7 +314,7 @@ _PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
 
 
 def stored_order(file: ArchivedFile) -> tuple[object, ...]:
-    """What puts files into the order in which each queue's messages were stored."""
+    """Return a sort key that puts files in the order in which messages were stored."""
 
     def numbers(path: str) -> tuple[int, ...]:
         found = _PART.search(path)
@@ -325,7 +325,7 @@ def stored_order(file: ArchivedFile) -> tuple[object, ...]:
 
 
 def merged(summaries: list[QueueSummary]) -> tuple[QueueSummary, ...]:
-    """One summary for each queue, in order."""
+    """Return one summary for each queue, sorted."""
     by_queue: dict[tuple[str, str, int], QueueSummary] = {}
     for each in summaries:
         before = by_queue.get(each.queue)

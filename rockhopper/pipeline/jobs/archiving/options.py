@@ -1,4 +1,4 @@
-"""What ``archive`` is asked for."""
+"""The options of ``archive``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArchiveOptions(BrokersOptions):
-    """From the files of the store at *path*, or from the brokers behind *nameserver*."""
+    """Archive from the store at *path*, or from the brokers behind *nameserver*."""
 
     directory: str | os.PathLike[str] = argument()
     _: KW_ONLY
@@ -104,12 +104,12 @@ class ArchiveOptions(BrokersOptions):
 
     @cached_property
     def selection(self) -> Selection:
-        """Which topics. Raises UsageProblem."""
+        """The selected topics. Raises UsageProblem."""
         return Selection(tuple(dict.fromkeys(self.topics)), self.pattern or "")
 
     @cached_property
     def value(self) -> "ValueFormat | None":
-        """How bodies are decoded. Raises PipelineError."""
+        """The format of bodies, if they are decoded. Raises PipelineError."""
         from rockhopper.pipeline.jobs.archiving.values import value_format
 
         if self.decode is None or (self.schema is None and not self.registry):
@@ -124,5 +124,5 @@ class ArchiveOptions(BrokersOptions):
 
     @property
     def source(self) -> str:
-        """What is read, in words."""
+        """The source, as text for messages."""
         return f"the brokers behind {self.nameserver}" if self.path is None else str(self.path)

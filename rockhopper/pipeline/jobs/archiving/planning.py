@@ -1,4 +1,4 @@
-"""What a run of ``archive`` is going to do: which parts of a log, or which ranges of queues."""
+"""Plan a run of ``archive``: the parts of a log, or the ranges of queues."""
 
 import os
 from collections import Counter
@@ -28,7 +28,7 @@ _SMALL_MESSAGES = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is going to do."""
+    """The plan of a run."""
 
     source: dict[str, Any]
     store: StoreDirectory | None = None
@@ -37,14 +37,14 @@ class Plan:
     start: int = 0
     ranges: Sequence[Range] = ()
     reached: Reached = field(default_factory=Reached)
-    """What the archive has of queues after the run."""
+    """How far queues are archived after the run."""
     rules: Any = None
     away: Sequence[str] = ()
-    """Brokers that may have messages and are not there."""
+    """Brokers that may have messages and are offline."""
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Messages by topic, where that is known beforehand."""
+        """The number of messages by topic, if known in advance."""
         counts: Counter[str] = Counter()
         for each in self.ranges:
             counts[each.queue.topic] += each.count
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def is_small(self) -> bool:
-        """Whether the work is done before Spark would have started."""
+        """Whether the work takes less time than starting Spark."""
         pieces = [piece for group in self.pieces for piece in group]
         return (
             sum(map(data_bytes, pieces)) <= _SMALL_BYTES
@@ -66,7 +66,7 @@ class Plan:
 
 
 def plan_run(asked: ArchiveOptions, current: Manifest | None) -> Plan:
-    """Look at what there is, and at what is archived. Raises PipelineError."""
+    """Plan a run from the source and the archive's state. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
     reached = Reached() if current is None else current.reached
     over_network = {broker for brokers in reached.positions.values() for broker in brokers}
@@ -98,7 +98,7 @@ def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPos
     if position is not None:
         from_files.check_same_log(store, position, asked.broker_name)
         archived = position.offsets
-    # One that is archived may have been deleted since.
+    # An archived topic may have been deleted since.
     check_topics(find_commit_log(path)[0], set(asked.selection.topics) - archived.keys())
     start = asked.selection.start(archived)
     if start and start < store.start_offset and store.segments and not asked.allow_gaps:
@@ -139,7 +139,7 @@ def _plan_network(asked: ArchiveOptions, archived: Reached) -> Plan:
     remote = connect(asked.nameserver)
     away = remote.away(known)
     ranges, reached = from_network.new_ranges(rules, archived, asked.progress.say)
-    # One may have gone before its queues were asked for, and one may be back.
+    # A broker may have stopped before its queues were read, or may be back.
     away = sorted({*away, *remote.away(known)} - set(asked.without))
     keys = list(asked.selection.keys)
     source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys, "away": away}
@@ -147,7 +147,7 @@ def _plan_network(asked: ArchiveOptions, archived: Reached) -> Plan:
 
 
 def spelled(ask: Any) -> Any:
-    """What *ask* returns; a refusal speaks of our options instead of those of the source."""
+    """Return the result of *ask*; errors name the job's options instead of the source's."""
     try:
         return ask()
     except PipelineError as error:

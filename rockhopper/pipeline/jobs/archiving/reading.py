@@ -1,4 +1,4 @@
-"""An archive as a DataFrame: what its manifests list, and nothing else."""
+"""Read an archive as a DataFrame: exactly the files in its manifests."""
 
 import os
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ def read_archive(
     directory: str | os.PathLike[str],
     files: Sequence[ArchivedFile] | None = None,
 ) -> "DataFrame":
-    """The messages of an archive, or of some of its *files*: all columns, ``date``, ``value``.
+    """Return the messages of an archive, or of some *files*: all columns, ``date``, ``value``.
 
-    Unlike ``spark.read.parquet`` it never sees half of a run, and takes every topic for a name
-    also where they look like numbers.
+    Unlike ``spark.read.parquet``, it never sees half of a run, and topic names are always strings,
+    even if they look like numbers.
 
     Raises:
         PipelineError: there is no archive.
@@ -51,7 +51,7 @@ def read_archive(
     if not chosen:
         return spark.createDataFrame([], schema).select(*names, "date")
     for each in chosen:
-        catalog.files.path(each.path)  # refuses links to somewhere else
+        catalog.files.path(each.path)  # refuses links that lead outside
     location = catalog.files.location
     reader = spark.read.schema(schema).option("basePath", location)
     return reader.parquet(*(f"{location}/{each.path}" for each in chosen)).select(*names, "date")

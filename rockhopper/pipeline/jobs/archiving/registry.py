@@ -1,11 +1,11 @@
-"""Avro bodies with the id of their schema in front, as Confluent's serializers write them.
+"""Avro bodies with a schema id in front, as Confluent's serializers write them.
 
     offset  size  what
     0       1     0
     1       4     the id of the writer's schema in a registry, big-endian
     5             the datum, without a header of its own
 
-A registry is asked by its REST API (``GET /schemas/ids/7``), or is a directory with a file for
+The registry is a server with a REST API (``GET /schemas/ids/7``), or a directory with a file for
 each schema: ``7.avsc``.
 """
 
@@ -30,7 +30,7 @@ _DEPTH_MAX = 20
 
 
 def split(body: bytes) -> tuple[int, int] | None:
-    """The id of the schema and where the datum starts; None if that is no such body."""
+    """Return the schema id and the start of the datum; None if the body has another form."""
     if len(body) < _FRAME.size:
         return None
     magic, schema_id = _FRAME.unpack_from(body)
@@ -38,7 +38,7 @@ def split(body: bytes) -> tuple[int, int] | None:
 
 
 class Registry:
-    """Looks schemas up, and keeps what it found."""
+    """Looks up schemas, and caches them."""
 
     def __init__(self, where: str) -> None:
         """*where* is an address (``https://user:password@host:8081``) or a directory."""
@@ -47,16 +47,19 @@ class Registry:
         self._parsed: dict[int, Any] = {}
 
     def schema(self, schema_id: int) -> Any:
-        """The schema with that id, parsed by fastavro; None if there is none, or it is not Avro.
+        """Return the schema with that id, parsed by fastavro; None if missing, or not Avro.
 
-        Blocks. Raises PipelineError if that cannot be found out.
+        Blocks. Raises PipelineError if the registry cannot answer.
         """
         if schema_id not in self._parsed:
             self._parsed[schema_id] = self._look_up(schema_id)
         return self._parsed[schema_id]
 
     def newest(self, subject: str) -> str:
-        """The newest schema of *subject*, or of the directory, as text. Raises PipelineError."""
+        """Return the newest schema of *subject*, or of the directory, as text.
+
+        Raises PipelineError.
+        """
         if not self._is_remote:
             numbers = [int(path.stem) for path in self._files() if path.stem.isdecimal()]
             if not numbers:
@@ -95,7 +98,7 @@ class Registry:
             ) from error
 
     def _with_references(self, found: Mapping[str, Any], depth: int = 0) -> Any:
-        """The schema with those that it refers to in their places."""
+        """Return the schema with its references replaced by the schemas that they name."""
         named: dict[str, Any] = {}
         for reference in found.get("references") or ():
             path = f"/subjects/{_quoted(reference['subject'])}/versions/{reference['version']}"
@@ -126,7 +129,7 @@ class Registry:
             return None
 
     def _get(self, path: str) -> Mapping[str, Any] | None:
-        """The answer to a request, None if what it asks for is not there."""
+        """Return the answer to a request; None if the object is missing. Raises PipelineError."""
         parts = urllib.parse.urlsplit(self._where)
         plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         request = urllib.request.Request(plain + path, headers={"Accept": _ACCEPT})
@@ -162,7 +165,7 @@ class Registry:
 
 @lru_cache(maxsize=16)
 def registry_at(where: str) -> Registry:
-    """One for each process: its schemas are looked up once."""
+    """Return the process-wide registry for a location, so each schema is looked up once."""
     return Registry(where)
 
 
@@ -178,7 +181,7 @@ def _json(text: str, what: str) -> Any:
 
 
 def _filled(schema: Any, named: dict[str, Any]) -> Any:
-    """*schema* with the first mention of each of *named* replaced by what it means."""
+    """Replace the first mention of each name in *named* by its definition."""
     if isinstance(schema, str):
         return named.pop(schema, schema)
     if isinstance(schema, list):

@@ -1,4 +1,4 @@
-"""What the job ``archive`` hands back."""
+"""The result of the job ``archive``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ _SHOWN_MAX = 12
 
 @dataclass(frozen=True)
 class TopicCount:
-    """How many messages of a topic."""
+    """The number of messages of a topic."""
 
     topic: str
     messages: int
@@ -18,14 +18,14 @@ class TopicCount:
 
 @dataclass
 class ArchiveResult(JobResult):
-    """What one run did, or would do."""
+    """The result of one run, or of a dry run."""
 
     directory: str
     run: int
     source: str
-    """What was read: a store, or the brokers behind a name service."""
+    """The source: a store, or the brokers behind a name server."""
     rows: int = 0
-    """In a dry run over files it is not known."""
+    """Unknown in a dry run over files."""
     files: int = 0
     bytes: int = 0
     topics: list[TopicCount] = field(default_factory=list)
@@ -34,12 +34,12 @@ class ArchiveResult(JobResult):
     damaged: int = 0
     """Damaged places of the log that were skipped."""
     left_out: list[TopicCount] = field(default_factory=list)
-    """What was read and not chosen."""
+    """Messages that were read but not chosen."""
     deletable_segments: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
-    """Brokers that were not there: what they have is archived by a later run."""
+    """Brokers that were offline; a later run archives their messages."""
     unfinished_run: int | None = None
-    """A run that had been killed while it was being committed; this one finished it."""
+    """A run that was killed during its commit; this one completed it."""
     dry_run: bool = False
     from_files: bool = False
     tasks: int = 0

@@ -1,8 +1,8 @@
-"""Which topics a run archives, and how far the log of a broker is archived for each of them.
+"""The topics that a run archives, and how far a broker's log is archived for each of them.
 
-What was chosen has a name, its *key*: ``*`` for all topics, ``~REGEX`` for those that match, and a
-topic's own name. A log position says for each key up to where every message that it chooses is
-archived; so a run that chooses others begins where they need it to.
+A selection has a name, its *key*: ``*`` for all topics, ``~REGEX`` for topics that match, or a
+topic's own name. A log position stores, for each key, the offset up to which all its messages are
+archived. So a run with another selection begins at the offset that it needs.
 """
 
 import re
@@ -19,8 +19,8 @@ ALL = "*"
 class Selection:
     """Topics by name, or by a pattern, or all.
 
-    Patterns and all leave out what is RocketMQ's own, and names that begin with ``%`` (retry and
-    dead-letter topics): those are chosen by name.
+    Patterns and ``*`` leave out RocketMQ's own topics, and names that begin with ``%`` (retry and
+    dead-letter topics); these can be chosen by name.
     """
 
     topics: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Selection:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What positions are kept by."""
+        """The keys of the selection in a log position."""
         if self.topics:
             return self.topics
         return (f"~{self.pattern}",) if self.pattern else (ALL,)
@@ -52,17 +52,17 @@ class Selection:
         return not self.topics and not self.pattern
 
     def chooses(self, topic: str) -> bool:
-        """Whether a topic is among them."""
+        """Return whether a topic is chosen."""
         return any(_covers(key, topic) for key in self.keys)
 
     def start(self, archived: Mapping[str, int]) -> int:
-        """Where in the log a run has to begin."""
+        """Return the log offset at which a run begins."""
         if self.topics:
             return min(archived_up_to(archived, topic) for topic in self.topics)
         return max(archived.get(self.keys[0], 0), archived.get(ALL, 0))
 
     def advanced(self, archived: Mapping[str, int], end: int) -> dict[str, int]:
-        """The positions after a run that got to *end*."""
+        """Return the positions after a run that reached *end*."""
         found = {**archived, **dict.fromkeys(self.keys, end)}
         whole = found.get(ALL, -1)
         return {
@@ -73,7 +73,7 @@ class Selection:
 
 
 def archived_up_to(archived: Mapping[str, int], topic: str) -> int:
-    """Up to where every message of a topic is archived."""
+    """Return the offset up to which all messages of a topic are archived."""
     return max((offset for key, offset in archived.items() if _covers(key, topic)), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Schemas of bodies as types of Arrow: from JSON Schema, from Spark's schemas, from Avro."""
+"""Convert schemas of bodies to Arrow types: JSON Schema, Spark's schemas, Avro."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _AVRO_LOGICAL = {
 
 
 def json_type(text: str) -> pa.DataType:
-    """The struct that a JSON Schema or a schema of Spark's describes. Raises PipelineError."""
+    """Return the struct type of a JSON Schema or a Spark schema. Raises PipelineError."""
     schema = _parsed(text)
     if schema.get("type") == "struct" and "fields" in schema:
         return _spark(schema)
@@ -59,10 +59,10 @@ def json_type(text: str) -> pa.DataType:
 
 
 def check_names(kind: pa.DataType) -> None:
-    """Refuse fields of a struct that differ in case only: Spark takes them for one, and reads none.
+    """Refuse fields of a struct that differ only in case: Spark reads neither of them.
 
     Raises:
-        PipelineError: names two of them.
+        PipelineError: names two such fields.
     """
     known: dict[str, str] = {}
     for field in (kind.field(number) for number in range(kind.num_fields)):
@@ -76,7 +76,7 @@ def check_names(kind: pa.DataType) -> None:
 
 
 def avro_type(text: str) -> pa.DataType:
-    """The struct that an Avro record becomes. Raises PipelineError."""
+    """Return the struct type of an Avro record schema. Raises PipelineError."""
     schema = _parsed(text)
     if schema.get("type") != "record":
         raise PipelineError(

@@ -1,12 +1,14 @@
-"""Bodies as JSON or Avro: the column ``value``, a struct by one schema.
+"""Decode bodies as JSON or Avro: the column ``value``, a struct with one schema.
 
-For JSON the schema is a JSON Schema object (``{"type": "object", "properties": …}``) or one of
-Spark's (``df.schema.json()``); fields that it does not name are left out, missing ones are null.
-For Avro it is the writer's schema, a record; bodies are single datums without a header.
-For Avro from a registry (registry.py) it is the schema to read by, a record: each body names the
-one that it was written with, and Avro's rules make the one of the other.
+For JSON, the schema is a JSON Schema object (``{"type": "object", "properties": …}``) or a Spark
+schema (``df.schema.json()``). Fields that it does not name are left out, and missing ones are null.
 
-A body that does not decode, or leaves bytes over, becomes null and is counted.
+For Avro, it is the writer's schema, a record; bodies are single datums without a header.
+
+For Avro from a registry (registry.py), it is the reader's schema, a record. Each body names its
+writer's schema, and Avro's resolution rules convert the value.
+
+A body that does not decode, or has bytes left over, becomes null and is counted.
 """
 
 import io
@@ -28,32 +30,32 @@ FORMATS = ("json", "avro", FROM_REGISTRY)
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How bodies are decoded; travels to the workers."""
+    """The format of bodies; Spark sends it to the workers."""
 
     format: str
     schema: str
-    """The schema as it was given: JSON text."""
+    """The schema as given: JSON text."""
     registry: str = ""
-    """Where the schemas are that bodies were written with: an address or a directory."""
+    """The registry of the writers' schemas: an address or a directory."""
 
     def arrow_type(self) -> pa.DataType:
-        """The type of the column. Raises PipelineError."""
+        """Return the type of the column. Raises PipelineError."""
         return json_type(self.schema) if self.format == "json" else avro_type(self.schema)
 
     def to_document(self) -> dict[str, str]:
-        """As a manifest has it: equal for equal schemas, however they are spaced."""
+        """Return the manifest entry; equal schemas give equal entries, whatever their spacing."""
         return {"format": self.format, "schema": json.dumps(json.loads(self.schema))}
 
 
 def value_format(
     format_name: str, schema: str | None, registry: str = "", subject: str = ""
 ) -> ValueFormat:
-    """The format *format_name* with a schema, its text.
+    """Return the format *format_name* with *schema*, a text.
 
-    Without *schema* that is the newest of *subject* in the *registry*.
+    Without *schema*, use the newest schema of *subject* in the *registry*.
 
     Raises:
-        PipelineError: no such format, or there is no schema that makes a column.
+        PipelineError: the format is unknown, or no schema gives a column.
     """
     if format_name not in FORMATS:
         raise PipelineError(
@@ -75,7 +77,7 @@ def value_format(
 
 
 class ValueDecoder:
-    """Decodes bodies by one schema."""
+    """Decodes bodies with one schema."""
 
     def __init__(self, value: ValueFormat) -> None:
         self._type = value.arrow_type()
@@ -93,10 +95,10 @@ class ValueDecoder:
         self._registry = registry_at(value.registry) if value.registry else None
 
     def decode(self, bodies: Any) -> tuple[Any, int]:
-        """The values of *bodies*, an Arrow array of binary, and how many did not decode.
+        """Return the values of *bodies*, a binary Arrow array, and the number that did not decode.
 
         Raises:
-            PipelineError: the registry cannot be asked.
+            PipelineError: the registry cannot answer.
         """
         values = self._decode(bodies)
         return values, values.null_count
@@ -107,15 +109,15 @@ class ValueDecoder:
             return values
         if len(bodies) == 1:
             return pa.nulls(1, self._type)
-        # Somewhere in here is a body that is no JSON of this schema: look for it by halves.
+        # One of these bodies does not match the schema: split in halves to find it.
         half = len(bodies) // 2
         return pa.concat_arrays([self._json(bodies.slice(0, half)), self._json(bodies.slice(half))])
 
     def _parse(self, bodies: Any) -> Any:
-        """The values of all *bodies*, None if one of them does not fit."""
+        """Return the values of all *bodies*, None if one of them does not fit."""
         from pyarrow import json as arrow_json
 
-        # Every body stands in an object with its number, so that none can pass for two or none.
+        # Wrap each body in a numbered object, so that a body cannot count as two or as none.
         numbers = pa.array([b'{"n":%d,"v":' % n for n in range(len(bodies))], pa.binary())
         filled = pc.fill_null(bodies, b"null")
         lines = pc.binary_join_element_wise(numbers, filled, pa.scalar(b"}\n"), pa.scalar(b""))
@@ -163,6 +165,6 @@ class ValueDecoder:
         stream.seek(start)
         try:
             value = fastavro.schemaless_reader(stream, written_by, read_by)
-        except Exception:  # whatever arbitrary bytes make a decoder raise
+        except Exception:  # arbitrary bytes can make a decoder raise anything
             return None
         return value if stream.tell() == len(body) else None

@@ -1,9 +1,9 @@
-"""What a task does with messages: sort them into directories, write Parquet, count.
+"""The work of a task on messages: sort them into directories, write Parquet, count.
 
     topic=orders/date=2026-11-20/part-<run>-<task>-<number>.parquet
 
-Messages of one topic and UTC day are collected until they make a row group worth having. Few
-columns get dictionaries and statistics: for the others they cost much and help nobody.
+Messages of one topic and UTC day are collected until they fill a row group. Only a few columns get
+dictionaries and statistics: for the others the cost is high and the benefit small.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from rockhopper.pipeline.jobs.body_hash import (
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
-"""What is in the files; topic and date are in the names of their directories."""
+"""The columns of the files; topic and date are in the directory names."""
 
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 64 << 20
@@ -43,12 +43,12 @@ COLLECTED_BYTES_MAX = 128 << 20
 OPEN_FILES_MAX = 200
 MS_PER_DAY = 86_400_000
 
-# Beside zstd's fastest level this is what compressing random bytes costs, and saves nothing.
+# For random bytes zstd's fastest level costs time and saves nothing; _compresses detects that.
 _CODEC, _LEVEL = "zstd", 1
 _SAMPLE_BYTES_MIN = 1 << 12
 _SAMPLE_BYTES_MAX = 1 << 16
 _WORTH_COMPRESSING = 0.95
-# A sixth of the time to write goes into what the defaults of these two do.
+# The defaults of these two cost a sixth of the time to write.
 _PAGE_BYTES = 4 << 20
 _WRITE_BATCH_ROWS = 16_384
 _DICTIONARIES = ["brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"]
@@ -60,7 +60,7 @@ _STATISTICS = [
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where the tasks of one run write, and what; travels to the workers."""
+    """The output of the tasks of one run; Spark sends it to the workers."""
 
     location: str
     staging: str
@@ -72,15 +72,15 @@ class WriteTarget:
 
 @dataclass
 class WrittenSplit:
-    """What one task has written and seen; ``staged`` are its files, in the order of ``files``."""
+    """The output and statistics of one task; ``staged`` has its files in the order of ``files``."""
 
     files: list[ArchivedFile] = field(default_factory=list)
     staged: list[str] = field(default_factory=list)
     undecoded: int = 0
     first_offset: int = -1
-    """Of the log, where the first record stood that the task has seen."""
+    """The log offset of the first record that the task has read."""
     log_end: int = -1
-    """Where the log goes on behind what the task has seen; −1 if it has seen nothing."""
+    """The log offset after the last record that the task has read; −1 if it has read none."""
     last_offset: int = -1
     last_head: str = ""
     left_out: Counter[str] = field(default_factory=Counter)
@@ -89,13 +89,13 @@ class WrittenSplit:
 
 
 def file_schema(value: ValueFormat | None) -> pa.Schema:
-    """The schema of the files."""
+    """Return the schema of the files."""
     schema = arrow_schema(FILE_COLUMNS)
     return schema if value is None else schema.append(pa.field("value", value.arrow_type()))
 
 
 class SplitWriter:
-    """Writes the files of one task attempt; says so in ``written``, where the task notes more."""
+    """Writes the files of one task attempt; ``written`` describes them, and the task adds to it."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class SplitWriter:
         self._target = target
         self._name = f"part-{target.run:05d}-{task:05d}"
         self._files = files or files_at(target.location)
-        # An attempt that lost is not to write into the files of the one that won.
+        # A failed attempt must not write into the files of the successful one.
         self._directory = f"{target.staging}/{task:05d}-{uuid4().hex[:12]}"
         self._schema = file_schema(target.value)
         self._leaves = _leaves(self._schema)
@@ -120,20 +120,20 @@ class SplitWriter:
         self._collected_bytes = 0
         self.written = WrittenSplit()
         self._closed: list[Future[ArchivedFile]] = []
-        # Waits for the disk while the next file is written.
+        # Syncs a file while the task writes the next one.
         self._settling = ThreadPoolExecutor(1, "settling")
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
-        """Take messages of one topic and broker; *batch* has at least FILE_COLUMNS.
+        """Add messages of one topic and broker; *batch* has at least FILE_COLUMNS.
 
-        A column ``value`` that it has is taken as it is.
+        If it has a column ``value``, that is stored unchanged.
         """
         times = batch.column("storeTimestamp").view(pa.int64()).to_numpy()
         for day, rows in _by_value(times // (MS_PER_DAY * 1000)):
             self._add(topic, day, batch if rows is None else batch.take(pa.array(rows)))
 
     def _bad_value(self, topic: str, batch: pa.RecordBatch, value: Any) -> str:
-        """The sentence about the first message whose *value* is null."""
+        """Return the error text for the first message whose *value* is null."""
         row = value.is_null().index(True).as_py()
         names = ("brokerName", "queueId", "queueOffset")
         broker, queue_id, offset = (batch.column(name)[row].as_py() for name in names)
@@ -169,15 +169,15 @@ class SplitWriter:
             self._write(max(self._parts.values(), key=lambda one: one.bytes))
 
     def finish(self) -> WrittenSplit:
-        """Write what is left; all files are on disk then. Returns ``written``."""
+        """Write the remaining messages, sync all files, and return ``written``."""
         with self._settling:
-            while self._parts:  # to open the last file of one may close that of another
+            while self._parts:  # opening the last file of one part may close that of another
                 self._close(next(iter(self._parts.values())))
         self.written.files += [closed.result() for closed in self._closed]
         return self.written
 
     def _write(self, part: "_Part") -> None:
-        """Write what is collected as a row group."""
+        """Write the collected messages as a row group."""
         if part.writer is None:
             self._open(part)
         part.written_rows += part.rows
@@ -210,7 +210,7 @@ class SplitWriter:
         )
 
     def _close(self, part: "_Part") -> None:
-        """Finish the file of a part; later messages of the same topic and day go into another."""
+        """Close the file of a part; later messages of the same topic and day start a new file."""
         if part.batches:
             self._write(part)
         del self._parts[part.topic, part.day]
@@ -240,7 +240,7 @@ class SplitWriter:
 
 
 class HashedOutput:
-    """A file to write a Parquet file into, and the SHA-256 of what was written."""
+    """An output for Parquet that also computes the SHA-256 of the written bytes."""
 
     closed = False
 
@@ -250,16 +250,16 @@ class HashedOutput:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written, in hexadecimal digits."""
+        """The hash of all written bytes, in hexadecimal."""
         return self._hash.hexdigest()
 
     def write(self, data: Any) -> None:
-        """Write and hash."""
+        """Write and hash *data*."""
         self._hash.update(data)
         self._output.write(data)
 
     def flush(self) -> None:
-        """What pyarrow calls at the end of a file."""
+        """Flush; pyarrow calls this at the end of a file."""
         self._output.flush()
 
     def close(self) -> None:
@@ -285,14 +285,14 @@ class _Part:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns of a file, as Parquet names those inside of others."""
+    """Return the leaf columns of a file, by their Parquet paths."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     return [column.path for column in pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema]
 
 
 def _compresses(bodies: Any) -> bool:
-    """Whether bodies get smaller; what is compressed or encrypted already does not."""
+    """Return whether bodies get smaller; compressed or encrypted ones do not."""
     size = min(_bytes_of(bodies), _SAMPLE_BYTES_MAX)
     if size < _SAMPLE_BYTES_MIN:
         return True
@@ -307,7 +307,7 @@ def _bytes_of(bodies: Any) -> int:
 
 
 def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
-    """Each value with the rows that have it, None for all; nothing for an empty array."""
+    """Yield each value with its rows, None for all rows; nothing for an empty array."""
     if not len(values):
         return
     if values[0] == values[-1] and (values == values[0]).all():
@@ -323,9 +323,9 @@ def summaries_of(
     crcs: Numbers,
     crc_bits: int = CRC_BITS,
 ) -> list[QueueSummary]:
-    """What is in a batch of messages of one topic and one broker, by queue.
+    """Summarise a batch of messages of one topic and one broker, by queue.
 
-    *crcs* are those of the bodies.
+    *crcs* are the CRCs of the bodies.
     """
     offsets = batch.column("queueOffset").to_numpy()
     sizes = np.diff(body_edges(batch.column("body")))
@@ -354,9 +354,9 @@ def summaries_of(
 
 
 def topic_directory(topic: str) -> str:
-    """The directory of a topic's files, as Hive and Spark spell it.
+    """Return the directory of a topic's files, as Hive and Spark spell it.
 
-    They read one name as null unless a character of it is escaped.
+    They read one name as null unless one of its characters is escaped.
     """
     name = quote(topic, safe="")
     return f"topic=%5F{name[1:]}" if topic == "__HIVE_DEFAULT_PARTITION__" else f"topic={name}"

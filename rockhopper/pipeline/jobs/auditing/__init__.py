@@ -1,1 +1,1 @@
-"""Auditing: what is wrong with a store, and with an archive of it, and where."""
+"""Find and locate faults in a store, and in an archive of it."""

@@ -1,10 +1,10 @@
-"""An archive against the log, and against its own manifests.
+"""Compare an archive with the log, and with its own manifests.
 
-The manifests say how many messages of each queue a file has, and a sum of hashes of their bodies
-(pipeline.jobs.body_hash), and the SHA-256 of the file. The log is asked for the same sums over the
-same queue offsets, and the other columns of the files are compared with it one by one
-(pipeline.jobs.column_hash); where it has expired, the files are still compared with what was noted
-of them.
+For each queue in a file, the manifests hold the number of messages and a sum of hashes of their
+bodies (pipeline.jobs.body_hash); for the file they hold its SHA-256. The audit computes the same
+sums from the log for the same queue offsets. It compares the other columns of the files with the
+log one by one (pipeline.jobs.column_hash). Where the log has expired, it still compares the files
+with the manifests.
 """
 
 import hashlib
@@ -43,17 +43,17 @@ LogQueue: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """How many messages, the size of their bodies, and the sum of their hashes."""
+    """The number of messages, the size of their bodies, and the sum of their hashes."""
 
     rows: int = 0
     body_bytes: int = 0
     body_hash: int = 0
     columns: ColumnSums = field(default=NO_SUMS, compare=False)
-    """Of the other columns, where they were looked at: manifests do not have them one by one."""
+    """The sums of the other columns, if computed; manifests do not have them one by one."""
 
     @classmethod
     def of(cls, queue: QueueSummary) -> "Sums":
-        """What a manifest says."""
+        """Return the sums in a manifest."""
         return cls(queue.rows, queue.body_bytes, queue.body_hash)
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -66,29 +66,29 @@ class Sums:
 
 
 RangeSums: TypeAlias = dict[tuple[str, int, int], Sums]
-"""By topic, queue and number of the range; odd numbers lie between ranges."""
+"""Sums by topic, queue and number of the range; see _numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRange:
-    """Queue offsets that one or several files hold, and what the manifests say of them."""
+    """A range of queue offsets in one or several files, and its sums in the manifests."""
 
     first: int
     last: int
     sums: Sums
     parts: "tuple[ArchivedPart, ...]"
-    """The files, and whose messages these are."""
+    """The files, with topic, broker and queue."""
     crc_bits: int
-    """See pipeline.jobs.body_hash; 0 where the hashes are of two kinds and cannot be compared."""
+    """See pipeline.jobs.body_hash; 0 if the hashes are of two kinds, which cannot be compared."""
     has_expired: bool = False
-    """Whether all of it was archived once, and the archive does not have it any more."""
+    """Whether all of it was archived once, but is no longer in the archive."""
 
 
 ArchivedPart: TypeAlias = tuple[str, tuple[str, str, int]]
 """The path of a file; topic, broker and queue."""
 
 FileColumns: TypeAlias = dict[ArchivedPart, ColumnSums]
-"""What the columns in the files sum up to."""
+"""The column sums of the files."""
 
 ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 """By queue, ascending."""
@@ -97,7 +97,7 @@ ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 def archived_ranges(
     files: Iterable[ArchivedFile], broker: str | None, expired: Iterable[ArchivedFile] = ()
 ) -> ArchivedRanges:
-    """What the archive has of *broker*, or of any, and what *expired* files had of it."""
+    """Return what the archive has of *broker*, or of any, and what *expired* files had of it."""
     found: dict[LogQueue, list[ArchivedRange]] = {}
     for has_expired, some in ((False, files), (True, expired)):
         for file in some:
@@ -112,7 +112,7 @@ def archived_ranges(
 
 
 def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
-    """Those that overlap as one."""
+    """Merge ranges that overlap."""
     found: list[ArchivedRange] = []
     for each in sorted(ranges, key=lambda one: one.first):
         if found and each.first <= found[-1].last:
@@ -134,14 +134,14 @@ def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
 
 @dataclass(slots=True)
 class LogSums:
-    """What the log has of the queues that the archive knows."""
+    """The log's sums for the queues in the archive."""
 
     sums: RangeSums = field(default_factory=dict)
     starts: dict[LogQueue, int] = field(default_factory=dict)
     """The first queue offset of each queue."""
 
     def extend(self, other: "LogSums") -> None:
-        """Add what another task found."""
+        """Add the sums of another task."""
         for key, sums in other.sums.items():
             self.sums[key] = self.sums.get(key, Sums()) + sums
         for queue, offset in other.starts.items():
@@ -151,7 +151,7 @@ class LogSums:
 def add_log_sums(
     archived: ArchivedRanges, records: Records, gone: Mapping[str, int], found: LogSums
 ) -> None:
-    """Add *records* to *found*."""
+    """Add the sums of *records* to *found*."""
     coded = topics(records).dictionary_encode()
     codes = coded.indices.to_numpy()
     known = {topic for topic, _ in archived}
@@ -168,7 +168,7 @@ def add_log_sums(
 
 
 def _ignore(_offset: int, _reason: str) -> None:
-    """Bodies that do not decompress are missing on both sides."""
+    """Ignore bodies that do not decompress: they are missing on both sides."""
 
 
 def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums) -> None:
@@ -198,7 +198,7 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
 
 
 def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """2·i + 1 in range i; 2·i in front of it and behind the former one."""
+    """Number the offsets: 2·i + 1 in range i; 2·i between range i − 1 and range i."""
     edges = np.array([[each.first, each.last + 1] for each in ranges]).ravel()
     numbers: npt.NDArray[Any] = np.searchsorted(edges, offsets, side="right")
     return numbers
@@ -207,9 +207,10 @@ def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> np
 def compare_sums(
     archived: ArchivedRanges, found: LogSums, columns: FileColumns, findings: Findings
 ) -> tuple[int, int, int]:
-    """Compare; returns messages that both have, that only the archive has, and not archived yet.
+    """Compare the sums of the archive with those of the log.
 
-    Takes what it has compared out of *columns*.
+    Returns the number of messages in both, only in the archive, and not archived yet. Removes the
+    compared entries from *columns*.
     """
     sums = found.sums
     both = only_archived = waiting = 0
@@ -241,7 +242,7 @@ def _compare_columns(
 ) -> None:
     parts = [columns.pop(part, None) for part in each.parts]
     if None in parts:
-        return  # A file that cannot be read is reported as such.
+        return  # An unreadable file has a finding of its own.
     archived = reduce(added, filter(None, parts))
     pairs = zip(HASHED_COLUMNS, archived, in_log.columns, strict=True)
     differ = [name for name, one, other in pairs if one != other]
@@ -268,14 +269,14 @@ def _about(each: ArchivedRange, kind: Kind, what: str, count: int) -> Finding:
 
 @dataclass(slots=True)
 class CheckedFile:
-    """What came of comparing a file with what a manifest says of it."""
+    """The result of comparing a file with its manifest."""
 
     findings: Findings = field(default_factory=Findings)
     columns: FileColumns = field(default_factory=dict)
 
 
 def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
-    """Read a file of the archive at *location* again."""
+    """Read a file of the archive at *location*, and compare it with its manifest."""
     checked = CheckedFile()
     findings = checked.findings
 
@@ -318,7 +319,7 @@ def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
 
 
 def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int], Sums], str]:
-    """What is in a file by queue, and its SHA-256."""
+    """Return the sums of a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
     from rockhopper.pipeline.jobs.archiving.writing import summaries_of
@@ -349,7 +350,7 @@ def _by_broker(batch: Any) -> list[Any]:
 
 
 def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
-    """What to say of messages whose columns nobody could compare with anything; else empty.
+    """Return a text about messages whose columns could not be compared; empty if there are none.
 
     *columns* are those that were not compared with the log.
     """
@@ -369,9 +370,9 @@ def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
 
 
 def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> Findings:
-    """Look for what no manifest lists and a reader of Parquet would take for archived."""
+    """Find files in no manifest that a Parquet reader would take for archived ones."""
     found, catalog = Findings(), Catalog(files_at(location))
-    if catalog.killed_run() is not None:  # its files are there, and its manifest comes
+    if catalog.killed_run() is not None:  # a commit in progress adds its manifest last
         return found
     listed = {file.path for file in files}
     where = catalog.files.location.rstrip("/")
@@ -395,7 +396,7 @@ def _visible(files: Files, levels: tuple[str, ...], directory: str = "") -> Iter
 
 
 def read_archive(location: str) -> list[ArchivedFile] | None:
-    """The files that the archive's manifests list; None if there is no archive there.
+    """Return the files in the archive's manifests; None if there is no archive.
 
     Raises:
         PipelineError: a manifest is damaged.
@@ -405,5 +406,5 @@ def read_archive(location: str) -> list[ArchivedFile] | None:
 
 
 def expired_files(location: str) -> list[ArchivedFile]:
-    """The files that the archive had once, and whose messages have expired."""
+    """Return the files whose messages have expired from the archive."""
     return expired_of(Catalog(files_at(location)).manifests())

@@ -1,4 +1,4 @@
-"""What an audit finds: places, what is wrong there, and what to do about it."""
+"""The findings of an audit: places, problems and remedies."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from rockhopper.pipeline.jobs.results import as_document
 
 KEPT_MAX = 200
-"""So many findings of a kind are kept from each task; all are counted."""
+"""The number of findings of a kind that each task keeps; all are counted."""
 
 
 class Kind(StrEnum):
-    """What sort of thing is wrong."""
+    """The kind of a fault."""
 
     LOG_DAMAGE = "log damage"
     TORN_TAIL = "torn tail"
@@ -60,7 +60,7 @@ HARMLESS = frozenset({Kind.TORN_TAIL})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place; what does not apply is None."""
+    """A fault at one place; fields that do not apply are None."""
 
     kind: Kind
     reason: str
@@ -71,20 +71,20 @@ class Finding:
     queue_id: int | None = None
     queue_offset: int | None = None
     count: int = 1
-    """Messages, units, entries or bytes of the log that this is about."""
+    """The number of affected messages, units, entries or bytes of the log."""
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy for this kind of fault."""
         return REMEDIES[self.kind]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the finding as a JSON document."""
         said = {"kind": str(self.kind), "reason": self.reason, "remedy": self.remedy}
         return {**said, **as_document(self)}
 
     def text(self) -> str:
-        """Place and reason in one line."""
+        """Return place and reason in one line."""
         place = []
         if self.path is not None:
             at = "" if self.file_offset is None else f" at byte {self.file_offset}"
@@ -100,25 +100,25 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """Gathers findings: the first ones of each kind, and how many there are."""
+    """Collects findings: the first ones of each kind, and the count of all."""
 
     kept: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """Findings by kind, kept or not."""
 
     def add(self, finding: Finding) -> None:
-        """Note one."""
+        """Add a finding."""
         self.counts[finding.kind] += 1
         if self.counts[finding.kind] <= KEPT_MAX:
             self.kept.append(finding)
 
     def extend(self, other: "Findings") -> None:
-        """Note all of another task's."""
+        """Add the findings of another task."""
         self.kept += other.kept
         self.counts += other.counts
 
     def forget_units(self, topic: str, queue_id: int, first: int, behind: int) -> None:
-        """Take back what was said of the units [first, behind) of a queue."""
+        """Remove the findings about the units [first, behind) of a queue."""
         kinds = (Kind.UNIT_MISSING, Kind.UNIT_WRONG)
         kept = [
             one
@@ -133,7 +133,7 @@ class Findings:
 
 
 def runs_of(mask: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Where a mask is true: [start, end) of each run."""
+    """Yield [start, end) of each run of true values in a mask."""
     padded = np.zeros(len(mask) + 2, np.int8)
     padded[1:-1] = mask
     edges = np.flatnonzero(np.diff(padded))

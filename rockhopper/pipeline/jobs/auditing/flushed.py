@@ -1,7 +1,7 @@
-"""The store of a running broker, once what is archived of it is on disk.
+"""Wait until the store of a running broker has flushed what is archived.
 
-Archiving over the network copies what the broker has in memory; its files are known to hold that
-when it has flushed them, half a second to a second later.
+Archiving over the network copies messages from the broker's memory. The broker flushes them to its
+files half a second to a second later.
 """
 
 import time
@@ -26,9 +26,10 @@ def open_with_archived(
     now_s: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> StoreDirectory:
-    """The store at *path* as soon as its log has on disk what *files* hold of *broker*, or of any.
+    """Return the store at *path* once its log has flushed the messages in *files* of *broker*.
 
-    A log that does not get so far is taken as it is: what it lacks is for the audit to find.
+    None means any broker. After a timeout the store is returned anyway; the audit then reports what
+    is missing.
     """
     store = open_store(path)
     newest = _Newest(location, files, broker)
@@ -55,7 +56,7 @@ class _Newest:
         self._offset: int | None = None
 
     def is_on_disk(self, flushed: Flushed) -> bool:
-        """Whether the log is flushed beyond it, as far as that is known."""
+        """Return whether the log is flushed beyond it, as far as that is known."""
         if flushed.offset is None:
             return flushed.time_ms is None or flushed.time_ms >= self._time_ms
         if self._offset is None:
@@ -65,7 +66,7 @@ class _Newest:
 
 
 def _last_offset(location: str, path: str) -> int:
-    """The largest ``physOffset`` in a file, −1 where it does not say."""
+    """Return the largest ``physOffset`` in a file, −1 if unknown."""
     try:
         with files_at(location).open_input(path) as source:
             metadata = pq.ParquetFile(source).metadata

@@ -1,4 +1,4 @@
-"""The index against the log: every key that a message has, and no other."""
+"""Compare the index with the log: it must have every key of each message, and no other keys."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 # A crash leaves whole seconds.
 _END_SLACK_MS = 999
 _Part = tuple[IndexFileInfo, int, Array]
-"""A file, and some of its entries with the number of the first."""
+"""A file, the number of its first selected entry, and these entries."""
 
 
 def check_index_entries(
@@ -35,10 +35,10 @@ def check_index_entries(
     *,
     needs_tags: bool,
 ) -> int:
-    """Compare the entries of messages in [start, end) with *keys*, what those messages have.
+    """Compare the entries of messages in [start, end) with *keys*, the keys of those messages.
 
-    Those of deleted topics may be there or not, and so may tags unless *needs_tags*. Returns how
-    many entries there are.
+    Entries of deleted topics are optional, and so are tags unless *needs_tags*. Returns the number
+    of entries.
     """
     parts = [(file, *entries_between(file, start, end)) for file in files]
     parts = [part for part in parts if len(part[2])]
@@ -80,13 +80,13 @@ def _report(part: _Part, mask: Array, what: str, findings: Findings) -> None:
 
 
 def required_keys(keys: Array, *, needs_tags: bool) -> Array:
-    """Those of *keys* that the index must have."""
+    """Return the *keys* that the index must have."""
     required: Array = keys[(keys["kind"] == KIND_KEY) | ((keys["kind"] == KIND_TAG) & needs_tags)]
     return required
 
 
 def no_index(directory: Path, key_count: int) -> Finding:
-    """What to say of a store whose messages have keys, and no index file an entry."""
+    """Return the finding for a store whose messages have keys, but whose index has no entries."""
     what = "the directory is missing"
     if directory.is_dir():
         what = "no file there has entries" if index_paths(directory) else "there are no index files"
@@ -101,7 +101,7 @@ def no_index(directory: Path, key_count: int) -> Finding:
 
 
 def _codes(positions: Array, hashes: Array, start: int) -> npt.NDArray[np.int64]:
-    """Place and hash in one number; places of a piece are less than 2³¹ apart."""
+    """Combine position and hash in one number; positions of a piece are less than 2³¹ apart."""
     relative = positions.astype(np.int64) - start
     codes: npt.NDArray[np.int64] = (relative << 32) | (hashes.astype(np.int64) & 0xFFFFFFFF)
     return codes
@@ -114,7 +114,7 @@ def _check_times(
     known_ms: Array,
     findings: Findings,
 ) -> None:
-    """Compare the times of entries and headers with those of messages, where these are *known*."""
+    """Compare the times of entries and headers with those of their messages, if *known*."""
     if not len(known):
         return
     order = np.argsort(known, kind="stable")
@@ -133,9 +133,10 @@ def _check_times(
 
 
 def _may_begin_with(file: IndexFileInfo, seconds: int, ms: Array) -> bool:
-    """Whether a file's first entry may have this time: it counts from the end of the file before.
+    """Return whether a file's first entry may have this time.
 
-    That end is known to the second only where a crash has cut the file before.
+    The time counts from the end of the previous file. If a crash truncated that file, its end is
+    known only to the second.
     """
     if file.former_end_ms is None:
         return seconds >= 0
@@ -143,7 +144,7 @@ def _may_begin_with(file: IndexFileInfo, seconds: int, ms: Array) -> bool:
 
 
 def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Findings) -> None:
-    """Compare the times that a file says to begin and end at with those of its messages."""
+    """Compare the begin and end times of a file with those of its messages."""
     file, first, entries = part
     last = first + len(entries) - 1
     for number, row, name, at, held, slack in (
@@ -159,7 +160,7 @@ def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Findi
 
 
 def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> Findings:
-    """Whether look-ups reach every entry of the file, and whether it ends where the log does."""
+    """Check that look-ups reach every entry of the file, and that it ends where the log does."""
     findings = Findings()
     try:
         problems = list(check_chains(file))

@@ -1,4 +1,4 @@
-"""The job ``audit``: the log's CRCs, queues and index against the log, the archive against it."""
+"""The job ``audit``: check the log's CRCs, and compare queues, index and archive with the log."""
 
 import os
 import time
@@ -59,17 +59,17 @@ _REST_TASKS_MAX = 64
 
 @job(AuditOptions)
 def audit(asked: AuditOptions) -> AuditResult:
-    """Look for everything that is wrong with the store at *path*, and with an *archive* of it.
+    """Find all faults of the store at *path*, and of an *archive* of it.
 
-    *checks* are some of CHECKS; otherwise all that can be made. *broker_name* says which of the
-    archive's brokers the store belongs to. Nothing is changed; a broker may run on the store,
-    which then is looked at up to where it is on disk. *run* does the tasks otherwise than on
-    Spark.
+    *checks* are some of CHECKS; the default is all that apply. *broker_name* names the archive's
+    broker that the store belongs to. The audit changes nothing. A broker may run on the store; then
+    the audit reads the store up to its flushed end. *run* replaces Spark as the runner of the
+    tasks.
 
     Raises:
-        UsageProblem: arguments that make no sense.
-        PipelineError: no store or no archive there, or only the index is to be checked and its
-            geometry is not known.
+        UsageProblem: the arguments are invalid.
+        PipelineError: there is no store or no archive, or only the index is to be checked and its
+            geometry is unknown.
     """
     started = time.monotonic()
     root, _ = find_commit_log(asked.path)
@@ -156,7 +156,7 @@ def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Archive:
-    """What an archive has of the store."""
+    """The part of an archive that belongs to the store."""
 
     location: str
     files: list[ArchivedFile]
@@ -196,7 +196,7 @@ def _store(asked: AuditOptions, archive: _Archive | None) -> StoreDirectory:
 
 @dataclass
 class _Audit:
-    """An audit under way, step by step."""
+    """A running audit, step by step."""
 
     root: Path | None
     store: StoreDirectory
@@ -207,7 +207,7 @@ class _Audit:
     lost: list[Damage] = field(default_factory=list)
 
     def check_directory(self) -> None:
-        """What else is among the files of the log."""
+        """Report foreign files among the files of the log, and a newest file of another size."""
         for name in self.store.foreign_files:
             reason = "it is no file of a commit log"
             path = str(self.store.commit_log / name)
@@ -220,7 +220,7 @@ class _Audit:
                 )
 
     def index_files(self, geometry: Geometry) -> tuple[IndexFileInfo, ...]:
-        """Those that have entries."""
+        """Return the index files that have entries."""
         assert self.root is not None
         found = []
         paths = index_paths(self.root / INDEX_DIRECTORY)
@@ -240,7 +240,7 @@ class _Audit:
     def _settled(
         self, number: int, info: IndexFileInfo, files: Sequence[IndexFileInfo]
     ) -> IndexFileInfo:
-        """*info* with what the files beside it, and the store's state, say of it."""
+        """Complete *info* from its neighbours and the state of the store."""
         former_end_ms = files[number - 1].end_ms if number else None
         if not number and not self.store.start_offset:
             former_end_ms = 0  # Nothing has expired.
@@ -248,7 +248,7 @@ class _Audit:
         return replace(info, is_settled=is_settled, former_end_ms=former_end_ms)
 
     def read_log(self, groups: Sequence[tuple[Piece, ...]], work: AuditWork) -> None:
-        """Compare what records say with what is there of them."""
+        """Compare the records with the files that are derived from them."""
         self.parts = self.run(groups, work, "reading the commit log")
         for part in self.parts:
             self.findings.extend(part.findings)
@@ -261,7 +261,7 @@ class _Audit:
             self.findings.add(no_index(self.root / INDEX_DIRECTORY, unindexed))
 
     def check_end(self) -> None:
-        """See that the log reaches as far as it has been on disk."""
+        """Check that the log reaches as far as it was flushed."""
         store, end = self.store, self.store.noted_end
         if store.flushed.offset is not None:
             end = min(end, store.flushed.offset)  # The broker has flushed more since.
@@ -281,7 +281,7 @@ class _Audit:
         self.findings.add(Finding(Kind.LOG_DAMAGE, reason, path, None, reached, count=count))
 
     def check_rests(self) -> None:
-        """Look at units that no record is for."""
+        """Check the units that belong to no record."""
         assert self.root is not None
         spans: dict[QueueKey, list[Span]] = {}
         batch_units = sum((part.batch_units for part in self.parts), Counter[QueueKey]())
@@ -306,13 +306,13 @@ class _Audit:
         self.result.queue_count = len(on_disk)
 
     def check_index_files(self, files: tuple[IndexFileInfo, ...]) -> None:
-        """See that each is sound in itself."""
+        """Check that each index file is consistent."""
         work = partial(check_index_file, self.result.commit_log_end, self.store.is_live)
         for found in self.run(files, work, "checking index files"):
             self.findings.extend(found)
 
     def check_archive(self, archive: _Archive) -> None:
-        """Compare it with the log, and with its own manifests."""
+        """Compare the archive with the log, and with its own manifests."""
         result = self.result
         sums = LogSums()
         for part in self.parts:
@@ -331,7 +331,7 @@ class _Audit:
             result.unchecked["columns"] = unknown
 
     def finish(self, path: str) -> None:
-        """Put what was found into the result; *path* is where the store was."""
+        """Store the findings in the result; *path* is the store."""
         result, findings = self.result, self.findings
         orphans = sum((part.orphans for part in self.parts), Counter[str]())
         for topic, count in sorted(orphans.items()):
@@ -366,7 +366,7 @@ class _Audit:
 
 
 def _behind_blank(store: StoreDirectory, offset: int) -> int:
-    """The end of the file if it is blank from *offset* on; 0 otherwise."""
+    """Return the end of the file if it is blank from *offset* on; 0 otherwise."""
     for file in store.segments:
         if file.base_offset <= offset < file.end_offset:
             with suppress(OSError), open(file.path, "rb") as opened:
@@ -378,7 +378,7 @@ def _behind_blank(store: StoreDirectory, offset: int) -> int:
 
 
 def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
-    """Report what records of different pieces claim; *spans* keeps what they can have."""
+    """Report conflicting claims of records in different pieces; drop impossible *spans*."""
     for span in impossible_spans(tuple(spans)):
         spans[:] = [one for one in spans if not span.first <= one.first < span.behind]
         findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
@@ -392,7 +392,7 @@ def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
 
 
 def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
-    """Messages without units that follow each other as one finding, whichever tasks saw them."""
+    """Merge findings about consecutive messages without units, even from several tasks."""
     joined: list[Finding] = []
     for one in sorted(
         kept, key=lambda one: (one.topic or "", one.queue_id or 0, one.queue_offset or 0)

@@ -1,4 +1,4 @@
-"""What ``audit`` is asked for."""
+"""The options of ``audit``."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -8,7 +8,7 @@ from rockhopper.pipeline.jobs.options import StoreOptions, option
 
 @dataclass(frozen=True)
 class AuditOptions(StoreOptions):
-    """Of the store at *path*."""
+    """Audit the store at *path*."""
 
     _: KW_ONLY
     archive: str | None = option(

@@ -1,7 +1,7 @@
-"""Consume queues against the log.
+"""Compare consume queues with the log.
 
-A task that went through a piece of the log compares the units of its messages. What is left are
-units that no message claims: they point to what has expired, or to nothing.
+A task that reads a piece of the log compares the units of its messages. The remaining units belong
+to no message: they point to expired messages, or to nothing.
 """
 
 import os
@@ -36,22 +36,22 @@ class Span:
     first: int
     behind: int
     start: int
-    """Commit log offset of the first record."""
+    """The commit log offset of the first record."""
     end: int
-    """Where the last record ends."""
+    """The end of the last record."""
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return self.behind - self.first
 
 
 def check_plain(
     root: Path, key: QueueKey, units: Array, findings: Findings, purged_end: int = 0
 ) -> list[Span]:
-    """Compare the units that messages must have, in the order of the log, with those there are.
+    """Compare the expected units, in log order, with those in the files.
 
-    Messages in front of *purged_end* were purged: files with their units may be gone.
+    Messages before *purged_end* were purged: the files with their units may be deleted.
     """
     files = QueueFiles(root, key)
     spans = []
@@ -98,19 +98,19 @@ def _about_units(
     reason: str,
     position: int | None = None,
 ) -> Finding:
-    """What is wrong with some units of a plain queue, whose numbers are queue offsets."""
+    """Return a finding about units of a plain queue, whose numbers are queue offsets."""
     key = files.key
     path, at = files.place(first)
     return Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
 
 
 def missing_units(count: int) -> str:
-    """What to say of messages without units."""
+    """Return the reason for messages without units."""
     return f"no unit for {count_text(count, 'message')}"
 
 
 def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
-    """The offsets that several records claim."""
+    """Return the offsets that several records claim."""
     found: list[Span] = []
     reach = -1
     for span in sorted(spans, key=lambda span: span.first):
@@ -121,9 +121,9 @@ def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
 
 
 def impossible_spans(spans: tuple[Span, ...]) -> list[Span]:
-    """Offsets that records cannot have: the log has no room for the messages in front of them.
+    """Return the spans with impossible offsets: the log has no room for the messages before them.
 
-    Of two sides that do not go together, that with fewer messages is taken for damaged.
+    If two sides contradict each other, the one with fewer messages counts as damaged.
     """
     refused: list[Span] = []
     chain: list[Span] = []
@@ -149,7 +149,7 @@ def _difference(expected: Any, held: Any, count: int) -> str:
 
 
 def _differing(names: Mapping[str, str], expected: Any, held: Any) -> str:
-    """The fields that differ, by *names* for people; empty if none does."""
+    """Describe the fields that differ, by their display *names*; empty if none does."""
     return ", ".join(
         f"{text} {int(held[name])} instead of {int(expected[name])}"
         for name, text in names.items()
@@ -158,7 +158,7 @@ def _differing(names: Mapping[str, str], expected: Any, held: Any) -> str:
 
 
 def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
-    """The tags code in the extension unit at *address*."""
+    """Return the tags code in the extension unit at *address*."""
     at = address + (1 << 63)
     directory = root / CONSUME_QUEUE_EXT_DIRECTORY / key.topic / str(key.queue_id)
     with suppress(OSError):
@@ -174,7 +174,7 @@ def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
 def check_batch(
     root: Path, key: QueueKey, units: Array, start: int, end: int, findings: Findings
 ) -> int:
-    """Compare the units of records in [start, end) of the log; returns how many there are."""
+    """Compare the units of records in [start, end) of the log; return their number."""
     files = QueueFiles(root, key)
     behind = files.used_end()
     first = _first_at(files, behind, start)
@@ -207,7 +207,7 @@ def check_batch(
 
 
 def _first_at(files: QueueFiles, behind: int, offset: int) -> int:
-    """The first unit, in front of *behind*, of a record at *offset* of the log or later."""
+    """Return the first unit before *behind* of a record at log offset *offset* or later."""
     numbers = range(files.start, behind)
     return files.start + bisect_left(
         numbers, offset, key=lambda at: int(files.read(at, at + 1)["position"][0])
@@ -216,7 +216,7 @@ def _first_at(files: QueueFiles, behind: int, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What of the log counts."""
+    """The bounds and damaged places of the log."""
 
     start: int
     end: int
@@ -225,12 +225,12 @@ class LogBounds:
 
 
 Compared = tuple[QueueKey, tuple[Span, ...], int]
-"""A queue, what of it was compared, and of a batch queue how many units were."""
+"""A queue, its compared spans, and for a batch queue the number of compared units."""
 
 
 @dataclass(slots=True)
 class RestResult:
-    """What came of it."""
+    """The result of ``check_rest``."""
 
     findings: Findings
     unit_count: int = 0
@@ -238,7 +238,7 @@ class RestResult:
 
 
 def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> RestResult:
-    """Look at the units that no message of the log claims."""
+    """Check the units that belong to no message of the log."""
     result = RestResult(Findings())
     for key, spans, compared in queues:
         files = QueueFiles(root, key)
@@ -255,7 +255,7 @@ def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> Res
 
 
 def merged(spans: tuple[Span, ...]) -> list[Span]:
-    """The same offsets in as few spans as possible, ascending."""
+    """Merge spans into as few as possible, ascending."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: span.first):
         if found and span.first <= found[-1].behind:
@@ -288,7 +288,7 @@ def _check_plain_rest(
 def _judge(
     files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
 ) -> None:
-    """Look at units between those that were compared, or behind them."""
+    """Check units between or after those that were compared."""
     positions = units["position"].astype(np.int64)
     is_used = (units["size"] > 0) & ~is_blank(units)
     is_expired = is_used & (positions < bounds.start)

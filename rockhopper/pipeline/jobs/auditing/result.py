@@ -1,4 +1,4 @@
-"""What an audit hands back."""
+"""The result of an audit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _SHOWN_MAX = 30
 
 @dataclass
 class AuditResult(JobResult):
-    """What was looked at, and what was found."""
+    """The counts and the findings of an audit."""
 
     source: str
     is_dry_run: bool
@@ -36,18 +36,18 @@ class AuditResult(JobResult):
     """Findings by kind."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     unchecked: dict[str, str] = field(default_factory=dict)
-    """Checks that could not be made: why, and what would let them."""
+    """Check -> why it was impossible, and what would enable it."""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     _findings: list[Finding] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not any(kind not in HARMLESS for kind in self.counts)
 
     def lines(self) -> Iterable[str]:
-        """A summary for people."""
+        """Yield a summary as text."""
         live = ", of a running broker" if self.is_live else ""
         log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}{live}"
         if self.is_dry_run:

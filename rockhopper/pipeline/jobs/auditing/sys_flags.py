@@ -1,9 +1,10 @@
-"""Whether the sysFlag of a record goes with what else stands in it.
+"""Check that the sysFlag of a record agrees with the rest of the record.
 
-No checksum covers it, so what is looked for are contradictions: bits that mean nothing, a
-compression that the body does not have, a committed transaction that nothing else tells of, a batch
-that is none. The bits of IPv6 hosts make a record longer, which the scan of the log sees; what is
-prepared or rolled back has queue offset 0 and no unit, which the comparison with the queues sees.
+No checksum covers the sysFlag, so the check looks for contradictions: unknown bits, a compression
+that the body does not have, a committed transaction without other traces, or a batch that is not
+one. The bits of IPv6 hosts make a record longer, so the scan of the log detects wrong ones.
+Prepared or rolled back messages have queue offset 0 and no unit, so the comparison with the queues
+detects wrong bits.
 """
 
 import zlib
@@ -48,9 +49,9 @@ _INNER_NUM = f"{PROPERTY_INNER_NUM}\x01".encode()
 
 
 def contradictions(records: Records, *, has_multi_tags: bool) -> Iterator[tuple[int, str]]:
-    """Rows whose sysFlag cannot be right, and why.
+    """Yield the rows with a wrong sysFlag, and the reason.
 
-    Without *has_multi_tags* no topic of the store is one whose messages have several tags.
+    Without *has_multi_tags*, no topic of the store has messages with several tags.
     """
     flags = records.heads["sysFlag"].astype(np.int32)
     prepared = records.heads["preparedTransactionOffset"]
@@ -106,7 +107,7 @@ def _about_transactions(flag: int, prepared: int, queue_offset: int, properties:
         if prepared:
             return "says nothing of a transaction, and the record names its half message"
     elif kind == SYS_FLAG_TRANSACTION_COMMIT:
-        # Later copies, to be consumed again for example, name the group alone.
+        # Later copies, for example for a redelivery, only name the group.
         if not prepared and not _has(PROPERTY_PRODUCER_GROUP, properties):
             return "says that a transaction was committed, and the record names none"
     elif queue_offset:

@@ -1,4 +1,4 @@
-"""What a worker does with its pieces of the log: all that can be compared without the others."""
+"""The work of a task on its pieces of the log: all comparisons that need no other pieces."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,25 +26,25 @@ from rockhopper.protocol.names import LMQ_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class AuditWork:
-    """What tasks compare pieces of the log with; travels to the workers."""
+    """The data to compare pieces of the log with; Spark sends it to the workers."""
 
     root: Path | None
     rules: DispatchRules
     index_files: tuple[IndexFileInfo, ...] | None
-    """None to say nothing of the index; empty to count what it should have."""
+    """None: ignore the index; empty: count the keys that it should have."""
     checks_bodies: bool
     checks_queues: bool
     archived: ArchivedRanges | None
     log_end: int
     has_multi_tags: bool = True
-    """Whether topics may be there whose messages have several tags."""
+    """Whether there may be topics whose messages have several tags."""
     purged_topics: Mapping[str, int] = field(default_factory=dict)
-    """Topic -> the log offset in front of which its messages were purged; queues stay."""
+    """Topic -> log offset; its messages before this offset were purged, but their units remain."""
     gone: Mapping[str, int] = field(default_factory=dict)
-    """The same of topics that were purged or deleted: archives have no such messages any more."""
+    """The same for purged or deleted topics: archives no longer have these messages."""
 
     def __call__(self, pieces: Iterable[Piece]) -> "AuditPart":
-        """Go through the pieces once."""
+        """Read the pieces once."""
         part = AuditPart()
         for piece in pieces:
             try:
@@ -56,13 +56,13 @@ class AuditWork:
 
 @dataclass(slots=True)
 class AuditPart:
-    """What came of a task."""
+    """The result of a task."""
 
     findings: Findings = field(default_factory=Findings)
     record_count: int = 0
     size_bytes: int = 0
     reached: int = 0
-    """Where the last record ends, or damage that has records behind it."""
+    """The end of the last record, or of damage that records follow."""
     damages: list[Damage] = field(default_factory=list)
     spans: dict[QueueKey, list[Span]] = field(default_factory=dict)
     batch_units: Counter[QueueKey] = field(default_factory=Counter)
@@ -70,10 +70,10 @@ class AuditPart:
     unindexed_key_count: int = 0
     """Keys of messages in a store without an index."""
     orphans: Counter[str] = field(default_factory=Counter)
-    """Records of topics that neither configuration nor queues know."""
+    """Records of topics without configuration and queues."""
     archive_sums: LogSums = field(default_factory=LogSums)
     expired: list[str] = field(default_factory=list)
-    """Files that vanished meanwhile."""
+    """Files that were deleted during the audit."""
 
 
 def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
@@ -111,7 +111,7 @@ def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
 def _check_records(
     records: Records, piece: Piece, has_multi_tags: bool, findings: Findings
 ) -> None:
-    """Compare bodies with their CRCs, and flags with what else the records say."""
+    """Compare bodies with their CRCs, and flags with the rest of the records."""
     reason = "the CRC of the body is not the one that was stored with it"
     rows = np.flatnonzero(damaged_bodies(records)).tolist()
     wrong = [(Kind.BODY, row, reason) for row in rows]

@@ -1,1 +1,1 @@
-"""Compacting: the small files of an archive become large ones."""
+"""Merge the small files of an archive into large ones."""

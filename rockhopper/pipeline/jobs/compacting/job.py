@@ -26,11 +26,11 @@ from rockhopper.pipeline.jobs.tasks import runner
 def compact(asked: CompactOptions) -> CompactResult:
     """Merge the small files of a topic and day in *archive* into few large ones.
 
-    Messages stay as they are, in the order of queues and offsets. Files that were merged are kept
-    aside for *keep_old_ms*. See docs/jobs.md.
+    Messages do not change, and are sorted by queue and offset. Merged files are kept aside for
+    *keep_old_ms*. See docs/jobs.md.
 
     Raises:
-        PipelineError: says what is wrong and what to do; the archive is as it was then.
+        PipelineError: states the problem and the remedy; the archive is unchanged.
     """
     started = time.monotonic()
     catalog = archive_at(asked.archive)

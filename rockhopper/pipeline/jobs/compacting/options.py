@@ -1,4 +1,4 @@
-"""What ``compact`` is asked for."""
+"""The options of ``compact``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -22,7 +22,7 @@ TARGET_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class CompactOptions(JobOptions):
-    """In the archive in *archive*."""
+    """Compact the archive in *archive*."""
 
     archive: str | os.PathLike[str] = argument()
     _: KW_ONLY
@@ -38,5 +38,5 @@ class CompactOptions(JobOptions):
     )
     keep_old_ms: int = keep_old_option()
     run: RunTasks | None = None
-    """Does the tasks otherwise than on Spark."""
+    """Runs the tasks instead of Spark."""
     now_ms: Clock = wall_clock_ms

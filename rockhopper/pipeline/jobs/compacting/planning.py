@@ -1,8 +1,8 @@
-"""Which files of an archive are merged into one.
+"""Select the files of an archive to merge.
 
-Those of one topic and day that are small and neighbours in the order of their messages. A merged
-file comes where the first of them came, so each of the others has to be free to come there: no
-file in between may hold messages of its queues that are older.
+A group has small files of one topic and day that are neighbours in the order of their messages. The
+merged file takes the place of the first one. So each other file must be free to move there: no file
+in between may hold older messages of its queues.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, stored_order
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 
-# What is read at once is held in memory, and so is what Arrow makes of it.
+# All files of a group are read into memory, together with their Arrow tables.
 BODY_BYTES_MAX = 512 << 20
 
 Group = tuple[ArchivedFile, ...]
@@ -19,7 +19,7 @@ Group = tuple[ArchivedFile, ...]
 def groups(
     files: Iterable[ArchivedFile], target_bytes: int, topics: Sequence[str] = ()
 ) -> list[Group]:
-    """The files that become one, at least two in each group."""
+    """Return the groups of files to merge, each with at least two files."""
     by_topic: dict[str, list[ArchivedFile]] = {}
     for file in sorted(files, key=stored_order):
         by_topic.setdefault(file.topic, []).append(file)
@@ -35,7 +35,7 @@ def groups(
 def _of_topic(files: Sequence[ArchivedFile], target_bytes: int) -> Iterator[list[ArchivedFile]]:
     is_open: dict[str, list[ArchivedFile]] = {}
     passed: dict[str, list[ArchivedFile]] = {}
-    """By day: what has come behind the first of the open group and is not in it."""
+    """By day: the files after the first one of the open group that are not in it."""
     for file in files:
         group = is_open.get(file.date)
         if _is_small(file, target_bytes):
@@ -52,7 +52,7 @@ def _of_topic(files: Sequence[ArchivedFile], target_bytes: int) -> Iterator[list
 
 
 def _is_small(file: ArchivedFile, target_bytes: int) -> bool:
-    # Hashes of archives of former days cannot be added to those of today.
+    # Hashes of older archives cannot be added to current ones.
     is_of_today = all(queue.crc_bits == CRC_BITS for queue in file.queues)
     return is_of_today and file.bytes < target_bytes / 2
 

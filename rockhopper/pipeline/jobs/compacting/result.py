@@ -1,4 +1,4 @@
-"""What the job ``compact`` hands back."""
+"""The result of the job ``compact``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 
 @dataclass(frozen=True)
 class MergedTopic:
-    """How many files of a topic became how many."""
+    """The number of files of a topic before and after."""
 
     topic: str
     files_before: int
@@ -18,18 +18,18 @@ class MergedTopic:
 
 @dataclass
 class CompactResult(JobResult):
-    """What one run did, or would do."""
+    """The result of one run, or of a dry run."""
 
     directory: str
     run: int | None = None
-    """None where there was nothing to do."""
+    """None if there was nothing to do."""
     topics: list[MergedTopic] = field(default_factory=list)
     files_before: int = 0
     files_after: int = 0
     rows: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
-    """In a dry run it is not known."""
+    """Unknown in a dry run."""
     dry_run: bool = False
     seconds: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What a task of a compaction does: read small files, sort their messages, write one file."""
+"""The work of a compaction task: read small files, sort their messages, write one file."""
 
 import hashlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _ORDER = [(name, "ascending") for name in ("brokerName", "queueId", "queueOffset
 
 @dataclass(frozen=True)
 class CompactWork:
-    """What tasks do; travels to the workers."""
+    """The work of the tasks; Spark sends it to the workers."""
 
     target: WriteTarget
 
@@ -34,7 +34,7 @@ class CompactWork:
         """Write the messages of a group of files into one.
 
         Raises:
-            PipelineError: a file is damaged, or is not what the manifests say.
+            PipelineError: a file is damaged, or differs from its manifest.
         """
         number, group = task
         schema = file_schema(self.target.value)
@@ -65,7 +65,7 @@ class CompactWork:
         return table.cast(schema)
 
     def _check(self, group: Group, written: WrittenSplit) -> None:
-        """See that nothing was lost on the way: sums over all messages of each queue."""
+        """Check that no message was lost: compare the sums of each queue. Raises PipelineError."""
         wanted = [replace(queue, columns_hash=None) for file in group for queue in file.queues]
         found = [queue for file in written.files for queue in file.queues]
         if merged(found) != merged(wanted):

@@ -1,5 +1,5 @@
-"""The job ``demo``: everything once, on this machine, with text that comes with Python.
+"""The job ``demo``: all features once, on this machine, with text that comes with Python.
 
-``broker`` starts a broker for the while, ``text`` has what is sent, ``words`` counts it with a
-streaming query, ``job`` does one thing after the other, ``page`` shows what came of it.
+``broker`` starts a temporary broker, ``text`` provides the text, ``words`` counts it with a
+streaming query, ``job`` runs the steps, and ``page`` shows the result.
 """

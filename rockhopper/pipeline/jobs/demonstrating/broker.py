@@ -1,4 +1,4 @@
-"""A broker in a process of its own, on free ports, with a store that goes away with it."""
+"""A broker in a process of its own, on free ports, with a temporary store."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ STOP_TIMEOUT_S = 20
 
 
 class RunningBroker(NamedTuple):
-    """Where it is."""
+    """The addresses of the broker and its store."""
 
     nameserver: str
     store: str
@@ -23,13 +23,13 @@ class RunningBroker(NamedTuple):
 
 @contextmanager
 def throw_away_broker() -> Iterator[RunningBroker]:
-    """Runs while in the context. Raises PipelineError if it does not start."""
+    """Run a broker inside the block. Raises PipelineError if it does not start."""
     with tempfile.TemporaryDirectory(prefix="rockhopper-demo-") as directory:
         store = str(Path(directory) / "store")
         ports = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1")
         small = ("--set", f"mappedFileSizeCommitLog={64 << 20}")
         where = ("--bind-address", "127.0.0.1", "--store", store)
-        # Ctrl-C is for the demo alone, which then ends the broker.
+        # Only the demo receives Ctrl-C; it then stops the broker.
         process = subprocess.Popen(
             [sys.executable, "-m", "rockhopper.broker", *where, *ports, *small],
             stdin=subprocess.DEVNULL,

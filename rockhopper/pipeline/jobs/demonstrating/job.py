@@ -30,12 +30,12 @@ SLICE_S = 0.1
 _BAR_WIDTH = 34
 
 _Lines: TypeAlias = Sequence[tuple[str, str]]
-"""Each with the name of the chapter it is from."""
+"""Lines, each with the name of its chapter."""
 
 
 @dataclass
 class DemoResult(JobResult):
-    """What the demo did."""
+    """The result of the demo."""
 
     page: str
     archive: str
@@ -77,12 +77,12 @@ class DemoResult(JobResult):
 
 @job(DemoOptions)
 def demo(asked: DemoOptions) -> DemoResult:
-    """Start a broker, stream text through it for *stream_s* seconds, and show what Spark makes.
+    """Start a broker, stream text through it for *stream_s* seconds, and show Spark's results.
 
-    The directory *output* gets the page and the archive, in place of those of a former demo.
+    The page and the archive go to the directory *output* and replace those of an earlier demo.
 
     Raises:
-        PipelineError: something did not come out as it should.
+        PipelineError: a step failed or gave a wrong result.
     """
     from rockhopper.pipeline.jobs.spark import job_session
 
@@ -119,7 +119,7 @@ def _stream(
     counts = WordCounts()
     query = start(spark, nameserver, TOPIC, f"{broker.store}-checkpoint", counts)
     try:
-        # The first micro-batch takes seconds, most of them for code to be loaded.
+        # The first micro-batch takes seconds, mostly to load code.
         query.processAllAvailable()
         progress.step("streaming text, counting words", len(lines))
         with _sending(nameserver, lines, asked.stream_s) as sending:
@@ -145,7 +145,7 @@ async def _create_topics(nameserver: str) -> None:
 
 
 class _Sending(threading.Thread):
-    """Sends the text little by little, as people would write it."""
+    """Sends the text gradually, like people who write it."""
 
     def __init__(self, nameserver: str, lines: _Lines, seconds: float) -> None:
         super().__init__(daemon=True, name="demo-producer")
@@ -176,7 +176,7 @@ class _Sending(threading.Thread):
                 await asyncio.sleep(SLICE_S)
 
     def stop(self) -> None:
-        """Let it end soon."""
+        """Make the thread stop soon."""
         self._stopped.set()
 
 
@@ -223,7 +223,7 @@ def _archive_and_replay(
     )
     progress.step("replaying")
     state = Path(result.archive) / "_demo"
-    for _ in range(2):  # the second time there is nothing left to send
+    for _ in range(2):  # the second replay has nothing to send
         replayed = replay(
             result.archive,
             nameserver=nameserver,

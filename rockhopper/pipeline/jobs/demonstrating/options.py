@@ -1,4 +1,4 @@
-"""What ``demo`` is asked for."""
+"""The options of ``demo``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -10,7 +10,7 @@ from rockhopper.pipeline.jobs.options import JobOptions, option
 
 @dataclass(frozen=True)
 class DemoOptions(JobOptions):
-    """Where its page goes, and how long it takes."""
+    """The output directory, and the duration."""
 
     output: str | os.PathLike[str] = option(
         "--output",

@@ -1,4 +1,4 @@
-"""What the demo found, as a page."""
+"""Render the results of the demo as a page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ TOP = 15
 
 
 def page(counts: WordCounts, facts: Sequence[tuple[str, str]], checks: Sequence[str]) -> str:
-    """The whole file; *facts* are values with what they are."""
+    """Return the HTML file; *facts* are values with their labels."""
     window_ms = WINDOW_S * 1000
     starts = sorted({start for start, _ in counts.by_window})
     totals = counts.totals()

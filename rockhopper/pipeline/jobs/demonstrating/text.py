@@ -1,15 +1,15 @@
-"""Real text that is on every machine with Python: the reference behind ``help()``."""
+"""Real text that every machine with Python has: the reference behind ``help()``."""
 
 import re
 from collections.abc import Iterator
 
 WORD_PATTERN = "[a-z]{4,}"
-"""What counts as a word, in lower case; Python and Java read it alike."""
+"""The pattern of a word, in lower case; it has the same meaning in Python and Java."""
 _WORD = re.compile(WORD_PATTERN)
 
 
 def passages() -> list[tuple[str, str]]:
-    """Lines of text, each with the name of the chapter it is from."""
+    """Return lines of text, each with the name of its chapter."""
     return [
         (chapter, line.strip())
         for chapter, text in _chapters()
@@ -31,5 +31,5 @@ def _chapters() -> Iterator[tuple[str, str]]:
 
 
 def words(line: str) -> list[str]:
-    """The words of a line, for checking what Spark counted."""
+    """Return the words of a line, to check Spark's counts."""
     return _WORD.findall(line.lower())

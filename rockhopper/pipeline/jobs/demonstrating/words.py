@@ -1,4 +1,4 @@
-"""The streaming query of the demo: how often each word came in each window of time."""
+"""The streaming query of the demo: count each word in each time window."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ WINDOW_S = 1
 
 
 class WordCounts:
-    """What the query has counted so far, kept in the driver."""
+    """The counts so far, in the driver."""
 
     def __init__(self) -> None:
         self.by_window: dict[tuple[int, str], int] = {}
@@ -21,13 +21,13 @@ class WordCounts:
         self.batches = 0
 
     def update(self, changed: "DataFrame", _: int) -> None:
-        """Take over one micro-batch's changes."""
+        """Apply the changes of one micro-batch."""
         for row in changed.collect():
             self.by_window[int(row.start_ms), row.word] = row.times
         self.batches += 1
 
     def totals(self) -> Counter[str]:
-        """By word."""
+        """Return the counts by word."""
         counts: Counter[str] = Counter()
         for (_, word), times in list(self.by_window.items()):
             counts[word] += times
@@ -37,7 +37,7 @@ class WordCounts:
 def start(
     spark: "SparkSession", nameserver: str, topic: str, checkpoint: str, counts: WordCounts
 ) -> "StreamingQuery":
-    """Start counting the words of a topic."""
+    """Start to count the words of a topic."""
     from pyspark.sql import functions as f
 
     options: dict[str, Any] = {

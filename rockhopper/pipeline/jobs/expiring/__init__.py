@@ -1,1 +1,1 @@
-"""Expiring: files of an archive whose messages are old are removed."""
+"""Remove files with old messages from an archive."""

@@ -13,12 +13,13 @@ from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 
 @job(ExpireOptions)
 def expire(asked: ExpireOptions) -> ExpireResult:
-    """Remove the files of *archive* whose messages were all stored longer than that ago.
+    """Remove the files of *archive* whose messages are all older than *older_than_ms*.
 
-    The archive goes on from where it ended, and does not fetch them again. See docs/jobs.md.
+    The next archive run continues at the end of the archive, so it does not fetch the messages
+    again. See docs/jobs.md.
 
     Raises:
-        PipelineError: says what is wrong and what to do; nothing is removed then.
+        PipelineError: states the problem and the remedy; nothing is removed.
     """
     if not asked.older_than_ms or asked.older_than_ms < 0:
         raise UsageProblem(

@@ -1,4 +1,4 @@
-"""What ``expire`` is asked for."""
+"""The options of ``expire``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -18,7 +18,7 @@ from rockhopper.pipeline.jobs.options import (
 
 @dataclass(frozen=True)
 class ExpireOptions(JobOptions):
-    """In the archive in *archive*."""
+    """Expire the archive in *archive*."""
 
     archive: str | os.PathLike[str] = argument()
     _: KW_ONLY

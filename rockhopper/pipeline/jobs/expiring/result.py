@@ -1,4 +1,4 @@
-"""What the job ``expire`` hands back."""
+"""The result of the job ``expire``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 
 @dataclass(frozen=True)
 class ExpiredTopic:
-    """What goes of a topic."""
+    """The removed part of a topic."""
 
     topic: str
     messages: int
@@ -19,13 +19,13 @@ class ExpiredTopic:
 
 @dataclass
 class ExpireResult(JobResult):
-    """What one run removed, or would remove."""
+    """The result of one run, or of a dry run."""
 
     directory: str
     before_ms: int
-    """All that is removed was stored before."""
+    """All removed messages were stored before this time."""
     run: int | None = None
-    """None where there was nothing to do."""
+    """None if there was nothing to do."""
     topics: list[ExpiredTopic] = field(default_factory=list)
     messages: int = 0
     files: int = 0

@@ -10,7 +10,7 @@ from rockhopper.pipeline.packaging import write_zip
 
 @dataclass
 class PackageResult(JobResult):
-    """The file, and how big it is."""
+    """The file and its size."""
 
     path: str
     bytes: int = 0

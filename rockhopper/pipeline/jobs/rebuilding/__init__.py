@@ -1,1 +1,1 @@
-"""Rebuilding: consume queues and index files from the segments of the commit log."""
+"""Rebuild consume queues and index files from the commit log."""

@@ -1,4 +1,4 @@
-"""What is left when all tasks of a rebuild have written: fronts, gaps, batch queues, the index."""
+"""The last steps of a rebuild, after all tasks: queue starts, gaps, batch queues, the index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _RECORD_SIZE_BYTES_MAX = 2**31 - 2
 
 @dataclass(frozen=True, slots=True)
 class QueueNote:
-    """Something about a queue that whoever rebuilds it should know."""
+    """A note about a queue for the person who runs the rebuild."""
 
     topic: str
     queue_id: int
@@ -40,7 +40,7 @@ class QueueNote:
 
 
 class Assembly:
-    """Completes what the tasks began; ``notes`` says what was not as it should be."""
+    """Completes the output of the tasks; ``notes`` lists the irregularities."""
 
     def __init__(self, place: Worksite, tasks: list[PieceTask], results: list[PieceResult]) -> None:
         self._place = place
@@ -76,7 +76,7 @@ class Assembly:
         self.notes.append(QueueNote(key.topic, key.queue_id, queue_offset, count, reason))
 
     def _write_conflicts_again(self, by_queue: dict[QueueKey, list[tuple[int, Run]]]) -> None:
-        """Let the later record have an offset that two claim, whoever wrote first."""
+        """If two records claim an offset, write the later record, whichever task wrote first."""
         numbers: set[int] = set()
         queues: set[QueueKey] = set()
         for key, found in by_queue.items():
@@ -112,9 +112,9 @@ class Assembly:
     def _lighter_side_erased(
         self, writer: QueueWriter, key: QueueKey, chain: list[Run], run: Run
     ) -> list[Run]:
-        """Between them are more offsets than the log has room for: so one side is damaged.
+        """Erase one side of a gap with more offsets than the log has room for; one side is damaged.
 
-        That with fewer messages is taken for it.
+        The side with fewer messages is erased.
         """
         chained = sum(one.behind - one.first for one in chain)
         erased, kept = ([run], chain) if run.behind - run.first <= chained else (chain, [run])
@@ -128,9 +128,10 @@ class Assembly:
         return kept
 
     def _fill_gap(self, writer: QueueWriter, key: QueueKey, before: Run, run: Run) -> None:
-        """Put units for lost messages that point into the hole that swallowed them.
+        """Write units for lost messages that point into the damaged part of the log.
 
-        A queue with a hole would end there for a broker. Commit log offsets grow by a byte each.
+        For a broker a queue would end at a hole. The commit log offsets of these units increase by
+        one.
         """
         missing = run.first - before.behind
         start, stop = before.end, run.start
@@ -168,7 +169,7 @@ class Assembly:
         self.unit_count += number
 
     def index_tasks(self) -> list[IndexTask]:
-        """One task for each index file, with entries in the order of the log."""
+        """Return one task for each index file, with entries in log order."""
         place = self._place
         per_file = place.geometry.index_entry_count_max - 1
         files = list(_divided(self._results, per_file))
@@ -185,18 +186,18 @@ class Assembly:
 
     @property
     def holes(self) -> list[Damage]:
-        """What of the log is damaged, in its order."""
+        """The damaged parts of the log, in order."""
         return self._holes
 
 
 def _may_follow(before: Run, run: Run) -> bool:
-    """Whether the log has room for the messages between the two."""
+    """Return whether the log has room for the messages between the two runs."""
     missing = run.first - before.behind
     return missing <= 0 or missing * RECORD_SIZE_BYTES_MIN <= run.start - before.end
 
 
 def _divided(results: list[PieceResult], per_file: int) -> Iterator[list[tuple[int, int, int]]]:
-    """For each file of *per_file* entries: number of a task, its first entry, how many."""
+    """Yield the parts of each file of *per_file* entries: task number, first entry, entry count."""
     parts: list[tuple[int, int, int]] = []
     room = per_file
     for result in results:

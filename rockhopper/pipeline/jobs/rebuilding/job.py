@@ -1,4 +1,4 @@
-"""The job ``rebuild``: consume queues and index files made anew from the commit log."""
+"""The job ``rebuild``: create consume queues and index files from the commit log."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ _SHOWN_MAX = 20
 
 @dataclass
 class RebuildResult(JobResult):
-    """What was rebuilt, from what, and what was not as it should be."""
+    """The result of a rebuild, with damages and irregularities."""
 
     source: str
     output: str
@@ -61,7 +61,7 @@ class RebuildResult(JobResult):
     index_file_count: int = 0
     index_entry_count: int = 0
     kept_queue_count: int = 0
-    """Queues that the log has no messages of: in place they go on with their old offsets."""
+    """Queues without messages in the log: in place, they continue with their old offsets."""
     old_files: str | None = None
     damages: list[Damage] = field(default_factory=list)
     notes: list[QueueNote] = field(default_factory=list)
@@ -69,11 +69,11 @@ class RebuildResult(JobResult):
 
     @property
     def is_good(self) -> bool:
-        """Whether log and queues are whole."""
+        """Whether log and queues are complete."""
         return not self.damages and not self.notes
 
     def lines(self) -> Iterable[str]:
-        """A summary for people."""
+        """Yield a summary as text."""
         log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}"
         if self.is_dry_run:
             yield f"Would rebuild {log}, in {count_text(self.task_count, 'task')}"
@@ -142,17 +142,18 @@ class RebuildResult(JobResult):
 
 @job(RebuildOptions)
 def rebuild(asked: RebuildOptions) -> RebuildResult:
-    """Make consume queues and index files of the store at *path* from its commit log.
+    """Create consume queues and index files of the store at *path* from its commit log.
 
-    They go into the new directory *output*, or with *in_place* into the store itself, of which the
-    former files are moved aside. Sizes and the kind of index are those of the files that are
-    there, unless given; *index_tags* says whether tags are in the index, as RocketMQ puts them
-    there from 5.4 on. Where those of the index are neither given nor found out, it is left as it
-    is, and the result says so. *run* runs the tasks otherwise than on Spark.
+    They go into the new directory *output*. With *in_place* they go into the store itself, and the
+    old files are moved aside. By default, sizes and the kind of index are those of the existing
+    files. *index_tags* sets whether the index holds tags, as in RocketMQ 5.4 and later. If the
+    geometry of the index is neither given nor detected, the index is left unchanged, and the result
+    reports it. *run* replaces Spark as the runner of the tasks.
 
     Raises:
-        UsageProblem: arguments that contradict each other.
-        PipelineError: no store, a broker runs on it, sizes that do not fit, files in the way.
+        UsageProblem: arguments contradict each other.
+        PipelineError: there is no store, a broker runs on it, sizes do not fit, or files are in the
+            way.
     """
     started = datetime.now()
     root, _ = find_commit_log(asked.path)
@@ -250,7 +251,7 @@ def _target(asked: RebuildOptions, root: Path | None) -> Path:
 
 
 def _put_in_place(root: Path, made: Path, stamp: str, geometry: Geometry) -> Path:
-    """Move the former directories aside and the new ones in; says where the former are."""
+    """Move the old directories aside and the new ones in; return where the old ones are."""
     replaced = [name for name in _OLD if name != INDEX_DIRECTORY or not geometry.index_problem]
     aside = root / OWN_DIRECTORY / f"before-rebuild-{stamp}"
     aside.mkdir()
@@ -266,7 +267,7 @@ def _put_in_place(root: Path, made: Path, stamp: str, geometry: Geometry) -> Pat
 
 
 def _sync_all(directory: Path) -> None:
-    """See that all files below *directory* are on disk, and their names."""
+    """Sync all files below *directory*, and their directory entries, to disk."""
     for parent, _, names in os.walk(directory):
         for name in names:
             sync(Path(parent) / name)

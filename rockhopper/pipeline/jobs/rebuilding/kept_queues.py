@@ -1,7 +1,7 @@
-"""Queues whose messages have all expired: they alone say which offset is the next one.
+"""Keep queues whose messages have all expired: only these files hold the next offset.
 
-Brokers never delete the last file of a queue, since a queue that began again at 0 would be behind
-what its consumers have committed. The log knows nothing of such queues any more.
+Brokers never delete the last file of a queue. If a queue started at 0 again, it would be behind the
+committed offsets of its consumers. The log has no trace of such queues.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory
 
 
 def keep_expired_queues(root: Path, made: Path, store: StoreDirectory) -> int:
-    """Copy them from the store in *root* to what was *made*; returns how many there are."""
+    """Copy such queues from the store in *root* to *made*; return their number."""
     count = 0
     for key in find_queues(root):
         target = queue_directory(made, key)

@@ -1,4 +1,4 @@
-"""What ``rebuild`` is asked for."""
+"""The options of ``rebuild``."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -7,7 +7,7 @@ from rockhopper.pipeline.jobs.options import StoreOptions, option, size
 
 @dataclass(frozen=True)
 class RebuildOptions(StoreOptions):
-    """Of the store at *path*, into *output* or in place."""
+    """Rebuild the store at *path* into *output* or in place."""
 
     output: str | None = option(
         "--output", metavar="DIRECTORY", help="Write queues and index here."

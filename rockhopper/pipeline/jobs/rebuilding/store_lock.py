@@ -1,8 +1,8 @@
-"""The lock of a store, for a job that changes its files: a broker takes the same before it reads.
+"""The lock of a store, for a job that changes its files; a broker takes the same lock.
 
-It is an exclusive record lock on the first byte of the file ``lock``, as RocketMQ takes it. The
-system drops it when this process ends, and also when this process closes any descriptor of that
-file, so nobody here may open the file in between.
+It is an exclusive record lock on the first byte of the file ``lock``, like RocketMQ's. The
+operating system releases it when this process ends, or when this process closes any descriptor of
+that file. So no code in this process may open the file while the lock is held.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ def locked_store(root: Path) -> Iterator[None]:
     """Hold the lock of the store in *root*.
 
     Raises:
-        PipelineError: a broker, or another job, has it.
+        PipelineError: a broker, or another job, holds it.
     """
     descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -34,7 +34,7 @@ def locked_store(root: Path) -> Iterator[None]:
 
 
 def in_use(root: Path) -> PipelineError:
-    """What to say when a broker runs on the store."""
+    """Return the error for a store in use by a broker."""
     return PipelineError(
         f"a broker runs on the store {root}: stop it first, or rebuild into another directory "
         "with --output (output)"

@@ -1,8 +1,8 @@
-"""What a worker does for a rebuild.
+"""The work of a task of a rebuild.
 
-Plain queues: a unit's place follows from its queue offset, so every task writes its units where
-they belong. Batch queues and the index are in the order of the log: tasks put theirs aside, and
-who comes next knows from their counts where each goes.
+In a plain queue, the queue offset determines the place of a unit, so every task writes its units
+directly. Batch queues and the index are in log order. So tasks write these entries to scratch
+files, and a later step computes their places from the counts of all tasks.
 """
 
 import os
@@ -25,7 +25,7 @@ from rockhopper.pipeline.store_source.scan import Damage, scan
 
 @dataclass(frozen=True, slots=True)
 class Worksite:
-    """Where a rebuild writes, and in which sizes."""
+    """The output directories and sizes of a rebuild."""
 
     output: Path
     scratch: Path
@@ -35,32 +35,32 @@ class Worksite:
 
 @dataclass(frozen=True, slots=True)
 class PieceTask:
-    """Pieces of the log that one task goes through."""
+    """The pieces of the log for one task."""
 
     number: int
     pieces: tuple[Piece, ...]
     place: Worksite
     only: frozenset[QueueKey] | None = None
-    """To write these plain queues and nothing else."""
+    """If set: write only these plain queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Units of one queue without a gap in their offsets."""
+    """Units of one queue with consecutive offsets."""
 
     first: int
     behind: int
     start: int
-    """Commit log offset of the first record."""
+    """The commit log offset of the first record."""
     last: int
-    """That of the last record."""
+    """The commit log offset of the last record."""
     end: int
-    """Where the last record ends."""
+    """The end of the last record."""
 
 
 @dataclass(slots=True)
 class PieceResult:
-    """What came of a task."""
+    """The result of a task."""
 
     number: int
     record_count: int = 0
@@ -68,15 +68,15 @@ class PieceResult:
     undispatched_count: int = 0
     runs: dict[QueueKey, list[Run]] = field(default_factory=dict)
     batches: dict[QueueKey, int] = field(default_factory=dict)
-    """How many units of each batch queue were put aside."""
+    """The number of units of each batch queue in the scratch file."""
     key_count: int = 0
     damages: list[Damage] = field(default_factory=list)
     refused: list[tuple[QueueKey, int, int]] = field(default_factory=list)
-    """Queue, queue offset and commit log offset of records that cannot have that offset."""
+    """Queue, queue offset and commit log offset of records with an impossible queue offset."""
 
 
 def rebuild_pieces(task: PieceTask) -> PieceResult:
-    """Write the units of plain queues, and put aside what has to wait."""
+    """Write the units of plain queues; write the other entries to scratch files."""
     place = task.place
     result = PieceResult(task.number)
     entries = Entries(place.rules, with_keys=task.only is None)
@@ -89,7 +89,7 @@ def rebuild_pieces(task: PieceTask) -> PieceResult:
                 entries.add(found)
                 result.size_bytes += int((found.ends - found.offsets).sum())
         except FileNotFoundError:
-            continue  # It has expired, as its units have.
+            continue  # It has expired, like its units.
     result.record_count = entries.record_count
     result.undispatched_count = entries.undispatched_count
     asides: dict[QueueKey, npt.NDArray[Any]] = {}
@@ -110,7 +110,7 @@ def rebuild_pieces(task: PieceTask) -> PieceResult:
 
 
 def _put_aside(path: Path, parts: list[npt.NDArray[Any]]) -> None:
-    """Write a file whole: a task may run twice, and the slower one is not to spoil it."""
+    """Write a file atomically: a task may run twice, and the slower run must not damage it."""
     made = path.with_name(f"{path.name}-{uuid4().hex}")
     with open(made, "wb") as file:
         for part in parts:
@@ -119,12 +119,12 @@ def _put_aside(path: Path, parts: list[npt.NDArray[Any]]) -> None:
 
 
 def keys_path(place: Worksite, number: int) -> Path:
-    """Where a task puts index entries aside."""
+    """Return the scratch file of a task for index entries."""
     return place.scratch / f"keys-{number}"
 
 
 def batches_path(place: Worksite, number: int) -> Path:
-    """Where a task puts the units of batch queues aside, queue after queue."""
+    """Return the scratch file of a task for the units of batch queues, in order of queues."""
     return place.scratch / f"batches-{number}"
 
 
@@ -162,18 +162,18 @@ def _without_impossible(
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One index file; its entries lie in these parts of what was put aside."""
+    """The path of one index file, and the scratch file parts with its entries."""
 
     path: Path
     parts: tuple[tuple[Path, int, int], ...]
-    """File, first entry, how many."""
+    """File, first entry, entry count."""
     before: tuple[Path, int] | None
-    """Where the last entry of the file before it is."""
+    """The place of the last entry of the previous file."""
     geometry: Geometry
 
 
 def build_index_file(task: IndexTask) -> int:
-    """Build the file; returns how many entries it has."""
+    """Build the file; return the number of its entries."""
     keys = np.concatenate([_aside(*part) for part in task.parts])
     previous_end_ms = 0
     if task.before is not None:
@@ -192,7 +192,7 @@ def build_index_file(task: IndexTask) -> int:
 
 
 def first_key_ms(path: Path, number: int) -> int:
-    """The store time of an entry that was put aside."""
+    """Return the store time of an entry in a scratch file."""
     return int(_aside(path, number, 1)["ms"][0])
 
 
@@ -201,7 +201,7 @@ def _aside(path: Path, first: int, count: int) -> npt.NDArray[Any]:
 
 
 def batch_units(place: Worksite, result: PieceResult, key: QueueKey) -> npt.NDArray[Any]:
-    """The units of a batch queue that a task put aside."""
+    """Return the units of a batch queue from a task's scratch file."""
     before = 0
     for other, count in result.batches.items():
         if other == key:

@@ -1,1 +1,1 @@
-"""Replaying: messages from Parquet files back into topics, each once."""
+"""Replay messages from Parquet files into topics, each once."""

@@ -1,4 +1,4 @@
-"""The job ``replay``: choose messages, write the plan down, send it batch by batch."""
+"""The job ``replay``: choose messages, store the plan, send it batch by batch."""
 
 import json
 import os
@@ -64,7 +64,7 @@ _ID = re.compile(r"[\w.-]{1,120}")
 
 @dataclass(frozen=True)
 class _Way:
-    """How to get a replay done: as *asked*, with its name, its files and where its state is."""
+    """The context of a replay: options, name, source files, and the location of its state."""
 
     asked: ReplayOptions
     request: Request
@@ -73,26 +73,25 @@ class _Way:
     state: LocalFiles
 
     def session(self) -> "SparkSession":
-        """Spark's, if that is needed."""
+        """Return a Spark session."""
         return job_session("replay", self.asked.spark, self.asked.master)
 
     def chosen(self, files: Sequence[SourceFile]) -> "DataFrame":
-        """The rows that pass of files that go in part."""
+        """Return the matching rows of files that are replayed partly."""
         return chosen_rows(self.session(), self.source, files, self.request)
 
 
 @job(ReplayOptions)
 def replay(asked: ReplayOptions) -> ReplayResult:
-    """Put messages of an archive, or of any Parquet with the sink's columns, back into topics.
+    """Send messages of an archive, or of any Parquet with the sink's columns, to topics.
 
-    *to* is a topic for all of them, or old names with new ones; then only those are replayed.
-    Times are by storeTimestamp, from the first up to but not including the second; *where* is a
-    condition in Spark's SQL. *rate* limits messages per second. A replay has an id, made of what
-    is asked for unless it is given; one that was interrupted goes on when the same is called again.
-    See docs/jobs.md.
+    *to* is a topic for all messages, or maps old names to new ones; then only those topics are
+    replayed. Times refer to storeTimestamp and exclude *end_ms*; *where* is a condition in Spark's
+    SQL. *rate* limits the messages per second. A replay has an id, which is derived from the
+    request unless given. The same call continues an interrupted replay. See docs/jobs.md.
 
     Raises:
-        PipelineError: says what is wrong and what to do.
+        PipelineError: states the problem and the remedy.
     """
     started = time.monotonic()
     request = _request(asked)
@@ -183,7 +182,7 @@ def _foretell(way: _Way) -> ReplayResult:
 
 
 def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str, int]]) -> Plan:
-    """A plan, for which *count* counts the rows of files that go in part."""
+    """Make a plan; *count* returns the row counts of files that are replayed partly."""
     nameserver, broker = way.asked.nameserver, way.asked.broker
     chosen = choose_target(nameserver, way.name, way.asked.delivery, broker)
     whole, partly = prune(way.source, way.request)
@@ -201,7 +200,7 @@ def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str,
 
 
 def _resumable(way: _Way) -> Plan | None:
-    """The plan as it was written down."""
+    """Return the stored plan; None if there is none."""
     data = way.state.read(PLAN_FILE)
     if data is None:
         return None
@@ -226,7 +225,7 @@ def _count(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
 
 
 def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
-    """Write down which rows pass, and count them by file."""
+    """Store the matching rows, and count them by file."""
     way.asked.progress.step("choosing messages")
     way.state.remove_tree(SELECTION_DIRECTORY)
     place = str(way.state.path(SELECTION_DIRECTORY))
@@ -242,13 +241,13 @@ def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
 
 
 def hide_rows(selection: Path) -> None:
-    """Name the files of a selection so that no ``**/*.parquet`` over the archive finds them."""
+    """Rename the files of a selection to hide them from ``**/*.parquet`` over the archive."""
     for path in selection.glob("*.parquet"):
         path.rename(path.with_suffix(".rows"))
 
 
 def _targets(files: Sequence[PlannedFile], request: Request) -> list[str]:
-    """The topics that messages go to."""
+    """Return the target topics."""
     found: set[str] = set()
     for each in files:
         if each.topic is not None:
@@ -275,7 +274,7 @@ def _run(way: _Way) -> ReplayResult:
     if done >= plan.batch_count:
         return result
     rules = sink_rules(asked.nameserver, plan)
-    # A few messages are sent before Spark would have started.
+    # Sending a few messages takes less time than starting Spark.
     is_small = plan.rows <= _SMALL_MESSAGES and asked.spark is None and asked.master is None
     session = None if is_small else way.session()
     at_a_time = 1 if session is None else cores(session)
@@ -299,7 +298,7 @@ def _run(way: _Way) -> ReplayResult:
             else run_tasks(session, tasks, work, description=what)
         )
         if plan.broker:
-            # What is staged goes with its topic: that one is there now means that it was then.
+            # A deleted topic loses its staged messages: if the topic exists now, it existed then.
             check_targets(asked.nameserver, plan)
             publish(rules, [part for part in written if not isinstance(part, int)])
         else:
@@ -311,7 +310,7 @@ def _run(way: _Way) -> ReplayResult:
 
 
 def _done(plan: Plan, way: _Way) -> int:
-    """How many batches are sent."""
+    """Return the number of batches that were sent."""
     if plan.broker:
         return last_batch(way.asked.nameserver, plan) + 1
     data = way.state.read(PROGRESS_FILE)

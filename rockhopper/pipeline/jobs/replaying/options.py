@@ -1,4 +1,4 @@
-"""What ``replay`` is asked for."""
+"""The options of ``replay``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -32,7 +32,7 @@ def _mapping(_flag: str, targets: Sequence[str]) -> str | dict[str, str] | None:
 
 @dataclass(frozen=True)
 class ReplayOptions(BrokersOptions):
-    """From the files of *source* to the brokers behind *nameserver*."""
+    """Replay the files of *source* to the brokers behind *nameserver*."""
 
     source: str | os.PathLike[str] = argument()
     _: KW_ONLY
@@ -44,7 +44,7 @@ class ReplayOptions(BrokersOptions):
         metavar="TOPIC|OLD=NEW",
         help="The topic to send to; or for each topic another. Default: where messages came from.",
     )
-    """For all of them, or old names with new ones; then only those are replayed."""
+    """A topic for all messages, or old names with new ones; then only those are replayed."""
     topics: Sequence[str] = topics_option()
     start_ms: int | None = option(
         "--from",

@@ -1,7 +1,7 @@
-"""The Parquet files that a replay reads: those of an archive, or any with the sink's columns.
+"""Find the Parquet files to replay: those of an archive, or any with the sink's columns.
 
-An archive's files come in the order in which their messages were stored; others by name. Values in
-the names of directories (``topic=orders``) count as columns, as they do for Spark.
+Files of an archive are sorted by the order in which their messages were stored; other files are
+sorted by name. As in Spark, values in directory names (``topic=orders``) count as columns.
 """
 
 import hashlib
@@ -29,28 +29,28 @@ class SourceFile:
     path: str
     rows: int
     topic: str | None
-    """Of all its messages; None where a column says it."""
+    """The topic of all its messages; None if a column holds it."""
     min_store_ms: int | None = None
     max_store_ms: int | None = None
     sha256: str | None = None
-    """Of the whole file, as the archive noted it."""
+    """The hash of the whole file, from the archive's manifest."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the messages are."""
+    """The files with the messages."""
 
     root: Path
-    """What values of directories are looked for below."""
+    """The directory below which directory names count as columns."""
     files: tuple[SourceFile, ...]
     columns: tuple[str, ...]
     is_archive: bool
     away: tuple[str, ...] = ()
-    """Brokers that were not there when the archive was last added to."""
+    """Brokers that were offline during the last archive run."""
 
 
 def find_source(location: str) -> Source:
-    """Look at what is at *location*: a directory or a file of this machine.
+    """Find the files at *location*, a local directory or file.
 
     Raises:
         PipelineError: there is no Parquet, or its columns cannot be sent.
@@ -128,7 +128,7 @@ def _open(path: str) -> Any:
 
 
 def check_unaltered(files: Sequence[SourceFile]) -> None:
-    """See that files of an archive are what was archived. Raises PipelineError."""
+    """Check that files of an archive are unchanged. Raises PipelineError."""
     for each in files:
         if each.sha256 is None:
             continue
@@ -149,7 +149,7 @@ def check_unaltered(files: Sequence[SourceFile]) -> None:
 
 
 def mean_row_bytes(files: Sequence[SourceFile]) -> float:
-    """How large a message is, by the first few files."""
+    """Return the mean size of a message, from the first few files."""
     size = rows = 0
     for each in files[:8]:
         metadata = _open(each.path).metadata
@@ -159,7 +159,7 @@ def mean_row_bytes(files: Sequence[SourceFile]) -> float:
 
 
 def read_rows(path: str, columns: Sequence[str], rows: Any) -> list[pa.RecordBatch]:
-    """Some rows of a file: *rows* are numbers in ascending order, as an array of numpy.
+    """Read some rows of a file; *rows* is a numpy array of ascending row numbers.
 
     Columns that the file lacks are left out.
     """

@@ -1,12 +1,12 @@
-"""What a replay is going to do, written down before it does anything, so that it can be resumed.
+"""The plan of a replay, stored before the replay starts, so that it can be resumed.
 
-    <state>/plan.json      what was asked for, files, counts, the broker, how batches are cut
-    <state>/selection/…    of files that are not replayed whole: the rows, as Parquet
-    <state>/progress.json  how many batches are sent, where no broker remembers it
+    <state>/plan.json      request, files, counts, the broker, the size of batches
+    <state>/selection/…    for files that are replayed partly: the rows, as Parquet
+    <state>/progress.json  the number of sent batches, if no broker stores it
     <state>/lock
 
-A batch is a run of messages in the plan's order; it has the same number and the same messages
-whenever the job runs, which is what lets the broker tell that it has been published before.
+A batch is a run of messages in the order of the plan. It has the same number and the same messages
+in every run of the job. So the broker can recognise a batch that it has published.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ BATCH_ROWS_MIN = 100
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: together with the files, this decides which message goes where."""
+    """The request; together with the files it determines which message goes where."""
 
     source: str
     topics: tuple[str, ...] = ()
@@ -37,33 +37,33 @@ class Request:
     key: str = ""
     where: str = ""
     to: Mapping[str, str] = field(default_factory=dict)
-    """Old topic to new one; "*" stands for all that are not named."""
+    """Old topic -> new topic; "*" stands for all others."""
 
     @property
     def job_id(self) -> str:
-        """A name for a replay that was given none: the same whenever the same is asked for."""
+        """The default name of a replay; equal requests have equal names."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def target(self, topic: str) -> str:
-        """Where messages of a topic go."""
+        """Return the target of a topic's messages."""
         return self.to.get(topic, self.to.get("*", topic))
 
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file and how many of its rows are replayed, all of them or those of the selection."""
+    """A file and the number of rows to replay: all, or those of the selection."""
 
     path: str
     topic: str | None
     rows: int
     selected_as: str = ""
-    """How the selection names it; empty if all of its rows are replayed."""
+    """The name of the file in the selection; empty if all of its rows are replayed."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Messages [first, end) among those of a file that are replayed."""
+    """Messages [first, end) among the replayed ones of a file."""
 
     file: PlannedFile
     first: int
@@ -72,27 +72,27 @@ class Slice:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it."""
+    """The plan of a replay."""
 
     job_id: str
     request: Request
     files: tuple[PlannedFile, ...]
     batch_rows: int
     broker: str
-    """Where batches are published; empty for sending at least once."""
+    """The broker that publishes batches; empty for at-least-once delivery."""
     queue_counts: Mapping[str, int]
-    """Of each target topic."""
+    """The number of queues of each target topic."""
     topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What tells the target topics from others of their names, by topic and broker."""
+    """The ids of the target topics, by topic and broker."""
 
     @property
     def rows(self) -> int:
-        """How many messages are replayed."""
+        """The number of messages to replay."""
         return sum(each.rows for each in self.files)
 
     @property
     def owner(self) -> str:
-        """What no other plan has: which messages are in which batch."""
+        """The owner of the batches: unique for each assignment of messages to batches."""
         what = json.dumps(
             [asdict(self.request), [asdict(each) for each in self.files], self.batch_rows]
         )
@@ -100,21 +100,21 @@ class Plan:
 
     @property
     def batch_count(self) -> int:
-        """How many batches that makes."""
+        """The number of batches."""
         return -(-self.rows // self.batch_rows)
 
     def batch(self, number: int) -> list[Slice]:
-        """The messages of a batch, in order."""
+        """Return the messages of a batch, in order."""
         first = number * self.batch_rows
         return _cut((Slice(each, 0, each.rows) for each in self.files), first, self.batch_rows)
 
     def to_json(self) -> bytes:
-        """The document."""
+        """Return the JSON document."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Plan":
-        """The plan in a file called *name*. Raises PipelineError."""
+        """Parse the plan in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)
             if document.pop("format") != FORMAT:
@@ -131,7 +131,7 @@ class Plan:
 
 
 def _cut(slices: Iterable[Slice], first: int, count: int) -> list[Slice]:
-    """The messages [first, first + count) among those of *slices*."""
+    """Return the messages [first, first + count) of *slices*."""
     found = []
     end = first + count
     start = 0
@@ -147,13 +147,13 @@ def _cut(slices: Iterable[Slice], first: int, count: int) -> list[Slice]:
 
 
 def shares(slices: Sequence[Slice], count: int) -> list[list[Slice]]:
-    """Slices in order, shared out evenly over at most *count* tasks."""
+    """Distribute slices evenly, and in order, over at most *count* tasks."""
     total = sum(each.end - each.first for each in slices)
     size = max(-(-total // max(count, 1)), 1)
     return [_cut(slices, first, size) for first in range(0, total, size)]
 
 
 def batch_rows_for(row_bytes: float, rate: float | None) -> int:
-    """How many messages a batch has: what is published at once, and no more than a second's."""
+    """Return the number of messages in a batch; with *rate*, at most those of one second."""
     rows = min(max(int(BATCH_BYTES / max(row_bytes, 1.0)), BATCH_ROWS_MIN), BATCH_ROWS_MAX)
     return rows if rate is None else max(min(rows, int(rate)), 1)

@@ -1,4 +1,4 @@
-"""What the job ``replay`` hands back."""
+"""The result of the job ``replay``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,23 +8,23 @@ from rockhopper.pipeline.jobs.results import JobResult, are, count_text
 
 @dataclass
 class ReplayResult(JobResult):
-    """What a run did, or would do."""
+    """The result of a run, or of a dry run."""
 
     id: str
     source: str
     rows: int
-    """Of the whole replay."""
+    """The number of messages of the whole replay."""
     sent: int = 0
-    """By this run, or by the one that a dry run foretells."""
+    """The number of messages that this run sent, or would send."""
     batches: int = 0
     files: int = 0
     delivery: str = ""
     broker: str = ""
     topics: list[str] = field(default_factory=list)
-    """Where the messages go."""
+    """The target topics."""
     resumed_at_batch: int = 0
     away: list[str] = field(default_factory=list)
-    """Brokers that were not there when the archive was last added to."""
+    """Brokers that were offline during the last archive run."""
     dry_run: bool = False
     seconds: float = 0.0
 

@@ -1,7 +1,7 @@
-"""Which messages a replay takes: files by what is known of them, the rest by SQL.
+"""Select the messages of a replay: files by their metadata, the rest by SQL.
 
-Spark looks only at the columns that the conditions name, and writes down which rows of which file
-pass. Bodies stay where they are until a task sends them.
+Spark reads only the columns of the conditions, and stores which rows of which file match. Bodies
+are not read until a task sends them.
 """
 
 import logging
@@ -23,7 +23,7 @@ _INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 
 def prune(source: Source, request: Request) -> tuple[list[SourceFile], list[SourceFile]]:
-    """Files that are replayed whole, and those of which rows have to be chosen."""
+    """Return the files to replay whole, and the files whose rows must be selected."""
     whole: list[SourceFile] = []
     partly: list[SourceFile] = []
     for each in source.files:
@@ -56,14 +56,14 @@ def _of_time(file: SourceFile, request: Request) -> bool | None:
 def chosen_rows(
     spark: "SparkSession", source: Source, files: Sequence[SourceFile], request: Request
 ) -> "DataFrame":
-    """The rows of *files* that pass, as ``path`` and ``row``.
+    """Return the matching rows of *files*, as ``path`` and ``row``.
 
     Raises:
-        PipelineError: the condition is no SQL, or names a column that is not there.
+        PipelineError: the condition is invalid, or names a missing column.
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    # PySpark logs what it raises as well, at length.
+    # PySpark also logs the errors that it raises, at length.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     before = spark.conf.get(_INFERENCE, "true")
     # Topics may look like numbers.
@@ -108,7 +108,7 @@ def _literal(text: str) -> str:
 def planned(
     source: Source, whole: Sequence[SourceFile], counts: Mapping[str, int]
 ) -> tuple[PlannedFile, ...]:
-    """The files of a plan, in the source's order; *counts* are the chosen rows by URI."""
+    """Return the files of a plan, in source order; *counts* maps URIs to selected rows."""
     chosen = {unquote(urlsplit(uri).path): uri for uri in counts}
     unknown = chosen.keys() - {each.path for each in source.files}
     if unknown:

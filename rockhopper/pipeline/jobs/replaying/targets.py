@@ -1,4 +1,4 @@
-"""Where a replay sends to: the brokers that can publish a batch at once, and the queues there."""
+"""The target of a replay: brokers that can publish a batch atomically, and their queues."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,10 +18,10 @@ _PROBE_RETRIES = 3
 def choose_target(
     nameserver: str, job_id: str, delivery: str, broker: str, topics: Sequence[str] = ()
 ) -> str:
-    """The broker to publish on, of those that have *topics*; empty for sending at least once.
+    """Return the broker to publish on that has *topics*; empty for at-least-once delivery.
 
     Raises:
-        PipelineError: no broker, or none that can do what is wanted.
+        PipelineError: there is no broker, or none that supports the delivery.
     """
     if delivery == "at-least-once":
         return ""
@@ -42,12 +42,15 @@ def _any_has_sinks(rules: SinkRules) -> bool:
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
-        return True  # choosing among none says what is wrong
+        return True  # choose_broker raises the error for a missing broker
     return any(sink_state(remote, name, rules.sink_id) is not None for name in masters)
 
 
 def last_batch(nameserver: str, plan: Plan) -> int:
-    """The last batch that the plan's broker has published, −1 for none. Raises PipelineError."""
+    """Return the last batch that the plan's broker has published, −1 for none.
+
+    Raises PipelineError.
+    """
     rules = sink_rules(nameserver, plan)
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     found = rules.patience(
@@ -69,7 +72,7 @@ def last_batch(nameserver: str, plan: Plan) -> int:
 
 
 def sink_rules(nameserver: str, plan: Plan) -> SinkRules:
-    """How the plan's messages are written. Raises PipelineError."""
+    """Return the write options of the plan. Raises PipelineError."""
     if plan.broker:
         return _rules(nameserver, plan.job_id, plan.broker)
     return read_rules({"nameServer": nameserver}, streaming=False)
@@ -82,7 +85,7 @@ def _rules(nameserver: str, job_id: str, broker: str, **more: str) -> SinkRules:
 
 
 def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, dict[str, str]]:
-    """What tells topics from others of their names, on one broker or on all; blank for unknown."""
+    """Return the known ids of topics on one broker, or on all if *broker* is empty."""
     remote = connect(nameserver)
     places = {
         (topic, queue.broker_name)
@@ -96,10 +99,10 @@ def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str,
 
 
 def check_targets(nameserver: str, plan: Plan) -> None:
-    """See that the topics are those that the replay was begun with.
+    """Check that the topics are the ones with which the replay began.
 
     Raises:
-        PipelineError: one was deleted, and perhaps made anew.
+        PipelineError: a topic was deleted, and perhaps recreated.
     """
     known = ids_from_document(plan.topic_ids)
     for place, name in connect(nameserver).topic_ids(known).items():
@@ -113,10 +116,10 @@ def check_targets(nameserver: str, plan: Plan) -> None:
 
 
 def queue_counts(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, int]:
-    """How many queues each topic has where it is written to.
+    """Return the number of writable queues of each topic.
 
     Raises:
-        PipelineError: there is no such topic.
+        PipelineError: a topic does not exist.
     """
     remote = connect(nameserver)
     patience = Patience(_PROBE_RETRIES, 0.5)

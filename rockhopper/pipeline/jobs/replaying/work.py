@@ -1,4 +1,4 @@
-"""What a task of a replay does: read rows, make messages of them, stage or send them."""
+"""The work of a replay task: read rows, turn them into messages, stage or send them."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ ORIGINS = {
     "bornTimestamp": "RH_ORIGIN_BORN_TIME",
     "storeTimestamp": "RH_ORIGIN_STORE_TIME",
 }
-"""Column -> the property that keeps it; times in ms since 1970."""
+"""Column -> the property that stores its value; times are in ms since 1970."""
 
 _PASSED = ("body", "flag", "tags", "keys", "shardingKey", "delayTimeLevel", "deliverTimestamp")
 _READ = (*_PASSED, "properties", *ORIGINS)
@@ -37,18 +37,18 @@ _PROPERTIES = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True)
 class ReplayWork:
-    """What the tasks of a batch do; travels to the workers."""
+    """The work of the tasks of a batch; Spark sends it to the workers."""
 
     batch_id: int
     selection: str
-    """Where the rows of files that are not replayed whole are listed."""
+    """The location of the selected rows of files that are replayed partly."""
     request: Request
     queue_counts: Mapping[str, int]
     rules: SinkRules
     owner: str
 
     def __call__(self, task: tuple[int, Sequence[Slice]]) -> StagedPart | int:
-        """Stage the messages of a task, or send them and say how many. Raises PipelineError."""
+        """Stage the messages of a task, or send and count them. Raises PipelineError."""
         partition, slices = task
         rules = self.rules
         exactly = rules.is_exactly_once
@@ -65,7 +65,7 @@ class ReplayWork:
 
 
 def selected_rows(selection: str, part: Slice) -> Any:
-    """The row numbers of a slice, ascending."""
+    """Return the row numbers of a slice, ascending."""
     name = part.file.selected_as
     if not name:
         return np.arange(part.first, part.end)
@@ -86,20 +86,20 @@ def as_messages(
     queue_counts: Mapping[str, int],
     keeps_birth: bool,
 ) -> pa.RecordBatch:
-    """Rows of a file with the columns of the sink; *topic* is that of all rows, if not None."""
+    """Return rows with the columns of the sink; *topic*, if not None, is that of all rows."""
     given = {name: batch.column(name) for name in batch.schema.names}
     if topic is not None:
         given["topic"] = pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows)
     columns: dict[str, Any] = {name: given[name] for name in _PASSED if name in given}
     columns["properties"] = _with_origins(given, batch.num_rows)
     if "properties" in given:
-        # They are among the properties, which say it exactly.
+        # The properties contain them exactly.
         columns.pop("tags", None)
         columns.pop("keys", None)
     columns["topic"] = targets = _targets(given, request, batch.num_rows)
-    # Sent one by one, messages that say when they were born would take a request each.
+    # Sent at least once, a message with its own born time would need a request of its own.
     if keeps_birth and "bornTimestamp" in given:
-        # A sink takes none before 1970.
+        # A sink accepts no times before 1970.
         born_ms = milliseconds(given["bornTimestamp"])
         columns["bornTimestamp"] = pc.max_element_wise(born_ms, 0, skip_nulls=False)
     if "queueId" in given and "shardingKey" not in columns:
@@ -118,7 +118,7 @@ def _targets(given: Mapping[str, Any], request: Request, count: int) -> Any:
 
 
 def _queues(numbers: Any, targets: Any, queue_counts: Mapping[str, int]) -> Any:
-    """The same queue where there is one: what was in order in a queue stays so."""
+    """Keep the queue number if that queue exists, so the order within a queue stays."""
     found = targets.dictionary_encode()
     counts = [queue_counts.get(name, 0) for name in found.dictionary.to_pylist()]
     modulus = np.array([*counts, 0], np.int64)[found.indices.fill_null(-1).to_numpy()]
@@ -128,7 +128,7 @@ def _queues(numbers: Any, targets: Any, queue_counts: Mapping[str, int]) -> Any:
 
 
 def _with_origins(given: Mapping[str, Any], count: int) -> Any:
-    """The properties of each row and, behind them, where it comes from."""
+    """Return the properties of each row, followed by its origin."""
     values = [(name, _text(given[column])) for column, name in ORIGINS.items() if column in given]
     keys, items, ends = _kept(given.get("properties"), count)
     extra = len(values)
@@ -143,7 +143,7 @@ def _with_origins(given: Mapping[str, Any], count: int) -> Any:
     names = [pa.repeat(pa.scalar(name, pa.string()), count) for name, _ in values]
     all_keys = pa.concat_arrays([keys, *names]).take(pa.array(order))
     all_items = pa.concat_arrays([items, *(value for _, value in values)]).take(pa.array(order))
-    # The sink refuses what has no value: a store's broker without a name, say.
+    # The sink refuses empty values, for example a store's broker without a name.
     keep = pc.invert(valueless(all_keys, all_items))
     row_of = np.repeat(np.arange(count), np.diff(new_ends))
     kept = np.bincount(row_of[keep.to_numpy(zero_copy_only=False)], minlength=count)
@@ -152,7 +152,7 @@ def _with_origins(given: Mapping[str, Any], count: int) -> Any:
 
 
 def _kept(properties: Any, count: int) -> tuple[Any, Any, Any]:
-    """Names, values and ends of the properties that are kept: not where it came from before."""
+    """Return names, values and ends of the properties, without the origin of an earlier replay."""
     if properties is None:
         nothing = pa.array([], pa.string())
         return nothing, nothing, np.zeros(count + 1, np.int64)

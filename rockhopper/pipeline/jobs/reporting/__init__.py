@@ -1,5 +1,5 @@
-"""The job ``report``: what went through topics, from whom, and how far behind consumers are.
+"""The job ``report``: traffic of topics, producers, and lag of consumers.
 
-``inputs`` finds the messages and shares them out over tasks, ``tallies`` counts in the tasks,
-``lag`` asks brokers about groups, ``tables`` writes files, ``page`` and ``plots`` make the page.
+``inputs`` finds the messages and distributes them over tasks, ``tallies`` counts them, ``lag``
+queries the brokers about groups, ``tables`` writes files, and ``page`` and ``plots`` make the page.
 """

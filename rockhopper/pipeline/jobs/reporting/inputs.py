@@ -1,4 +1,4 @@
-"""Where the messages of a report come from: a store, topics over the network, or an archive."""
+"""The messages of a report: from a store, from topics over the network, or from an archive."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ COLUMNS = (
     "storeTimestamp",
     "bornHost",
 )
-"""What is counted; of bodies only the size."""
+"""The columns that are counted; for bodies only the size."""
 
 _MESSAGE_BYTES = 500
-"""A guess: brokers tell counts only."""
+"""An estimate: brokers report only counts."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which messages: from ``start_ms`` up to but not including ``end_ms``."""
+    """The selected messages: from ``start_ms`` up to but not including ``end_ms``."""
 
     topics: tuple[str, ...] = ()
     start_ms: int | None = None
@@ -37,26 +37,26 @@ class Chosen:
 
 @dataclass(frozen=True)
 class SourceTask:
-    """One partition of one of our sources; travels to a worker."""
+    """One partition of a source; Spark sends it to a worker."""
 
     reader: Any
     partition: Any
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its messages."""
+        """Yield the messages of the partition."""
         yield from self.reader.read(self.partition)
 
 
 @dataclass(frozen=True)
 class ArchiveTask:
-    """Some files of an archive, each with its topic; travels to a worker."""
+    """Some files of an archive, each with its topic; Spark sends it to a worker."""
 
     location: str
     files: tuple[tuple[str, str], ...]
     chosen: Chosen
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their messages."""
+        """Yield the messages of the files."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
@@ -86,14 +86,14 @@ Task = SourceTask | ArchiveTask
 
 
 class Work(NamedTuple):
-    """What is to be read, and about how much that is."""
+    """The tasks, and their approximate size."""
 
     tasks: list[Task]
     size_bytes: int
 
 
 def store_work(path: str, chosen: Chosen) -> Work:
-    """The tasks that read a store directory. Raises PipelineError."""
+    """Return the tasks that read a store directory. Raises PipelineError."""
     from rockhopper.pipeline.store_source.rules import read_rules
     from rockhopper.pipeline.store_source.source import StoreReader
 
@@ -113,7 +113,7 @@ def store_work(path: str, chosen: Chosen) -> Work:
 
 
 def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
-    """The tasks that read what brokers hold now. Raises PipelineError."""
+    """Return the tasks that read the current messages of brokers. Raises PipelineError."""
     from rockhopper.pipeline.network.rules import read_rules
     from rockhopper.pipeline.network.source import NetworkReader
 
@@ -134,7 +134,7 @@ def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
 
 
 def archive_work(location: str, chosen: Chosen, parallelism: int) -> Work:
-    """The tasks that read an archive; files outside of what is wanted are left out.
+    """Return the tasks that read an archive, without files that contain no selected messages.
 
     Raises:
         PipelineError: there is no archive, or it is damaged.
@@ -180,7 +180,7 @@ def _timestamp(ms: int | None) -> Any:
 
 
 def _completed(batch: pa.RecordBatch, schema: pa.Schema, topic: str) -> pa.RecordBatch:
-    """*batch* with all of COLUMNS: the topic may stand in the directory's name only."""
+    """Return *batch* with all COLUMNS: only the directory name may hold the topic."""
     columns: list[Any] = []
     for field in schema:
         if field.name == "topic":

@@ -1,4 +1,4 @@
-"""The job ``report``: count in tasks, ask about lag, write tables and the page."""
+"""The job ``report``: count in tasks, query the lag, write tables and the page."""
 
 import os
 import time
@@ -28,7 +28,7 @@ LAG_TABLE = "lag"
 
 @dataclass
 class TopicTraffic:
-    """What went through one topic."""
+    """The traffic of one topic."""
 
     topic: str
     messages: int
@@ -37,7 +37,7 @@ class TopicTraffic:
 
 @dataclass
 class ReportResult(JobResult):
-    """What the report tells in short, and where it is."""
+    """A summary of the report, and its location."""
 
     page: str
     dry_run: bool = False
@@ -47,10 +47,10 @@ class ReportResult(JobResult):
     topics: list[TopicTraffic] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     lag: int | None = None
-    """Messages that groups are behind, all together; null if no broker was asked."""
+    """The total lag of all groups in messages; null if no broker was queried."""
     lag_samples: int = 0
     away: list[str] = field(default_factory=list)
-    """Brokers that were not there, whose messages or lag are missing."""
+    """Brokers that were offline; their messages or lag are missing."""
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -80,13 +80,13 @@ def report(asked: ReportOptions) -> ReportResult:
     """Write ``report.html`` and its tables into the directory *output*.
 
     Messages come from the store at *path*, from *archive*, or else from the brokers behind
-    *nameserver*, which are asked for consumers' lag wherever the messages are from. Each call adds
-    a sample to the table of lag in *output*; *watch_s* goes on adding one at that interval,
-    *watch_count* of them or until Ctrl-C. The result names brokers that are away, but for those
-    *without* which the report is whole. See docs/jobs.md.
+    *nameserver*. If *nameserver* is set, its brokers are always queried for consumer lag. Each call
+    adds a sample to the lag table in *output*. *watch_s* adds further samples at that interval, up
+    to *watch_count* or until Ctrl-C. The result names offline brokers, except those in *without*,
+    which are expected to be missing. See docs/jobs.md.
 
     Raises:
-        PipelineError: says what is wrong and what to do.
+        PipelineError: states the problem and the remedy.
     """
     started = time.monotonic()
     chosen = Chosen(tuple(dict.fromkeys(asked.topics)), asked.start_ms, asked.end_ms)
@@ -155,7 +155,7 @@ def _work(asked: ReportOptions, chosen: Chosen) -> Work:
 
 
 def _lag(asked: ReportOptions, chosen: Chosen) -> pa.Table:
-    """The samples so far, with one more if there are brokers to ask."""
+    """Return the samples so far, with a new one if there are brokers to query."""
     from rockhopper.pipeline.jobs.reporting.lag import earlier_samples, sample
 
     samples = earlier_samples(Path(asked.output) / f"{LAG_TABLE}.{PARQUET}")
@@ -169,7 +169,7 @@ def _write(asked: ReportOptions, counted: Tables, lag: pa.Table) -> None:
 
     directory = Path(asked.output)
     write_tables(directory, for_files(counted), asked.formats)
-    # The samples are kept as Parquet in any case: the next run adds to them.
+    # The samples are always stored as Parquet, because the next run adds to them.
     write_tables(directory, {LAG_TABLE: lag}, tuple({PARQUET, *asked.formats}))
     source = str(asked.path or asked.archive or asked.nameserver)
     text = page(Facts(source, asked.now_ms(), counted, lag))

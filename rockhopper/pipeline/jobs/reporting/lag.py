@@ -1,4 +1,4 @@
-"""How far groups are behind: samples from brokers, and the table of all samples so far."""
+"""The lag of groups: samples from brokers, and the table of all samples so far."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -28,12 +28,15 @@ SCHEMA = pa.schema(
         ("lastConsumedAt", pa.timestamp("ms", tz="UTC")),
     ]
 )
-"""``committed`` counts from 0 where a group never committed; ``lastConsumedAt`` is when the newest
-message that the group is through with was stored, null if it is not known."""
+"""The columns of a sample.
+
+``committed`` is 0 if a group has never committed. ``lastConsumedAt`` is the store time of the
+newest message that the group has consumed, null if unknown.
+"""
 
 
 def sample(nameserver: str, now_ms: int, topics: Collection[str] = ()) -> pa.Table:
-    """Ask every broker how far every group is; *topics* limits it. Raises PipelineError."""
+    """Query all brokers for the lag of all groups; *topics* limits it. Raises PipelineError."""
     remote = connect(nameserver)
     rows: list[dict[str, Any]] = []
     for broker in sorted({each.name for each in remote.brokers() if each.is_master}):
@@ -44,7 +47,7 @@ def sample(nameserver: str, now_ms: int, topics: Collection[str] = ()) -> pa.Tab
 
 
 def away(nameserver: str, samples: pa.Table) -> list[str]:
-    """Brokers that are not there, of which there are *samples* or the name service knew."""
+    """Return offline brokers that occur in *samples* or that the name server knew."""
     return connect(nameserver).away(samples["broker"].unique().to_pylist())
 
 
@@ -86,7 +89,7 @@ def _stats(
 
 
 def earlier_samples(file: Path) -> pa.Table:
-    """The samples of former runs. Raises PipelineError."""
+    """Return the samples of earlier runs. Raises PipelineError."""
     import pyarrow.parquet as pq
 
     if not file.exists():

@@ -1,4 +1,4 @@
-"""What ``report`` is asked for."""
+"""The options of ``report``."""
 
 # ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
 
@@ -28,7 +28,7 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True)
 class ReportOptions(BrokersOptions):
-    """Of the store at *path*, of *archive*, or of the brokers behind *nameserver*."""
+    """Report on the store at *path*, on *archive*, or on the brokers behind *nameserver*."""
 
     output: str | os.PathLike[str] = argument(is_directory=True)
     _: KW_ONLY

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs nothing from anywhere."""
+"""The page of a report: one HTML file without external resources."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,17 +35,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """All that the page tells."""
+    """The contents of the page."""
 
     source: str
     made_ms: int
     counted: Tables
     lag: pa.Table
-    """All samples, newest last; empty where no broker was asked."""
+    """All samples, newest last; empty if no broker was queried."""
 
 
 def page(facts: Facts) -> str:
-    """The whole file."""
+    """Return the HTML file."""
     queues: list[Row] = facts.counted["queues"].to_pylist()
     title = f"Traffic of {facts.source}"
     body = [
@@ -210,7 +210,7 @@ def _sizes(sizes: Sequence[Row]) -> str:
 
 
 def _size_label(bits: int) -> str:
-    """From which size on a bucket counts."""
+    """Return the lower bound of a bucket."""
     low = 1 << (bits - 1) if bits else 0
     for shift, unit in ((20, "MiB"), (10, "KiB")):
         if low >> shift:
@@ -267,7 +267,7 @@ def _lag_name(row: Row) -> str:
 
 
 def _age(parts: Sequence[Row], now_ms: int) -> str:
-    """How long ago the message was stored that the slowest queue with lag is through with."""
+    """Return the age of the last consumed message, for the slowest queue with lag."""
     behind = [row["lastConsumedAt"] for row in parts if row["lag"]]
     if not behind:
         return "up to date"
@@ -297,7 +297,7 @@ def _ranked(
     what: str = "messages",
     has_size: bool = True,
 ) -> str:
-    """A table with the biggest first, and a bar for each; the rest folded away."""
+    """Return a table sorted by size, with a bar for each row; further rows are folded."""
     ordered = sorted(rows, key=lambda row: (-row["messages"], row["name"]))
     biggest = max((row["messages"] for row in ordered), default=0) or 1
     total = sum(row["messages"] for row in ordered) or 1

@@ -1,6 +1,6 @@
-"""Plots as SVG that stands in a page: in the page's colours, light or dark, with text as text.
+"""Plots as SVG inside a page: in the page's colours, light or dark, with real text.
 
-matplotlib draws with stand-ins for these colours; afterwards ``var(--name)`` takes their place.
+matplotlib draws with placeholder colours; then ``var(--name)`` replaces them.
 """
 
 import io
@@ -41,7 +41,7 @@ _STYLE: Any = {
 def stacked_bars(
     name: str, times_ms: Sequence[int], bucket_ms: int, series: Mapping[str, Sequence[float]]
 ) -> str:
-    """Amounts over time, one colour for each of *series*, the biggest at the bottom."""
+    """Return amounts over time, one colour for each of *series*, the first at the bottom."""
     from matplotlib.dates import date2num
 
     def draw(axes: "Axes") -> None:
@@ -51,7 +51,7 @@ def stacked_bars(
         for colour, (label, values) in zip(_SERIES, series.items(), strict=False):
             axes.bar(at, values, width, bottom=bottom, color=colour, label=label, linewidth=0)
             bottom = [low + value for low, value in zip(bottom, values, strict=True)]
-        # A few bars keep a bar's width rather than fill the plot.
+        # A few bars keep a normal width and do not fill the plot.
         edge = bucket_ms / 86_400_000 * max(0.6, (BARS_MIN - len(at)) / 2)
         axes.set_xlim(at[0] - edge, at[-1] + edge)
         _time_axis(axes)
@@ -60,7 +60,7 @@ def stacked_bars(
 
 
 def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
-    """One bar for each label."""
+    """Return a plot with one bar for each label."""
 
     def draw(axes: "Axes") -> None:
         places = range(len(labels))
@@ -72,7 +72,7 @@ def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
 
 
 def lines(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Amounts over time as lines; a point where there is only one."""
+    """Return amounts over time as lines; a single value is a point."""
 
     def draw(axes: "Axes") -> None:
         for colour, (label, points) in zip(_SERIES, series.items(), strict=False):
@@ -93,7 +93,10 @@ def lines(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
 
 
 def short_number(value: float, biggest: float | None = None) -> str:
-    """``1.2 M``, ``12,345``: a number for a tile; on an axis all in the unit of the *biggest*."""
+    """Format a number for a tile: ``1.2 M``, ``12,345``.
+
+    On an axis, *biggest* sets a common unit.
+    """
     top = abs(value if biggest is None else biggest)
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if top >= limit and value:
@@ -132,7 +135,7 @@ def _time_axis(axes: "Axes") -> None:
 
 
 def _for_page(name: str, svg: str) -> str:
-    """The ``svg`` element alone in a box, its ids its own, sized by the page."""
+    """Return only the ``svg`` element in a box, with unique ids, sized by the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img">', svg)

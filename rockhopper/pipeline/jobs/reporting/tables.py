@@ -15,7 +15,7 @@ PARQUET, CSV = "parquet", "csv"
 
 
 def for_files(counted: Tables) -> Tables:
-    """The tables as they are written, sorted, with times that are times."""
+    """Return the tables for the files: sorted, and with time columns."""
     times = counted["times"]
     hours = pc.multiply(pc.divide(times["timeMs"], HOUR_MS), HOUR_MS)
     times = times.set_column(times.schema.get_field_index("timeMs"), "hour", hours)
@@ -50,7 +50,7 @@ def _as_time(table: pa.Table, name: str) -> pa.Table:
 
 
 def write_tables(directory: Path, tables: Mapping[str, pa.Table], formats: Sequence[str]) -> None:
-    """Write each table to ``NAME.parquet`` and ``NAME.csv``, over what was there before."""
+    """Write each table to ``NAME.parquet`` and ``NAME.csv``, replacing existing files."""
     import pyarrow.csv
     import pyarrow.parquet as pq
 
@@ -65,9 +65,9 @@ def write_tables(directory: Path, tables: Mapping[str, pa.Table], formats: Seque
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """*table* for spreadsheets: an apostrophe before what they would take for a formula.
+    """Return *table* for spreadsheets: an apostrophe precedes texts that look like a formula.
 
-    A topic, a tag or a host may come from anybody: ``=HYPERLINK(...)``.
+    Anyone can choose the name of a topic, a tag or a host, such as ``=HYPERLINK(...)``.
     """
     for at, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
@@ -78,7 +78,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
 
 
 def replace(path: Path, write: Callable[[Any], None]) -> None:
-    """Write a file aside and put it in place whole, so that no reader sees half of it."""
+    """Write a file atomically, so that no reader sees half of it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(aside, "wb") as file:

@@ -1,7 +1,7 @@
-"""Counting messages: in each task for itself, then all of them together.
+"""Count messages: in each task, then all tasks together.
 
-A tally is a few small tables. Their rows are as many as there are topics, tags, hosts and so on,
-never as many as there are messages.
+A tally is a few small tables. Their row counts depend on the number of topics, tags, hosts and so
+on, not on the number of messages.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from rockhopper.protocol.names import is_system_topic
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 TIMES_MAX = 20_000
-"""So many rows of topic and minute; what has more is counted by the hour."""
+"""The maximum number of rows of topic and minute; beyond it, counts are by the hour."""
 TAGS_MAX = 20_000
 _ROWS_AT_ONCE = 200_000
 _SUM = [("messages", "sum"), ("bytes", "sum")]
@@ -33,7 +33,7 @@ Tables = dict[str, pa.Table]
 
 
 class Tally:
-    """Adds batches up."""
+    """Adds up batches."""
 
     def __init__(self) -> None:
         self._waiting: list[pa.Table] = []
@@ -49,7 +49,7 @@ class Tally:
                 self._count()
 
     def tables(self) -> Tables:
-        """What was counted."""
+        """Return the counts."""
         self._count()
         return {name: merged(name, parts) for name, parts in self._tables.items()}
 
@@ -67,7 +67,7 @@ class Tally:
 
 
 def tally(task: Task) -> Tables:
-    """What one task of Spark does."""
+    """Count the messages of one task."""
     counted = Tally()
     for batch in task.batches():
         counted.add(batch)
@@ -75,7 +75,7 @@ def tally(task: Task) -> Tables:
 
 
 def together(tallies: Iterable[Tables]) -> Tables:
-    """The sum of all tasks' tallies; times as coarse as the coarsest of them."""
+    """Return the sum of all tallies; times are as coarse as the coarsest of them."""
     collected = list(tallies)
     return {
         name: merged(name, [each[name] for each in collected if each[name].num_rows])
@@ -84,7 +84,7 @@ def together(tallies: Iterable[Tables]) -> Tables:
 
 
 def merged(name: str, parts: list[pa.Table]) -> pa.Table:
-    """One table of several of the same name."""
+    """Merge several tables of the same name."""
     if not parts:
         return _nothing(name)
     whole = pa.concat_tables(parts)
@@ -102,7 +102,7 @@ def merged(name: str, parts: list[pa.Table]) -> pa.Table:
 
 
 def _thin(batch: pa.RecordBatch) -> pa.Table:
-    """What is counted of a batch: no bodies, no ids."""
+    """Return the counted columns of a batch: no bodies, no ids."""
     topic = batch.column("topic").dictionary_encode()
     kept = [not is_system_topic(name) for name in topic.dictionary.to_pylist()]
     if not all(kept):
@@ -130,14 +130,14 @@ def _thin(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _rounded(size: Any) -> Any:
-    """Sizes to three digits, so that a table of them stays small."""
+    """Round sizes to three digits, so that a table of them stays small."""
     values = size.to_numpy(zero_copy_only=False)
     step = 10 ** np.maximum(np.log10(np.maximum(values, 1)).astype(np.int64) - 2, 0)
     return pa.array((values + step // 2) // step * step)
 
 
 def _host(born_host: Any) -> Any:
-    """Addresses without ports: a client has one for each connection."""
+    """Return addresses without ports: a client has one port for each connection."""
     found = born_host.dictionary_encode()
     hosts = [
         None if text is None else text.rpartition(":")[0].strip("[]")
@@ -147,10 +147,11 @@ def _host(born_host: Any) -> Any:
 
 
 def _process_id(message_id: Any) -> Any:
-    """Four hex digits of the producer's process id, where the unique id is of a known make.
+    """Return four hex digits of the producer's process id, for known kinds of unique ids.
 
-    Java's and ours hold it behind the address, those of RocketMQ 5 behind a prefix and a MAC.
-    Those of an exactly-once sink look like Java's, with a hash in its place and no time.
+    Ids of Java clients and of this client hold it after the address; those of RocketMQ 5 hold it
+    after a prefix and a MAC address. Ids of an exactly-once sink look like Java's, but with a hash
+    in its place and no time.
     """
     length = pc.utf8_length(message_id)
     digits = pc.case_when(
@@ -159,7 +160,7 @@ def _process_id(message_id: Any) -> Any:
         pc.utf8_slice_codeunits(message_id, 14, 18),
         pc.utf8_slice_codeunits(message_id, 32, 36),
     )
-    # Zeros stand there in the offset id, which a message without a unique id has instead.
+    # The offset id has zeros there; a message without a unique id has an offset id instead.
     is_unknown = pc.fill_null(pc.equal(digits, "0000"), True)
     time = pc.utf8_slice_codeunits(message_id, 20, 28)
     is_hashed = pc.and_(pc.equal(length, 32), pc.fill_null(pc.equal(time, "00000000"), False))

@@ -1,1 +1,1 @@
-"""Searching: messages by key, tag, body or condition, in stores and archives together."""
+"""Search messages by key, tag, body or condition, in stores and archives together."""

@@ -1,4 +1,4 @@
-"""What messages are looked for: a mask over a batch, and what must be in a record's bytes."""
+"""The condition of a search: a mask over a batch, and byte strings that records must contain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,25 +14,25 @@ from rockhopper.protocol.sql92 import compile_filter
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """All of these must hold; travels to the workers."""
+    """Conditions that must all hold; Spark sends it to the workers."""
 
     key: str | None = None
     """One of the message's keys, or its unique key."""
     tag: str | None = None
     contains: bytes | None = None
-    """A piece of the body, decompressed."""
+    """A part of the body, after decompression."""
     sql92: str | None = None
-    """An expression over properties, as consumers subscribe with."""
+    """An expression over properties, as in consumer subscriptions."""
     topics: tuple[str, ...] = ()
     start_ms: int | None = None
     end_ms: int | None = None
     """Exclusive."""
     where: str | None = None
-    """In Spark's SQL over the columns, as far as ``where.understood`` knows it."""
+    """A condition in Spark's SQL over the columns that ``where.understood`` can parse."""
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """What the bytes of a record must hold, unless they are compressed."""
+        """Byte strings that an uncompressed record must contain."""
         texts = (part.encode() for part in (self.key, self.tag) if part is not None)
         where = None if self.where is None else understood(self.where)
         return (
@@ -42,7 +42,7 @@ class Condition:
         )
 
     def check(self) -> None:
-        """Raise PipelineError if there is nothing to look for, or it makes no sense."""
+        """Raise PipelineError if *sql92* is invalid."""
         if self.sql92 is not None:
             try:
                 compile_filter(self.sql92).check_meant()
@@ -53,7 +53,7 @@ class Condition:
                 ) from None
 
     def matching(self, batch: Any) -> Any:
-        """The rows of *batch*, which has all columns, that match."""
+        """Return the matching rows of *batch*, which must have all columns."""
         masks = list(self._masks(batch))
         if masks:
             mask = masks[0]
@@ -78,7 +78,7 @@ class Condition:
         if self.tag is not None:
             yield pc.equal(batch.column("tags"), self.tag)
         if self.key is not None:
-            # KEYS is a list with blanks between them.
+            # KEYS is a list separated by spaces.
             padded = pc.binary_join_element_wise(
                 "", pc.fill_null(batch.column("keys"), ""), "", " "
             )

@@ -50,15 +50,15 @@ LIMIT = 100
 def search(asked: SearchOptions) -> SearchResult:
     """Find messages for which all conditions hold, each once, the oldest first.
 
-    They are looked for in the store at *path* or, over the network, at the brokers that
-    *nameserver* knows, and in the *archive*. *where* is a condition in Spark's SQL over the
-    columns of the sources, *sql92* one over properties. *end_ms* is exclusive. *broker_name* is
-    that of the store at *path*; without it the archive's only broker is taken for the same. The
-    result names brokers that are away, but for those *without* which the search is whole.
+    The search covers the store at *path* or, over the network, the brokers behind *nameserver*, and
+    the *archive*. *where* is a condition in Spark's SQL over the columns of the sources; *sql92* is
+    one over properties. *end_ms* is exclusive. *broker_name* is the broker of the store at *path*;
+    by default it is the archive's only broker. The result names offline brokers, except those in
+    *without*, which are expected to be missing.
 
     Raises:
-        UsageProblem: arguments that make no sense.
-        PipelineError: nothing is there, or *where* or *sql92* is wrong.
+        UsageProblem: the arguments are invalid.
+        PipelineError: there is nothing to search, or *where* or *sql92* is invalid.
     """
     started = time.monotonic()
     condition = Condition(
@@ -142,7 +142,7 @@ class _Search:
         self._asked = asked
         self._condition = condition
         self._live_topics: tuple[str, ...] | None = condition.topics or None
-        """Those to look for in the store or at the brokers; None for all."""
+        """The topics to search in the store or on the brokers; None for all."""
         self._catalog = None if asked.archive is None else Catalog(files_at(asked.archive))
         self._files = [] if self._catalog is None else _archived_files(self._catalog)
         brokers = {queue.broker for file in self._files for queue in file.queues}
@@ -154,10 +154,10 @@ class _Search:
         self.names = [name for name in sources if name is not None]
 
     def find_topics(self) -> None:
-        """See which topics are in the archive alone, and that each is somewhere.
+        """Find the topics that are only in the archive, and check that each topic exists somewhere.
 
         Raises:
-            PipelineError: one is nowhere.
+            PipelineError: a topic exists nowhere.
         """
         topics = self._condition.topics
         archived = set() if self._catalog is None else self._catalog.topics()
@@ -170,7 +170,7 @@ class _Search:
         elif self._asked.nameserver is not None and len(elsewhere) < len(topics):
             from rockhopper.pipeline.remote import connect
 
-            # What is in neither the source refuses itself.
+            # The source itself refuses topics that are in neither.
             known = frozenset(connect(self._asked.nameserver).topics())
         elif self._asked.nameserver is None and elsewhere:
             near = near_or_some(elsewhere[0], sorted(archived))
@@ -183,11 +183,11 @@ class _Search:
 
     @property
     def _is_live(self) -> bool:
-        """Whether there is something to look for outside of the archive."""
+        """Whether there is something to search outside the archive."""
         return self._live_topics != () and (self._asked.path or self._asked.nameserver) is not None
 
     def away(self) -> list[str]:
-        """Brokers that are not there to be searched."""
+        """Return the brokers that are offline."""
         if self._asked.nameserver is None:
             return []
         from rockhopper.pipeline.remote import connect
@@ -195,7 +195,8 @@ class _Search:
         return sorted(set(connect(self._asked.nameserver).away()) - set(self._asked.without))
 
     def tasks(self) -> Iterator[Any]:
-        """One for each part of each source; what is live first, so that it counts of two."""
+        """Yield a task for each part of each source; live ones first, as the first duplicate wins.
+        """
         condition = replace(self._condition, where=self._asked.where)
         if self._is_live and self._asked.path is not None:
             rules = self._store_rules()
@@ -214,7 +215,7 @@ class _Search:
                 yield ArchiveTask(self._asked.archive, file, condition, self._asked.limit)
 
     def size_bytes(self, tasks: list[Any]) -> int:
-        """How much the tasks read, as far as that can be told beforehand."""
+        """Return the approximate size that the tasks read."""
         total = size_of(task.pieces for task in tasks if isinstance(task, StoreTask))
         total += sum(task.file.bytes for task in tasks if isinstance(task, ArchiveTask))
         partitions = [task.partition for task in tasks if isinstance(task, NetworkTask)]
@@ -269,7 +270,7 @@ class _Search:
         return condition.end_ms is None or file.min_store_ms < condition.end_ms
 
     def by_spark(self, spark: "SparkSession", where: str) -> list[Row]:
-        """The matches of a condition in Spark's SQL."""
+        """Return the matches of a condition in Spark's SQL."""
         from rockhopper.pipeline.jobs.spark import described, spark_problem
 
         try:
@@ -357,6 +358,10 @@ def _archived_files(catalog: Catalog) -> list[ArchivedFile]:
 
 
 def _identity(row: Row) -> tuple[Any, ...]:
-    """Of the broker where it was stored, which files do not name: offsetMsgId has its address."""
+    """Return the identity of a message.
+
+    It includes the broker that stored it. Files do not name the broker, but offsetMsgId has its
+    address.
+    """
     names = ("topic", "queueId", "queueOffset", "offsetMsgId", "storeTimestamp")
     return tuple(row[name] for name in names)

@@ -1,4 +1,4 @@
-"""What ``search`` is asked for."""
+"""The options of ``search``."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -15,7 +15,7 @@ from rockhopper.pipeline.jobs.options import (
 
 @dataclass(frozen=True)
 class SearchOptions(BrokersOptions):
-    """In the store at *path* or at the brokers behind *nameserver*, and in *archive*."""
+    """Search the store at *path* or the brokers behind *nameserver*, and *archive*."""
 
     path: str | None = option("--path", metavar="STORE", help="Search the files of this store.")
     _: KW_ONLY
@@ -51,4 +51,4 @@ class SearchOptions(BrokersOptions):
     )
     without: Iterable[str] = without_option()
     run: RunTasks | None = None
-    """Does the tasks otherwise than on Spark."""
+    """Runs the tasks instead of Spark."""

@@ -1,4 +1,4 @@
-"""What a search hands back, and how messages look in it."""
+"""The result of a search, and the format of messages in it."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ _SKIPPED_SHOWN_MAX = 5
 
 @dataclass
 class SearchResult(JobResult):
-    """The first matches by store time; ``match_count`` counts repeated ones as well."""
+    """The first matches by store time; ``match_count`` includes duplicates."""
 
     sources: list[str]
     is_dry_run: bool
@@ -28,12 +28,12 @@ class SearchResult(JobResult):
     skipped: list[str] = field(default_factory=list)
     """Damaged places and files that were left out."""
     away: list[str] = field(default_factory=list)
-    """Brokers that were not there to be searched."""
+    """Brokers that were offline."""
     seconds: float = 0.0
     _as_json_lines: bool = False
 
     def lines(self) -> Iterable[str]:
-        """A table for people, or each message as JSON."""
+        """Yield a table as text, or each message as JSON."""
         if self._as_json_lines and not self.is_dry_run:
             for message in self.messages:
                 yield json.dumps(message, ensure_ascii=False, separators=(",", ":"))
@@ -59,7 +59,7 @@ class SearchResult(JobResult):
 
 
 def document(row: Row) -> dict[str, Any]:
-    """A message as JSON has it; a body that is no text in base64."""
+    """Return a message as JSON; a body that is not text is in base64."""
     body: bytes = row["body"] or b""
     found: dict[str, Any] = {
         name: row[name]

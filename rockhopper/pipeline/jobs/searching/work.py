@@ -1,4 +1,4 @@
-"""What a worker does for a search: look through a part of one source, hand back what matches."""
+"""The work of a search task: search a part of one source, return the matches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,29 +30,29 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Found:
-    """What came of a task; the first ones by store time if there were more than the limit."""
+    """The result of a task; beyond the limit, it keeps the first matches by store time."""
 
     rows: list[Row] = field(default_factory=list)
     match_count: int = 0
     looked_at_count: int = 0
     skipped: list[str] = field(default_factory=list)
-    """Damaged places and files that are gone."""
+    """Damaged places and deleted files."""
 
     def add(self, rows: list[Row], limit: int) -> None:
-        """Note matches."""
+        """Add matches."""
         self.match_count += len(rows)
         self.rows += rows
         if len(self.rows) > 4 * limit:
             self.cut(limit)
 
     def cut(self, limit: int) -> None:
-        """Keep the first ones."""
+        """Keep the first *limit* matches."""
         self.rows.sort(key=order)
         del self.rows[limit:]
 
 
 def order(row: Row) -> tuple[Any, ...]:
-    """By what results are sorted."""
+    """Return the sort key of results."""
     return row["storeTimestamp"], row["topic"], row["queueId"], row["queueOffset"]
 
 
@@ -68,7 +68,7 @@ class StoreTask:
 
 
 def search_store(task: StoreTask) -> Found:
-    """Look at the bytes first: few records have to be decoded."""
+    """Search the bytes of records first, so that few records must be decoded."""
     found = Found()
     reading = Reading(task.rules, task.deleted_topics)
     needles = task.condition.needles
@@ -108,7 +108,7 @@ class NetworkTask:
 
 
 def network_bytes(rules: Any, partitions: Sequence[Any]) -> int:
-    """About how much is in the ranges of *partitions*, by samples from the longest queues."""
+    """Estimate the bytes in the ranges of *partitions*, by samples from the longest queues."""
     from rockhopper.pipeline.network.discovery import Discovery
 
     waiting = {each.queue: each for partition in partitions for each in partition.ranges}
@@ -122,7 +122,7 @@ def network_bytes(rules: Any, partitions: Sequence[Any]) -> int:
 
 
 def search_network(task: NetworkTask) -> Found:
-    """Read the partition and keep what matches."""
+    """Read the partition and return the matches."""
     found = Found()
     for batch in task.reader.read(task.partition):
         found.looked_at_count += batch.num_rows
@@ -145,7 +145,7 @@ class ArchiveTask:
 
 
 def search_archive(task: ArchiveTask) -> Found:
-    """Look through the file, of which only what the condition needs is read at first."""
+    """Search the file; at first read only the columns that the condition needs."""
     import pyarrow.parquet as pq
 
     found = Found()
@@ -180,7 +180,7 @@ def _search_group(parquet: Any, group: int, task: ArchiveTask, where: str, found
 
 
 def _readable(table: Any) -> Any:
-    """*table* without times that Python has not: archives of old releases have some."""
+    """Clip times to the range of Python's dates: archives of old releases exceed it."""
     for name in ("storeTimestamp", "bornTimestamp"):
         column = table[name]
         us = column.cast(pa.int64())
@@ -192,7 +192,7 @@ def _readable(table: Any) -> Any:
 
 
 def _needed(condition: Condition) -> list[str]:
-    """The columns that a condition looks at."""
+    """Return the columns that a condition needs."""
     names = ["storeTimestamp"]
     if condition.key is not None:
         names += ["keys", "msgId"]

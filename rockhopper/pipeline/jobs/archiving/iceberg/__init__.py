@@ -1,1 +1,1 @@
-"""The archive as a table of Apache Iceberg's: each run is one commit, with its position in it."""
+"""The archive as an Apache Iceberg table: each run is one commit that includes its position."""

@@ -1,6 +1,7 @@
-"""What has to be added to a table so that it takes the columns of a run.
+"""Compute the fields that a table lacks for the columns of a run.
 
-Fields may come, also inside of structs, and are null in older rows. None may go or change its type.
+Fields can be added, also inside structs, and are null in older rows. A field cannot be removed or
+change its type.
 """
 
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ _AS_ICEBERG = {types.ByteType(): types.IntegerType(), types.ShortType(): types.I
 
 @dataclass(frozen=True)
 class Addition:
-    """A field that is missing."""
+    """A missing field."""
 
     parent: str
-    """Blank for a column; Iceberg's path of the struct otherwise."""
+    """Empty for a column; otherwise Iceberg's path of the struct."""
     name: str
     type: types.DataType
 
@@ -27,10 +28,10 @@ class Addition:
 def additions(
     there: types.StructType, wanted: types.StructType, table: str, own: str = "value"
 ) -> list[Addition]:
-    """The fields that *wanted* has and *there* has not; a column may only come if it is *own*.
+    """Return the fields of *wanted* that *there* lacks; the only column that can be added is *own*.
 
     Raises:
-        PipelineError: a field has gone or has another type, or the table is not one of ours.
+        PipelineError: a field was removed or has another type, or the table is not an archive.
     """
     strange = [name for name in wanted.fieldNames() if name not in there.fieldNames()]
     if set(strange) - {own}:

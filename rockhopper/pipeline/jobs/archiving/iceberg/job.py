@@ -33,7 +33,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run has written."""
+    """The counts of the rows that a run has written."""
 
     by_topic: Mapping[str, int]
     undecoded: int
@@ -41,7 +41,7 @@ class Counts:
 
 
 def archive_table(asked: ArchiveOptions, name: TableName) -> ArchiveResult:
-    """Copy what is new in topics into a table of Iceberg's. Raises PipelineError."""
+    """Copy new messages of topics into an Iceberg table. Raises PipelineError."""
     if asked.path is not None:
         raise UsageProblem(
             "a table of Iceberg's is archived from brokers, not from files: give --nameserver "
@@ -70,7 +70,7 @@ def archive_table(asked: ArchiveOptions, name: TableName) -> ArchiveResult:
 
 
 class _Run:
-    """One try, from the table's position of now."""
+    """One try, from the table's current position."""
 
     def __init__(self, spark: "SparkSession", asked: ArchiveOptions, name: TableName) -> None:
         self._spark = spark
@@ -84,7 +84,7 @@ class _Run:
         self._number = (0 if current is None else current.run) + 1
 
     def result(self) -> ArchiveResult | None:
-        """What was done, or would be; None if it has to be tried again. Raises PipelineError."""
+        """Do the run or a dry run; return None if it must be tried again. Raises PipelineError."""
         asked, plan = self._asked, self._plan
         wanted = table_schema(self._value)
         if self._table is not None:
@@ -144,7 +144,7 @@ class _Run:
         return self._spark.read.format(SOURCE).option("work", work).load()
 
     def _refuse_overtaken(self, table: IcebergTable) -> None:
-        """See that no other run has added anything since this one has planned."""
+        """Check that no other run has added messages in the meantime. Raises PipelineError."""
         table.refresh()
         if table.position() != self._noted:
             raise PipelineError(
@@ -188,7 +188,7 @@ class _Run:
 
 
 def chosen_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
-    """How bodies are decoded: as is asked, else as in the last run. Raises UsageProblem."""
+    """Return the body format: the requested one, or that of the last run. Raises UsageProblem."""
     known = None if current is None else current.value
     if asked.value is not None:
         return asked.value
@@ -202,7 +202,7 @@ def chosen_value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat
 
 
 def counted(rows: "DataFrame", *, has_value: bool) -> Counts:
-    """What is in rows that were just written."""
+    """Count the rows that were just written."""
     from pyspark.sql import functions as f
 
     undecoded = f.count_if(f.col("value").isNull()) if has_value else f.lit(0)

@@ -1,15 +1,16 @@
-"""How far a table goes, and where that is found.
+"""The position of a table: how far it is archived, and where this is stored.
 
-Each run's commit has its manifest (archiving/manifest.py, without files) in the summary of its
-snapshot, under ``rockhopper.position``. So the position goes where the rows go: a rollback takes
-both back. The newest one is that of the nearest ancestor of the table's snapshot which has one;
-compactions and other writers come in between.
+Each run's commit stores its manifest (archiving/manifest.py, without files) in the summary of its
+snapshot, as ``rockhopper.position``. So a rollback resets the position together with the rows. The
+current position is that of the nearest ancestor of the table's snapshot that has one; snapshots of
+compactions and other writers may lie in between.
 
-``expire_snapshots`` may remove that ancestor. For this case the same commit writes the position
-into the properties of the table, with a *witness*, one message of the run. Properties do not roll
-back: they count if the witness is in the table.
+``expire_snapshots`` may remove that ancestor. So the same commit also writes the position into the
+table's properties, with a *witness*: one message of the run. Properties do not roll back, so they
+count only if the table contains the witness.
 
-A long position is ``zlib:`` and base64, for the metadata of a table has those of all snapshots.
+A long position is stored as ``zlib:`` and base64, because the metadata of a table holds the
+positions of all snapshots.
 """
 
 import base64
@@ -31,7 +32,7 @@ _PACKED = "zlib:"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What matters of a snapshot."""
+    """The relevant part of a snapshot."""
 
     id: int
     parent: int | None
@@ -48,26 +49,26 @@ class Witness:
     offset: int
 
     def to_json(self) -> str:
-        """As the table's property has it."""
+        """Return the text of the table property."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Witness":
-        """What the property says. Raises ValueError, TypeError."""
+        """Parse the text of the table property. Raises ValueError, TypeError."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a walk over ancestors found."""
+    """The result of a walk over ancestors."""
 
     position: str | None = None
     is_cut: bool = False
-    """Whether it ended at an ancestor that is gone."""
+    """Whether the walk ended at an ancestor that was removed."""
 
 
 def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> Search:
-    """The position of the nearest ancestor of *head* that has one, *head* included."""
+    """Return the position of the nearest ancestor of *head* that has one, *head* included."""
     while head is not None:
         found = snapshots.get(head)
         if found is None:
@@ -79,7 +80,7 @@ def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> Search:
 
 
 def is_ancestor(snapshots: Mapping[int, Snapshot], wanted: int, head: int | None) -> bool:
-    """Whether *wanted* is *head* or one of its ancestors."""
+    """Return whether *wanted* is *head* or one of its ancestors."""
     while head is not None and head != wanted:
         found = snapshots.get(head)
         head = None if found is None else found.parent
@@ -87,7 +88,7 @@ def is_ancestor(snapshots: Mapping[int, Snapshot], wanted: int, head: int | None
 
 
 def encode(manifest: Manifest) -> str:
-    """The position as text."""
+    """Encode the position as text."""
     document = json.loads(replace(manifest, files=(), queues=()).to_json())
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     if len(text) <= _PLAIN_MAX:
@@ -96,7 +97,7 @@ def encode(manifest: Manifest) -> str:
 
 
 def decode(text: str, table: str) -> Manifest:
-    """The position that *table* has. Raises PipelineError."""
+    """Decode the position of *table*. Raises PipelineError."""
     where = f"the {PROPERTY} of {table}"
     data = text.encode()
     if text.startswith(_PACKED):

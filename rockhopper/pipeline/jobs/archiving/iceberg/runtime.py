@@ -1,7 +1,7 @@
-"""Which table, and a session of Spark that knows Iceberg.
+"""The name of a table, and a Spark session with Iceberg.
 
-``iceberg:lake.db.messages`` names a table by catalog, namespace and name. Iceberg comes as one jar
-for each version of Spark, from Maven Central, and later than Spark does.
+``iceberg:lake.db.messages`` names a table by catalog, namespace and name. Iceberg has one jar for
+each version of Spark, on Maven Central, and releases it later than Spark.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX = "iceberg:"
 RUNTIMES: Mapping[tuple[int, ...], str] = {(4, 1): "1.12.0"}
-"""The version of Iceberg that was tried with a version of Spark."""
+"""Spark version -> the Iceberg version that was tested with it."""
 
 _CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 
@@ -32,17 +32,17 @@ class TableName:
 
     @property
     def catalog(self) -> str:
-        """The name under which the session's settings define the catalog."""
+        """The name of the catalog in the session's settings."""
         return self.parts[0]
 
     @property
     def namespace(self) -> str:
-        """Catalog and namespace, as SQL has them."""
+        """Catalog and namespace, quoted for SQL."""
         return _quoted(self.parts[:-1])
 
     @property
     def sql(self) -> str:
-        """All of it, as SQL has it."""
+        """The full name, quoted for SQL."""
         return _quoted(self.parts)
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ def _quoted(parts: tuple[str, ...]) -> str:
 
 
 def table_name(target: str) -> TableName | None:
-    """The table that an archive's target names; None for a directory. Raises UsageProblem."""
+    """Return the table in an archive's target; None for a directory. Raises UsageProblem."""
     if not target.startswith(PREFIX):
         return None
     parts = tuple(target.removeprefix(PREFIX).split("."))
@@ -66,10 +66,10 @@ def table_name(target: str) -> TableName | None:
 
 
 def coordinate(spark_version: str, chosen: str | None) -> str:
-    """Iceberg for a version of Spark, as Maven names it; of the version *chosen*, if any.
+    """Return Iceberg's Maven coordinate for a version of Spark; *chosen* selects Iceberg's version.
 
     Raises:
-        PipelineError: there is none that is known to run.
+        PipelineError: no version is known to run.
     """
     known = tuple(int(part) for part in spark_version.split(".")[:2] if part.isdecimal())
     version = chosen or RUNTIMES.get(known)
@@ -90,7 +90,7 @@ def iceberg_session(
     warehouse: str | None,
     version: str | None,
 ) -> "SparkSession":
-    """*spark*, the session that runs, or one of the job's own, with Iceberg and the catalog.
+    """Return a session with Iceberg and the catalog: *spark*, the running one, or a new one.
 
     Raises:
         PipelineError: there is no Iceberg for this Spark or in this session, or no such catalog.
@@ -131,21 +131,21 @@ def _own_session(master: str | None, package: str) -> "SparkSession":
 
 
 def has_iceberg(spark: "SparkSession") -> bool:
-    """Whether the driver's Java finds Iceberg."""
+    """Return whether the driver's JVM finds Iceberg."""
     try:
         jvm_of(spark).java.lang.Thread.currentThread().getContextClassLoader().loadClass(_CATALOG)
-    except Exception:  # of Java's, by Py4J
+    except Exception:  # a Java exception, raised by Py4J
         return False
     return True
 
 
 def jvm_of(spark: Any) -> Any:
-    """The classes of the driver's Java."""
+    """Return the classes of the driver's JVM."""
     return spark.sparkContext._jvm
 
 
 def _define(spark: "SparkSession", catalog: str, warehouse: str | None) -> None:
-    """See that there is the catalog; one in a directory is made here."""
+    """Check that the catalog exists; define a catalog in a directory. Raises PipelineError."""
     key = f"spark.sql.catalog.{catalog}"
     defined = spark.conf.get(key, None)
     if defined is None and warehouse is None:

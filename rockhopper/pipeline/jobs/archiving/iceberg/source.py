@@ -1,7 +1,7 @@
-"""The messages of a run as a source for Spark: ranges of queues, shared out over tasks.
+"""The messages of a run as a Spark source: ranges of queues, distributed over tasks.
 
-Unlike the source ``rocketmq`` it reads what was planned and nothing else, topics by their ids, and
-has the column ``value``. Its one option is JSON.
+Unlike the source ``rocketmq``, it reads only the planned ranges, identifies topics by their ids,
+and has the column ``value``. Its single option is JSON.
 """
 
 import json
@@ -33,7 +33,7 @@ def work_document(
     allow_gaps: bool,
     refuses_bad_values: bool,
 ) -> str:
-    """What the option ``work`` says."""
+    """Return the value of the option ``work``."""
     return json.dumps(
         {
             "nameserver": nameserver,
@@ -55,7 +55,7 @@ def _range(given: Sequence[Any]) -> Range:
 
 
 def table_schema(value: ValueFormat | None) -> StructType:
-    """The columns of the sources, and ``value``. Raises PipelineError."""
+    """Return the columns of the sources, and ``value``. Raises PipelineError."""
     schema = spark_schema(COLUMNS)
     if value is None:
         return schema
@@ -65,7 +65,7 @@ def table_schema(value: ValueFormat | None) -> StructType:
 
 
 class ArchiveSource(DataSource):
-    """Known to the job's session only."""
+    """A source that only the job's session knows."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,12 +77,12 @@ class ArchiveSource(DataSource):
         return table_schema(RangesReader(self.options["work"]).value)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of all of it."""
+        """Return a reader of all ranges."""
         return RangesReader(self.options["work"])
 
 
 class RangesReader(DataSourceReader):
-    """Reads what a document says."""
+    """Reads the ranges in the document *work*."""
 
     def __init__(self, work: str) -> None:
         self._work = json.loads(work)
@@ -90,11 +90,11 @@ class RangesReader(DataSourceReader):
         self.value = None if value is None else ValueFormat(**value)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each share."""
+        """Return one partition for each share."""
         return [NetworkPartition(tuple(map(_range, share))) for share in self._work["shares"]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a share. Raises PipelineError."""
+        """Yield the messages of a share. Raises PipelineError."""
         assert isinstance(partition, NetworkPartition)
         decoder = None if self.value is None else ValueDecoder(self.value)
         rules = rules_for(

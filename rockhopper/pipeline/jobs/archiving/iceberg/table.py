@@ -1,10 +1,10 @@
-"""A table of Iceberg's through the Java of Spark's driver, and how a run becomes part of it.
+"""Access an Iceberg table through the JVM of Spark's driver, and commit runs to it.
 
-A run writes into a branch of its own, which begins at the snapshot that the run has planned from.
-Then one commit moves ``main`` forward to that branch and notes the position (positions.py). Iceberg
-refuses that commit if anything was committed since; so of two runs that began at one position only
-one gets in, and a run that is killed before it leaves a branch that nobody reads. Such branches
-expire after a day.
+A run writes into a branch of its own, which begins at the snapshot that the run planned from. Then
+one commit moves ``main`` forward to that branch and stores the position (positions.py). Iceberg
+refuses that commit if another one came first. So of two runs that began at one position, only one
+succeeds. A run that is killed earlier leaves a branch that no reader uses. Such branches expire
+after a day.
 """
 
 import secrets
@@ -38,7 +38,7 @@ _CONFLICTS = ("CommitFailedException", "Cannot fast-forward")
 
 @dataclass(frozen=True)
 class Staged:
-    """What a run has written into its branch."""
+    """The result of writing into a branch."""
 
     branch: str
     snapshot: int
@@ -48,12 +48,12 @@ class Staged:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Iceberg refused a commit since there was another one meanwhile."""
+    """Return whether Iceberg refused a commit because of a concurrent one."""
     return any(word in str(error) for word in _CONFLICTS)
 
 
 class IcebergTable:
-    """One table; what it says is as fresh as the last ``refresh``."""
+    """One table; its state is that of the last ``refresh``."""
 
     def __init__(self, spark: "SparkSession", name: TableName) -> None:
         self._spark = spark
@@ -65,12 +65,12 @@ class IcebergTable:
 
     @classmethod
     def opened(cls, spark: "SparkSession", name: TableName) -> "IcebergTable | None":
-        """The table; None if there is none."""
+        """Return the table; None if it does not exist."""
         return cls(spark, name) if spark.catalog.tableExists(name.sql) else None
 
     @classmethod
     def made(cls, spark: "SparkSession", name: TableName) -> "IcebergTable":
-        """The table, empty, unless somebody has just made it."""
+        """Create an empty table, unless another process has just created it."""
         columns = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}" for field in spark_schema()
         )
@@ -82,7 +82,7 @@ class IcebergTable:
         return cls(spark, name)
 
     def refresh(self) -> None:
-        """Look at what is committed now."""
+        """Read the currently committed state."""
         self._table.refresh()
         main = self._table.snapshot(_MAIN)
         self.head: int | None = None if main is None else main.snapshotId()
@@ -94,10 +94,10 @@ class IcebergTable:
         }
 
     def position(self) -> str | None:
-        """How far the table goes; None if it is empty and nobody has noted anything.
+        """Return the position of the table; None if it is empty and has no position.
 
         Raises:
-            PipelineError: it has messages, and nothing says which.
+            PipelineError: it has messages, and no position describes them.
         """
         found = newest(self.snapshots, self.head)
         if found.position is not None:
@@ -167,12 +167,12 @@ class IcebergTable:
             raise
 
     def added(self, staged: Staged) -> "DataFrame":
-        """The rows of a branch that ``head`` has not."""
+        """Return the rows of a branch that are not in ``head``."""
         reader = self._spark.read.option("start-snapshot-id", str(staged.base))
         return reader.option("end-snapshot-id", str(staged.snapshot)).table(self.name.sql)
 
     def publish(self, staged: Staged, position: str, witness: Witness) -> bool:
-        """Make a branch the table; False if something was committed since, and nothing is done."""
+        """Make a branch the main one; return False, without changes, after a concurrent commit."""
         try:
             change = self._table.newTransaction()
             change.manageSnapshots().fastForwardBranch(_MAIN, staged.branch).commit()
@@ -180,7 +180,7 @@ class IcebergTable:
             properties.set(PROPERTY, position).set(WITNESS, witness.to_json()).commit()
             change.commitTransaction()
         except Exception as error:
-            # It may have got in all the same, with the answer lost.
+            # The commit may have succeeded, with only the answer lost.
             self.refresh()
             if is_ancestor(self.snapshots, staged.snapshot, self.head):
                 return True
@@ -192,7 +192,10 @@ class IcebergTable:
         return True
 
     def drop(self, branch: str) -> None:
-        """Remove a branch; if that fails it expires, and a failure is not to hide another."""
+        """Remove a branch, and ignore errors, because they must not hide another error.
+
+        If the removal fails, the branch expires.
+        """
         with suppress(Exception):
             self._table.refresh()
             self._table.manageSnapshots().removeBranch(branch).commit()
@@ -205,7 +208,7 @@ class IcebergTable:
 
 
 def left_over(refs: Sequence[str], now_ms: int) -> list[str]:
-    """Which of the *refs* are branches of runs that began a day ago or earlier."""
+    """Return the *refs* that are branches of runs that began a day ago or earlier."""
     found = []
     for name in refs:
         began, _, rest = name.removeprefix(_BRANCH).partition("-")
