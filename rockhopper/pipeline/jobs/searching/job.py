@@ -195,8 +195,7 @@ class _Search:
         return sorted(set(connect(self._asked.nameserver).away()) - set(self._asked.without))
 
     def tasks(self) -> Iterator[Any]:
-        """Yield a task for each part of each source; live ones first, as the first duplicate wins.
-        """
+        """Yield a task for each part of each source; live ones first, since the first copy wins."""
         condition = replace(self._condition, where=self._asked.where)
         if self._is_live and self._asked.path is not None:
             rules = self._store_rules()
