@@ -1,1 +1,1 @@
-"""Several brokers of one cluster, one for each core, under one parent process."""
+"""Run several brokers of one cluster, one for each core, under one parent process."""

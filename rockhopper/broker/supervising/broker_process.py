@@ -1,8 +1,8 @@
-"""BrokerProcess: one broker in a process of its own, started again whenever it ends unasked.
+"""BrokerProcess: one broker in a process of its own, restarted whenever it ends unexpectedly.
 
-The two talk over a socket that is the broker's standard input. The broker writes one line, its
-addresses as JSON, when it serves; the parent writes nothing. Either learns from the end of the
-stream that the other is gone, however it ended: a broker without its parent stops cleanly.
+The two processes share a socket, which is the broker's standard input. When the broker serves, it
+writes one line: its addresses as JSON. The parent writes nothing. Each side detects at the end of
+the stream that the other is gone, however it ended. A broker without its parent shuts down cleanly.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ log = structlog.get_logger("broker.parent")
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
-# A broker that served for so long begins again with the shortest pause.
+# After a broker has served for this long, a restart begins with the shortest pause again.
 STEADY_S = 60.0
 PAGE_TIMEOUT_S = 5.0
 _LOOPBACK = "127.0.0.1"
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """The command that runs ``rockhopper-broker`` with *arguments*."""
+    """Return the command that runs ``rockhopper-broker`` with *arguments*."""
     return [sys.executable, "-P", "-m", "rockhopper.broker", *arguments]
 
 
@@ -49,14 +49,14 @@ class BrokerProcess:
         environment: Mapping[str, str] | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*command* runs the broker, as ``command_of`` makes it; *environment* is for it alone."""
+        """*command* is from ``command_of``; *environment* is added for this broker only."""
         self.name = name
         self.facts: dict[str, str] = {}
-        """What it says of its addresses; empty while it does not serve."""
+        """The addresses of the broker; empty while it does not serve."""
         self.start_count = 0
         self.command = list(command)
-        """What the next start runs."""
-        # It outlives the process, so that the port stays the same.
+        """The command of the next start."""
+        # The socket outlives the process, so that the port stays the same.
         self._http = socket.create_server((_LOOPBACK, 0)) if with_http else None
         self._environment = dict(environment or {})
         self._now_s = now_s
@@ -66,19 +66,19 @@ class BrokerProcess:
 
     @property
     def is_serving(self) -> bool:
-        """Whether requests are taken."""
+        """Whether the broker serves requests."""
         return bool(self.facts)
 
     @property
     def process_id(self) -> int | None:
-        """Of the process that runs, or ran last and is not replaced yet."""
+        """The id of the process that runs, or ran last and is not replaced yet."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Run the broker, and keep it running, until ``stop``; it serves on return.
+        """Run the broker, and keep it running, until ``stop``; return when it serves.
 
         Raises:
-            StartError: it ended before it served; what it said stands on standard error.
+            StartError: it ended before it served; its output is on standard error.
         """
         if not await self._spawn():
             how = await self._how_it_ended()
@@ -87,7 +87,7 @@ class BrokerProcess:
         self._keeper = keep_running(self._keep, f"keeping {self.name} running")
 
     async def stop(self) -> int:
-        """Stop the broker as SIGTERM does; return its exit code, 0 if there was no process."""
+        """Stop the broker as with SIGTERM; return its exit code, 0 if there was no process."""
         if self._keeper is not None:
             end_task(self._keeper)
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -103,10 +103,10 @@ class BrokerProcess:
         return code
 
     async def page(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a page that the broker shows its operator.
+        """Return the status and body of one of the broker's pages for operators.
 
         Raises:
-            OSError, TimeoutError: it cannot be asked.
+            OSError, TimeoutError: the broker does not answer.
         """
         if self._http is None or not self.is_serving:
             raise ConnectionRefusedError(f"{self.name} is not running")
@@ -123,7 +123,7 @@ class BrokerProcess:
         return int(status[0]), body
 
     async def _spawn(self) -> bool:
-        """Start the process; return whether it came as far as to serve."""
+        """Start the process; return whether it got as far as to serve."""
         ours, theirs = socket.socketpair()
         descriptor = -1 if self._http is None else self._http.fileno()
         try:
@@ -133,7 +133,7 @@ class BrokerProcess:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 pass_fds=() if self._http is None else (descriptor,),
-                # Modules are found where this process finds them, not where it was started.
+                # The broker finds modules in the same places as this process, in any directory.
                 env=os.environ
                 | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
                 | self._environment,
@@ -192,10 +192,10 @@ def _signal_name(number: int) -> str:
 
 
 class Parent:
-    """The process that this broker is one of several of, as the broker sees it."""
+    """The parent process of this broker, from the broker's view."""
 
     def __init__(self, http_descriptor: int) -> None:
-        """*http_descriptor* is the listening socket for the operator's port, −1 for none."""
+        """*http_descriptor* is the listening socket of the operator's port, −1 for none."""
         self._socket = socket.socket(fileno=os.dup(sys.stdin.fileno()))
         self._socket.setblocking(False)
         self.http_socket = socket.socket(fileno=http_descriptor) if http_descriptor >= 0 else None
@@ -215,6 +215,6 @@ class Parent:
         loop.add_reader(self._socket, look)
 
     def tell_serving(self, facts: dict[str, str]) -> None:
-        """Say that this broker serves, and where."""
+        """Send the addresses of this broker to the parent when it serves."""
         with contextlib.suppress(ConnectionError):
             self._socket.send(json.dumps(facts).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The operator's pages of several brokers as one: numbers side by side, the worst state of all."""
+"""Combine the operator's pages of several brokers: all metrics, and the worst state."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ class Shown(Protocol):
     start_count: int
 
     async def page(self, path: str) -> tuple[int, bytes]:
-        """Status and body. Raises OSError, TimeoutError."""
+        """Return status and body. Raises OSError, TimeoutError."""
 
 
 class _Answer(NamedTuple):
@@ -30,10 +30,11 @@ class _Answer(NamedTuple):
 
 
 def pages_of(brokers: Callable[[], Sequence[Shown]], cluster: str) -> Mapping[str, ServedPage]:
-    """The pages that speak for all *brokers* of *cluster* at the time when they are asked for.
+    """Return pages that cover all *brokers* of *cluster* at the time of the request.
 
-    /healthz says what is wrong with a broker that answers; one that has ended is started again by
-    its parent, which needs no help with that. /readyz says so until each of them takes messages.
+    /healthz reports problems of brokers that answer. A broker that has ended does not count,
+    because its parent restarts it without help. /readyz reports problems until every broker accepts
+    messages.
     """
 
     async def ask(path: str) -> list[_Answer]:
@@ -70,7 +71,7 @@ async def _ask(broker: Shown, path: str) -> _Answer:
 
 
 def _state(answers: Iterable[_Answer]) -> Page:
-    """What is wrong with any of the brokers, one line each."""
+    """Return a page with the problems of all brokers, one line each."""
     lines = [
         f"{answer.broker.name}: {answer.body.decode().strip()}"
         for answer in answers
@@ -83,9 +84,9 @@ PARENT_FAMILIES = (
     ("gauge", "rockhopper_broker_up", "1 while the process runs and answers"),
     ("counter", "rockhopper_broker_starts_total", "Starts of the process"),
 )
-"""What the parent says of each of its brokers: kind, name, meaning."""
+"""The metrics that the parent reports for each of its brokers: kind, name, meaning."""
 READY = ("gauge", "rockhopper_ready", "1 when /readyz reports ready")
-"""What the parent says in the place of a broker that shows no page."""
+"""The metric that the parent reports in place of a broker without a page."""
 
 
 def _of_parent(answers: Sequence[_Answer], cluster: str) -> Iterator[str]:
@@ -104,10 +105,10 @@ def _of_parent(answers: Sequence[_Answer], cluster: str) -> Iterator[str]:
 
 
 def merge_metrics(pages: Mapping[str, str]) -> str:
-    """One page in Prometheus' text format out of those of several brokers, by name.
+    """Merge the metrics pages of several brokers into one, in Prometheus' text format.
 
-    A family stands once, with the samples of all; samples that do not say whose they are get the
-    label node_id.
+    Each family occurs once, with the samples of all brokers. Samples without a node get the label
+    node_id.
     """
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}

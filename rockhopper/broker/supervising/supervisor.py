@@ -1,12 +1,12 @@
 """Supervisor: one process that runs several brokers of one cluster, one for each core.
 
-    supervisor   name service, operator's port, lock on storePathRootDir
+    supervisor   name server, operator's port, lock on storePathRootDir
       broker-a-0   listenPort         storePathRootDir/broker-a-0
       broker-a-1   listenPort + 20    storePathRootDir/broker-a-1 …
 
-The brokers know nothing of each other: they register with the name service, as any brokers of one
-cluster do, and clients spread over them. The ports below and above each (VIP, replication) fit
-into the 20.
+The brokers are independent: they register with the name server like any brokers of one cluster, and
+clients spread over them. The step of 20 leaves room for the ports next to each listenPort (VIP,
+replication).
 """
 
 import asyncio
@@ -35,13 +35,13 @@ PORTS_APART = 20
 
 
 class Supervisor:
-    """The parent of some brokers: what only one of them may have, and what speaks for all."""
+    """The parent of several brokers; it holds shared resources and serves the combined pages."""
 
     def __init__(self, config: BrokerConfig, count: int, arguments: Sequence[str]) -> None:
-        """*arguments* are those that this process was started with; each broker gets them too."""
+        """*arguments* are the arguments of this process; each broker receives them too."""
         self.config = config
         self.failed = asyncio.Event()
-        """Never set: a broker that fails is started again."""
+        """Never set: a failed broker is restarted."""
         self._arguments = list(arguments)
         self._count = count
         self._ports = Ports(config.bind_address)
@@ -64,11 +64,11 @@ class Supervisor:
 
     @property
     def brokers(self) -> Sequence[BrokerProcess]:
-        """Each of them, in the order of their ports; empty before ``start``."""
+        """The brokers in the order of their ports; empty before ``start``."""
         return self._brokers
 
     def facts(self) -> dict[str, str]:
-        """What the first log lines name."""
+        """Return the facts for the first log lines."""
         served = [broker.facts["broker"] for broker in self._brokers if broker.is_serving]
         return {
             "brokers": " ".join(served) or str(self._count),
@@ -79,11 +79,11 @@ class Supervisor:
         }
 
     def outcome(self) -> dict[str, int]:
-        """Nothing: a store is none of its own."""
+        """Return nothing: this process has no store."""
         return {}
 
     def prepare(self) -> None:
-        """Take the ports and the store's directory, and see that it fits. Raises StartError."""
+        """Bind the ports, and check and lock the store's directory. Raises StartError."""
         config = self.config
         with store_errors_explained(config.store.root):
             check_many(config.store, config.broker_name, self._count)
@@ -96,7 +96,7 @@ class Supervisor:
             self._name_server.prepare()
 
     async def start(self) -> None:
-        """Serve: every broker is registered on return. Raises StartError; nothing runs then."""
+        """Return when all brokers are registered. If StartError is raised, nothing runs."""
         try:
             self.prepare()
             self._open_gate()
@@ -117,23 +117,23 @@ class Supervisor:
         self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
 
     def _tls_arguments(self) -> list[str]:
-        """The certificate that this process has made, for its brokers as well."""
+        """Return arguments with the certificate that this process has created, for its brokers."""
         tls = self._ports.gate.tls
         if tls is None or self.config.tls.certificate is not None:
             return []
         return [f"--set=tlsCertPath={tls.files.certificate}", f"--set=tlsKeyPath={tls.files.key}"]
 
     async def announce(self) -> None:
-        """Each of the brokers has seen to that itself."""
+        """Do nothing: each broker has already registered."""
 
     async def stop(self) -> None:
-        """Stop every broker, then the name service. Raises OSError when not all was saved."""
+        """Stop all brokers, then the name server. Raises OSError if not all data was saved."""
         failed = await self._stop()
         if failed:
             raise OSError(", ".join(failed))
 
     def hurry(self) -> None:
-        """``stop`` waits for nobody."""
+        """Do nothing: ``stop`` waits for no clients."""
 
     async def _stop(self) -> list[str]:
         codes = await asyncio.gather(*(broker.stop() for broker in self._brokers))
@@ -158,7 +158,7 @@ class Supervisor:
         config = self.config
         port = config.listen_port and config.listen_port + PORTS_APART * number
         name_services = self._name_services_known()
-        # All of them share the memory that one would have to itself.
+        # All brokers share the memory that a single broker would have.
         ratio_max = -(-config.store.in_memory_ratio_max // self._count)
         name = name_of(config.broker_name, number)
         directory = directory_of(config.store.root, config.broker_name, number)
@@ -179,9 +179,9 @@ class Supervisor:
         )
 
     def _inner_user(self) -> dict[str, str]:
-        """As whom the brokers register with the name service here, where settings name nobody.
+        """Return the user with which brokers register here, if the settings name none.
 
-        Command lines are everybody's to read; the environment is not.
+        It is passed in the environment, because all users of the machine can read command lines.
         """
         auth = self.config.auth
         if not auth.authentication_enabled or auth.inner is not None or self._name_server is None:

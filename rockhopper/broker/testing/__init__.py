@@ -1,1 +1,1 @@
-"""A broker inside of somebody's tests."""
+"""A broker for the tests of other projects."""

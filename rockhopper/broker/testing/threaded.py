@@ -99,7 +99,7 @@ class ThreadedBroker:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(self._serve())
         except BaseException as error:
-            # It is raised where somebody waits: by start, or by stop.
+            # start or stop raises it for the waiting thread.
             self._failure = error
         finally:
             self._started.set()
