@@ -1,1 +1,1 @@
-"""The store's tools: check, show, dump, rebuild, repair, back up and restore a store directory."""
+"""Tools for store directories: check, show, dump, rebuild, repair, back up and restore."""

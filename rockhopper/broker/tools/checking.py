@@ -1,12 +1,12 @@
-"""``store check``: the whole of a store against itself.
+"""``store check``: check that a store is consistent.
 
-What is compared, by the kinds under which damage is named::
+The comparisons, by kind of damage::
 
     record   every record of the log: place, sizes, CRC of the body
     queue    each record's units, and each unit's record (queue_checking.py)
     index    keys against entries, links, slots, headers (index_checking.py)
     table    tables, notes and checkpoints against their checksums (table_checking.py)
-    file     files that are missing, of a wrong size or name
+    file     files that are missing, or have a wrong size or name
 """
 
 import time
@@ -24,7 +24,7 @@ from rockhopper.broker.tools.table_checking import check_tables
 
 @dataclass
 class Checked:
-    """What was looked at."""
+    """The amounts that were checked, and the time it took."""
 
     log_start: int
     log_end: int
@@ -37,12 +37,12 @@ class Checked:
 
     @property
     def megabytes_per_s(self) -> float:
-        """How much of the log a second."""
+        """The speed in megabytes of log per second."""
         return (self.log_end - self.log_start) / 1e6 / max(self.took_s, 1e-9)
 
 
 def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) -> Checked:
-    """Compare everything; *progress* is told how far in the log it is. Raises OSError."""
+    """Check the whole store; *progress* receives the current log offset. Raises OSError."""
     began = time.monotonic()
     for problem in view.problems:
         findings.add("file", problem.path, problem.reason, RESTORE_FILE)

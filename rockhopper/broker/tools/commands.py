@@ -1,4 +1,4 @@
-"""``rockhopper-broker store …``: the commands, and what they have in common.
+"""``rockhopper-broker store …``: the commands, and their common code.
 
 Exit codes: 0 when all is well, 1 when damage was found or something failed, 2 for wrong usage.
 """
@@ -40,7 +40,7 @@ _ROWS_MAX = 20
 
 
 class TimeOrMs(click.ParamType[int]):
-    """Milliseconds since 1970, or a date and time; local where it names no zone."""
+    """Milliseconds since 1970, or a date and time; local time if it has no zone."""
 
     name = "time"
 
@@ -71,14 +71,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Objects, for
 
 
 def fail(line: str, exit_code: int = 1) -> NoReturn:
-    """End with one line on standard error."""
+    """Print one line on standard error and exit."""
     click.echo(f"rockhopper-broker: {line}", err=True)
     sys.exit(exit_code)
 
 
 @contextlib.contextmanager
 def errors_in_words() -> Iterator[None]:
-    """Say what went wrong in one line, and end with the exit code that fits it."""
+    """Turn errors into one line on standard error and the matching exit code."""
     try:
         yield
         flush()
@@ -110,7 +110,7 @@ def _output() -> str:
 
 
 def in_words(command: Callable[P, None]) -> Callable[P, None]:
-    """Have a command run within ``errors_in_words``."""
+    """Decorate a command with ``errors_in_words``."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -121,7 +121,7 @@ def in_words(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def say_state(view: StoreView) -> None:
-    """Say which store it is, and in what state."""
+    """Print which store it is, and its state."""
     write_line(f"Store {view.layout.root}, {view.state()}")
 
 

@@ -15,7 +15,7 @@ from rockhopper.protocol.store.message_codec import decode_message, unwrap_inner
 
 
 class Wanted(NamedTuple):
-    """Which messages are wanted; times are store times, *before* and *to* are excluded."""
+    """The selected messages; times are store times; *before_ms* and *to_offset* are exclusive."""
 
     topics: frozenset[str] = frozenset()
     from_offset: int = 0
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
 
 
 def dump(view: StoreView, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """Each message; one whose body is damaged says so. Raises OSError."""
+    """Yield each selected message; a message with a damaged body has an error. Raises OSError."""
     topics = {topic.encode() for topic in wanted.topics}
     for record, is_damaged in view.records(_start(view, wanted)):
         if wanted.to_offset is not None and record.offset >= wanted.to_offset:
@@ -40,11 +40,11 @@ def dump(view: StoreView, wanted: Wanted) -> Iterator[dict[str, Any]]:
 
 
 def _start(view: StoreView, wanted: Wanted) -> int:
-    """The beginning of a record that is not behind what is wanted."""
+    """Return the start of a record at or before the first selected one."""
     start = record_start(view.log, max(wanted.from_offset, view.log.min_offset))
     for file in reversed(view.log.files if wanted.from_ms else ()):
         first = view.record_at(file.base_offset)
-        # A clock may have been set back meanwhile, but not by a whole file.
+        # A clock may have been set back in between, but not by the span of a whole file.
         if file.base_offset <= start or (first and first.store_time_ms < wanted.from_ms):
             return max(start, file.base_offset)
         file.unmap()

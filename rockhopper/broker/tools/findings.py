@@ -1,4 +1,4 @@
-"""What a check finds: each damage with its place, and what one can do about it."""
+"""The findings of a check: each damage with its place and remedy."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +13,7 @@ RESTORE_FILE = "restore the file from a backup, or look at what it says"
 
 
 class Damage(NamedTuple):
-    """One thing that is wrong."""
+    """A single damage."""
 
     kind: str
     """record, queue, index, table or file."""
@@ -23,12 +23,12 @@ class Damage(NamedTuple):
     remedy: str
 
     def line(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         place = "".join(f" {name}={value}" for name, value in self.place.items())
         return f"{self.path}{place}: {self.what}; {self.remedy}"
 
     def json(self) -> dict[str, Any]:
-        """One object for programs."""
+        """Return one object for programs."""
         return {
             "kind": self.kind,
             "file": self.path,
@@ -44,7 +44,7 @@ def _camel(name: str) -> str:
 
 
 class Findings:
-    """The damage found so far; each is handed to *tell* when it is found, up to NAMED_MAX."""
+    """The damage found so far; *tell* is called with each one, up to NAMED_MAX."""
 
     def __init__(self, root: Path, tell: Callable[[Damage], None] = lambda damage: None) -> None:
         self._root = root
@@ -52,10 +52,10 @@ class Findings:
         self.counts: Counter[str] = Counter()
         self.damages: list[Damage] = []
         self.notes: Counter[str] = Counter()
-        """What is no damage and worth a word, and how often."""
+        """Facts worth reporting that are not damage, with their counts."""
 
     def add(self, kind: str, path: Path, what: str, remedy: str, **place: Any) -> None:
-        """Take a damage. *place* may hold log_offset, queue_offset, file_position and others."""
+        """Add a damage. *place* may have log_offset, queue_offset, file_position and others."""
         self.counts[kind] += 1
         if sum(self.counts.values()) > NAMED_MAX:
             return
@@ -66,5 +66,5 @@ class Findings:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no damage."""
         return not self.counts

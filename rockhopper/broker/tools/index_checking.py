@@ -1,8 +1,8 @@
-"""The index against the log: entries against the keys of the records, links, slots and headers.
+"""Compare the index with the log: entries with record keys, links, slots and headers.
 
-Entries were put in the order of the log, so the keys of the records and the entries are two lists
-to be laid side by side. An entry that is not the next key is fine if its record has it all the
-same: RocketMQ puts some for tags, and some twice.
+Entries are in log order, so the keys of the records and the entries are two lists that can be
+compared side by side. An entry that is not the next key is still correct if its record has the key:
+RocketMQ adds entries for tags, and some entries twice.
 """
 
 import mmap
@@ -32,12 +32,13 @@ from rockhopper.protocol.store.queue_layout import (
 
 _AHEAD = 64
 _SLICE_ENTRIES = 8192
-# Of the time of the last entry, when the index was cut there: entries have seconds.
+# The slack for the time of the last entry after a crash truncated the index: entries count in
+# seconds.
 _END_SLACK_MS = 999
 
 
 class Entry(NamedTuple):
-    """One entry, and where it is."""
+    """An entry and its place."""
 
     file: "CheckedFile"
     number: int
@@ -54,7 +55,7 @@ class _Run(NamedTuple):
 
 
 class Runs:
-    """Damage of one kind that is side by side is named as one, when it has ended."""
+    """Merges adjacent damages of one kind; reports them when the run ends."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -63,9 +64,9 @@ class Runs:
     def add(
         self, kind: str, path: Path, position: int, step_bytes: int, what: str, length: int = 1
     ) -> None:
-        """Take a damage; the next of its kind would be *step_bytes* behind it.
+        """Add a damage; the next one of its run would be *step_bytes* after it.
 
-        *length* is given where several are known already.
+        *length* is the count if several are known already.
         """
         run = self._runs.get(kind)
         if run is not None and (run.path, run.position + run.length * step_bytes) == (
@@ -78,7 +79,7 @@ class Runs:
         self._runs[kind] = _Run(path, position, what, length)
 
     def end(self) -> None:
-        """Name what has not been named yet."""
+        """Report the remaining runs."""
         for kind in list(self._runs):
             self._end(kind)
 
@@ -94,15 +95,15 @@ class Runs:
 
 
 class CheckedFile:
-    """One file of the index: its entries in their order, and then its slots and header."""
+    """One file of the index: first its entries in order, then its slots and header."""
 
     def __init__(
         self, path: Path, shape: IndexGeometry, former_end_ms: int | None, *, is_settled: bool
     ) -> None:
-        """*is_settled* says that the header counts all entries.
+        """*is_settled* means that the header counts all entries.
 
-        *former_end_ms* is where the file before ends; 0 where none can have been, None where it
-        may be gone. Raises OSError.
+        *former_end_ms* is the end time of the previous file; 0 if there cannot be one, None if it
+        may be deleted. Raises OSError.
         """
         self.path = path
         self._former_end_ms = former_end_ms
@@ -121,7 +122,7 @@ class CheckedFile:
         self.first_offset = self.last_offset = 0
 
     def entries(self, runs: Runs) -> Iterator[Entry]:
-        """Every entry; a wrong link is named."""
+        """Yield every entry; report wrong links."""
         end = min(max(self.header[5], 1), self._entry_count_max)
         newest, slot_count = self._newest, self.slot_count
         while True:
@@ -153,14 +154,14 @@ class CheckedFile:
         return bool(self._data[at : at + INDEX_ENTRY_SIZE_BYTES].strip(b"\0"))
 
     def position_of(self, number: int) -> int:
-        """Where an entry stands."""
+        """Return the position of an entry."""
         return self.entries_at + number * INDEX_ENTRY_SIZE_BYTES
 
     def may_have(self, number: int, seconds: int, time_ms: int) -> bool:
-        """Whether the entry of a message that was stored then may have this time.
+        """Return whether the entry of a message stored at *time_ms* may have *seconds*.
 
-        A file's first counts from the end of the file before, which is known to the second only
-        where a crash has cut that file.
+        For the first entry of a file, the seconds count from the end of the previous file. If a
+        crash truncated that file, its end is known only to the second.
         """
         if number > 1:
             return seconds == _seconds_between(self.header[0], time_ms)
@@ -171,7 +172,7 @@ class CheckedFile:
         return abs(seconds - _seconds_between(former_end_ms, time_ms)) <= slack
 
     def finish(self, runs: Runs, view: StoreView) -> None:
-        """Compare slots and header with the entries, all of which have been read."""
+        """Compare slots and header with the entries, all of which must have been read."""
         wanted = self._newest
         used = self.slot_count - wanted.count(0)
         wanted.byteswap()
@@ -205,12 +206,12 @@ class CheckedFile:
                 runs.add(name, self.path, 0, INDEX_HEADER_SIZE_BYTES, what)
 
     def name(self, runs: Runs, kind: str, number: int, what: str) -> None:
-        """Name a damage of an entry."""
+        """Report a damage of an entry."""
         runs.add(kind, self.path, self.position_of(number), INDEX_ENTRY_SIZE_BYTES, what)
 
 
 class IndexCheck:
-    """One comparison of the index with the log."""
+    """A comparison of the index with the log."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -222,7 +223,7 @@ class IndexCheck:
         self._missing: tuple[Path, int, int] | None = None
         self.entry_count = 0
         self.key_count = 0
-        """What the records have, entry or not."""
+        """The number of keys in the records, with or without an entry."""
         paths = view.index_files()
         self._is_on = view.geometry is not None and (bool(paths) or _should_be_there(view))
         if paths and view.geometry is None:
@@ -250,17 +251,17 @@ class IndexCheck:
             yield from file.entries(self._runs)
             file.finish(self._runs, view)
 
-    # What the log says.
+    # Keys from the log.
 
     def take_keys(self, packed_keys: bytes) -> None:
-        """Ask for the entries of plain records."""
+        """Expect the entries of plain records."""
         self.key_count += len(packed_keys) // TIMED_KEY.size
         if self._is_on:
             self._keys.extend(TIMED_KEY.iter_unpack(packed_keys))
             self._compare(_AHEAD)
 
     def take_record(self, record: Record) -> None:
-        """Ask for the entries of one record."""
+        """Expect the entries of one record."""
         hashes = key_hashes(record)
         self.key_count += len(hashes)
         if self._is_on:
@@ -268,7 +269,7 @@ class IndexCheck:
             self._keys.extend((key, offset, time_ms) for key in hashes)
             self._compare(_AHEAD)
 
-    # Comparing.
+    # Comparison.
 
     def _peek(self, number: int = 0) -> Entry | None:
         while len(self._ahead) <= number:
@@ -296,7 +297,7 @@ class IndexCheck:
                 self._settle(entry)
 
     def _settle(self, entry: Entry) -> None:
-        """An entry is not the one of the next key: see which of the two is at fault."""
+        """Handle an entry that is not the next expected key: find out which of the two is wrong."""
         keys = self._keys
         if entry.offset < self._view.log.min_offset <= keys[0][1] and entry.offset >= 0:
             self._ahead.popleft()  # Its message has expired.
@@ -309,7 +310,7 @@ class IndexCheck:
                 keys.popleft()
             return
         if entry.offset <= keys[0][1] and (entry.hash, entry.offset) not in _pairs(keys):
-            self._ahead.popleft()  # Of a tag, or there twice.
+            self._ahead.popleft()  # An entry for a tag, or a duplicate.
             return
         while keys and (entry.hash, entry.offset) != keys[0][:2] and keys[0][1] <= entry.offset:
             self._miss(entry.file.path, keys.popleft())
@@ -339,7 +340,7 @@ class IndexCheck:
             self._missing = path, first, count + 1
 
     def _name_missing(self) -> None:
-        """Name what is missing side by side as one."""
+        """Report adjacent missing entries as one."""
         if self._missing is not None:
             path, offset, count = self._missing
             self._missing = None
@@ -347,7 +348,7 @@ class IndexCheck:
             self._findings.add("index", path, what, REBUILD, log_offset=offset, count=count)
 
     def _no_more_entries(self) -> None:
-        """The index ends here: what the log has behind is missing, or not put yet."""
+        """Handle the end of the index: later keys of the log are missing, or not indexed yet."""
         count = len(self._keys)
         if not self._view.is_clean:
             self._findings.notes["keys that the index does not have yet"] += count
@@ -366,7 +367,7 @@ class IndexCheck:
             entry.file.name(self._runs, "time", entry.number, what)
 
     def finish(self) -> None:
-        """Compare the rest, and look at the entries that no record asked for."""
+        """Compare the remaining keys, and check the entries that no record expects."""
         if not self._is_on:
             return
         self._compare(0)
@@ -384,15 +385,16 @@ def _seconds_between(begin_ms: int, time_ms: int) -> int:
 
 
 def _should_be_there(view: StoreView) -> bool:
-    """Whether a store had an index, as its note tells, or may be assumed to."""
+    """Return whether the store had an index, by its inventory or by default."""
     has_had = view.noted is None or view.noted.index_end is not None
     return has_had and view.config.store.index_enabled
 
 
 def _time_ms(view: StoreView, offset: int, held_ms: int, slack_ms: int = 0) -> int:
-    """When the record at an offset was stored; *held_ms* if nothing tells, or that is near enough.
+    """Return the store time of the record at an offset.
 
-    What index_chains.py takes for right is right.
+    Return *held_ms* if the time is unknown, or if *held_ms* is near enough by the rules of
+    index_chains.py.
     """
     record = view.record_at(offset)
     if record is None or 0 <= held_ms - record.store_time_ms <= slack_ms:

@@ -1,7 +1,7 @@
-"""The files of a commit log, looked at from outside: nothing is made, mended or deleted.
+"""Read the files of a commit log from outside: nothing is created, repaired or deleted.
 
-A log may be divided over several directories, as RocketMQ allows (storePathCommitLog with ``,``
-between). What is wrong with a file itself is noted in ``problems``, and the file read as it is.
+A log may be spread over several directories, as RocketMQ allows (storePathCommitLog with ``,``
+between). Problems of a file as a whole go to ``problems``, and the file is read as it is.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from rockhopper.broker.store.log.fast_encoding import whole_end
 from rockhopper.broker.store.log.log_scan import is_zero
 from rockhopper.protocol.store.store_paths import is_numbered_file
 
-# A record may be half written when its size is seen; no write takes so long.
+# A record may be half written when its size is read; no write takes longer than this.
 _SETTLING_S = 0.05
 _SETTLING_STEPS = 20
 
 
 class FileProblem(NamedTuple):
-    """What is wrong with a file as a whole."""
+    """A problem of a file as a whole."""
 
     path: Path
     reason: str
     is_refused: bool = True
-    """Whether no broker opens the log as long as it is there."""
+    """Whether brokers refuse to open the log because of this file."""
 
 
 def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem]]:
-    """The files there are, oldest first, and what is wrong with some of them. Raises OSError."""
+    """Return the files, oldest first, and their problems. Raises OSError."""
     found: list[tuple[int, int, Path]] = []
     empty: list[Path] = []
     problems: list[FileProblem] = []
@@ -67,7 +67,7 @@ def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem
 
 
 def end_at(files: MappedFileQueue, end: int) -> None:
-    """Have the log end at *end*, whatever its files hold behind."""
+    """Make the log end at *end*, whatever its files hold after it."""
     files.files = [
         MappedFile(file.path, file.base_offset, min(file.size_bytes, end - file.base_offset))
         if file.end_offset > end
@@ -78,17 +78,17 @@ def end_at(files: MappedFileQueue, end: int) -> None:
 
 
 def written_end(files: MappedFileQueue, known_end: int) -> int:
-    """The same of a log that somebody writes to: what is in front of it is whole on return."""
+    """Return the end of a log that a broker is writing; all records before it are complete."""
     end = stated_end(files, known_end)
     for _ in range(_SETTLING_STEPS):
         time.sleep(_SETTLING_S / _SETTLING_STEPS)
         if stated_end(files, end) > end:
-            break  # The next pass of the broker has begun, so the one before is written.
+            break  # The broker has begun its next write, so the previous one is complete.
     return end
 
 
 def stated_end(files: MappedFileQueue, known_end: int) -> int:
-    """Where the records end by the sizes that they state, at *known_end* at least."""
+    """Return the end of the records by their stated sizes, at least *known_end*."""
     last = last_written(files)
     if last is None:
         return known_end
@@ -97,7 +97,7 @@ def stated_end(files: MappedFileQueue, known_end: int) -> int:
 
 
 def last_written(files: MappedFileQueue) -> MappedFile | None:
-    """The newest file with anything at its begin: brokers make the next one ahead of need."""
+    """Return the newest file that is not empty at its start: brokers create files in advance."""
     for file in reversed(files.files):
         if not is_zero(file.mapping, 0):
             return file

@@ -1,4 +1,4 @@
-"""How the store's tools write: sentences for people, objects for programs."""
+"""The output of the store's tools: sentences for people, objects for programs."""
 
 import json
 import sys
@@ -10,25 +10,25 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def write_json(value: Any) -> None:
-    """One value as one line."""
+    """Write one value as one line of JSON."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_line(text: str = "") -> None:
-    """One line; what cannot be printed is escaped."""
+    """Write one line; escape what cannot be printed."""
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.buffer.write(shown.encode(encoding, "backslashreplace") + b"\n")
 
 
 def flush() -> None:
-    """Let readers of the output see it now. Raises BrokenPipeError."""
+    """Flush standard output. Raises BrokenPipeError."""
     sys.stdout.buffer.flush()
 
 
 def size_text(size_bytes: int) -> str:
-    """A size for people."""
+    """Format a size."""
     size, unit = float(size_bytes), _UNITS[0]
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:
@@ -38,7 +38,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def time_text(time_ms: int | None) -> str:
-    """A point in time for people, in the local time zone."""
+    """Format a time in the local time zone."""
     if not time_ms:
         return "-"
     text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000))
@@ -52,7 +52,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def write_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as what they hold; numbers to the right. The last one ends the line."""
+    """Write a table with fitted columns; numbers are right-aligned, the last column is ragged."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     is_number = [all(_is_number(row[at]) for row in cells) for at in range(len(heads))]

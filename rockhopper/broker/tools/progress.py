@@ -1,4 +1,4 @@
-"""How far a tool is: a bar on a terminal's standard error, and nothing elsewhere."""
+"""Show the progress of a tool: a bar on a terminal's standard error, nothing elsewhere."""
 
 import sys
 from types import TracebackType
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A bar from *start* to *end*; ``at`` moves it. Nothing where nobody would see it.
+    """A bar from *start* to *end*; ``at`` moves it. It shows nothing without a terminal.
 
-    Without an end it only says that something goes on, and for how long.
+    Without *end* it shows only the activity and the elapsed time.
     """
 
     def __init__(self, what: str, start: int = 0, end: int | None = None) -> None:
@@ -59,6 +59,6 @@ class Bar:
             self._bar.stop()
 
     def at(self, position: int) -> None:
-        """Say how far it is."""
+        """Set the current position."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=position - self._start)

@@ -1,7 +1,7 @@
-"""The consume queues against the log: each record has its unit, and each unit its record.
+"""Compare the consume queues with the log: each record has its unit, and each unit its record.
 
-What records ask for is gathered by queue, so that a queue is opened once for many messages, and
-then compared with the bytes that are there.
+The units that records expect are collected by queue, so that a queue is opened once for many
+messages. Then they are compared with the actual bytes.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _DELAY_MS_MAX = 366 * 86_400_000
 
 
 class Wanted(NamedTuple):
-    """What one record asks of a queue."""
+    """The unit that one record expects in a queue."""
 
     queue_offset: int
     log_offset: int
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
 
 class _Gathered:
-    """What was asked of one queue, and which of its messages have been asked for at all."""
+    """The expected units of one queue, and the ranges of all units expected so far."""
 
     __slots__ = ("batches", "claimed", "runs")
 
@@ -72,7 +72,7 @@ class _Gathered:
 
 
 class QueueCheck:
-    """One comparison of all queues with the log."""
+    """A comparison of all queues with the log."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -83,10 +83,10 @@ class QueueCheck:
         self._gathered_bytes = 0
         self.unit_count = 0
 
-    # What the log says.
+    # Units from the log.
 
     def take_runs(self, runs: list[PlainRun]) -> None:
-        """Ask for the units of plain records."""
+        """Expect the units of plain records."""
         for topic, queue_id, first_offset, count, units, _, _, _ in runs:
             if self._is_batch(topic):
                 self._ask_for_batches(topic, queue_id, first_offset, units)
@@ -96,7 +96,7 @@ class QueueCheck:
             self.compare()
 
     def take_record(self, record: Record) -> None:
-        """Ask for the units of one record, be it of any kind."""
+        """Expect the units of one record of any kind."""
         if record.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
             return
         topic = record.topic.decode("utf-8", "replace")
@@ -133,10 +133,10 @@ class QueueCheck:
         for number, unit in enumerate(CONSUME_QUEUE_UNIT.iter_unpack(units)):
             batches.append(Wanted(offset + number, *unit))
 
-    # Comparing.
+    # Comparison.
 
     def compare(self) -> None:
-        """Compare what was gathered with what is there."""
+        """Compare the collected units with the actual ones."""
         for (topic, queue_id), gathered in self._queues.items():
             if not gathered.runs and not gathered.batches:
                 continue
@@ -226,7 +226,7 @@ class QueueCheck:
         )
 
     def _why_wrong(self, topic: str, queue_id: int, each: "Differing") -> str | None:
-        """What is wrong with a unit that is not as the log has it; None if nothing is."""
+        """Return the problem of a unit that differs from the log; None if it is acceptable."""
         wanted, (offset, size_bytes, code) = each.wanted, each.held
         if (offset, size_bytes) == (wanted.log_offset, wanted.size_bytes):
             if each.queue.is_batch and code == wanted.tags_code:
@@ -248,7 +248,7 @@ class QueueCheck:
         )
 
     def _why_not_due(self, due_ms: int, wanted: Wanted) -> str | None:
-        """What is wrong with the time at which a message is due: levels may have been changed."""
+        """Return the problem of a due time; None if changed delay levels explain it."""
         record = self._view.record_at(wanted.log_offset)
         if record is None:
             return None
@@ -275,7 +275,7 @@ class QueueCheck:
     # Units without a record.
 
     def finish(self) -> None:
-        """Compare the rest, and look at the units that no record asked for."""
+        """Compare the remaining units, and check the units that no record expects."""
         self.compare()
         files: dict[bool, list[list[FoundFile]]] = {False: [], True: []}
         for topic, queue_id, is_batch in self._view.queues:
@@ -285,7 +285,7 @@ class QueueCheck:
             at = queue.start // queue.unit.size
             end = queue.end() // queue.unit.size
             for start, stop in (*sorted(gathered.claimed), [end, end]):
-                # A record whose head is damaged may have claimed any offset.
+                # A record with a damaged head may have claimed any offset.
                 if at < min(start, end):
                     self._look_for_strays(topic, queue_id, queue, at, min(start, end))
                 at = max(at, stop)
@@ -294,7 +294,7 @@ class QueueCheck:
             self._look_at_sizes(found, is_batch=is_batch)
 
     def _look_at_sizes(self, queues: list[list[FoundFile]], *, is_batch: bool) -> None:
-        """Files of one kind have one size: a broker gives others that, or does not start."""
+        """Report files of odd size: a broker resizes them, or does not start."""
         unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
         store, noted = self._view.config.store, self._view.noted
         configured_bytes = (
@@ -342,14 +342,14 @@ class QueueCheck:
             return True
         record = view.record_at(offset)
         if size_bytes > 0 and (record is None or record.size_bytes != size_bytes):
-            # Recovery puts such in the place of messages that are gone, so that readers step over.
+            # Recovery writes such units in place of lost messages, so that readers skip them.
             self._findings.notes["queue offsets of messages that were lost before"] += 1
             return True
         return False
 
 
 class Differing(NamedTuple):
-    """A unit that is not as the log has it."""
+    """A unit that differs from the log."""
 
     queue: QueueFiles
     position: int

@@ -1,6 +1,6 @@
-"""The units of consume queues, looked at from outside: read file by file, nothing is mapped.
+"""Read the units of consume queues from outside, file by file, without mapping them.
 
-A broker may be appending to them, or deleting their oldest files, meanwhile.
+A broker may append to the files, or delete the oldest ones, at the same time.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _GLANCE_UNITS = 32
 
 
 class QueueFiles:
-    """One queue as its directory has it now; positions count bytes from the queue's beginning."""
+    """The current files of one queue; positions are in bytes from the queue's beginning."""
 
     def __init__(self, directory: Path, *, is_batch: bool) -> None:
         self.directory = directory
@@ -43,30 +43,30 @@ class QueueFiles:
 
     @property
     def start(self) -> int:
-        """Where the first file begins."""
+        """The position of the first file."""
         return self.files[0][0] if self.files else 0
 
     @property
     def file_size_bytes(self) -> int:
-        """How large the files are, 0 without any."""
+        """The size of the files, 0 without any."""
         return self.files[0][1] if self.files else 0
 
     def path_at(self, position: int) -> Path:
-        """The file that holds *position*, or would."""
+        """Return the file that contains *position*, or the directory if there is none."""
         for base, size_bytes, path in self.files:
             if base <= position < base + size_bytes:
                 return path
         return self.directory
 
     def file_position(self, position: int) -> int:
-        """*position*, counted from the beginning of its file."""
+        """Return *position* relative to the beginning of its file."""
         return position - next(
             (base for base, size_bytes, _ in self.files if base <= position < base + size_bytes),
             0,
         )
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes of [*start*, *end*), zeros for what is not there."""
+        """Return the bytes of [*start*, *end*), with zeros for missing parts."""
         parts = []
         at = start
         for base, size_bytes, path in self.files:
@@ -87,12 +87,12 @@ class QueueFiles:
         return b"".join(parts)
 
     def unit_at(self, position: int) -> tuple[int, ...]:
-        """The fields of a unit, zeros where there is none."""
+        """Return the fields of a unit, zeros if it is missing."""
         fields: tuple[int, ...] = self.unit.unpack(self.read(position, position + self.unit.size))
         return fields
 
     def end(self) -> int:
-        """Where the units end: the first one in the last file that is not there."""
+        """Return the end of the units: the first missing one in the last file."""
         for base, size_bytes, path in reversed(self.files):
             with contextlib.suppress(FileNotFoundError):
                 count = self._count_in(path, size_bytes)
@@ -101,12 +101,12 @@ class QueueFiles:
         return 0
 
     def _count_in(self, path: Path, size_bytes: int) -> int:
-        """How many units there are in a file."""
+        """Return the number of units in a file."""
         unit_bytes = self.unit.size
         low, high = 0, size_bytes // unit_bytes
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            # Most files are of queues with little in them.
+            # Most files belong to queues with few messages.
             reach = min(high - 1, _GLANCE_UNITS)
             while low < high:
                 unit = os.pread(descriptor, unit_bytes, reach * unit_bytes)
@@ -120,7 +120,7 @@ class QueueFiles:
         return low
 
     def first_behind(self, log_offset: int) -> int:
-        """The position of the first unit that points to *log_offset* or behind it."""
+        """Return the position of the first unit that points to *log_offset* or a later place."""
         size_bytes = self.unit.size
         low, high = 0, (self.end() - self.start) // size_bytes
         while low < high:
@@ -132,7 +132,7 @@ class QueueFiles:
         return self.start + low * size_bytes
 
     def range_from(self, log_offset: int) -> tuple[int, int]:
-        """The queue offsets of the first message that is behind *log_offset*, and of the next."""
+        """Return the queue offset of the first message from *log_offset* on, and the end."""
         end, first = self.end(), self.first_behind(log_offset)
         if not self.is_batch:
             return first // self.unit.size, end // self.unit.size
@@ -156,12 +156,12 @@ class QueueDirectories:
         self._layout = layout
 
     def parent(self, *, is_batch: bool) -> Path:
-        """Where the queues of a kind are."""
+        """Return the parent directory of the queues of a kind."""
         layout = self._layout
         return layout.batch_consume_queues if is_batch else layout.consume_queues
 
     def __iter__(self) -> Iterator[FoundQueue]:
-        """Every queue, by topic and queue id."""
+        """Yield every queue, by topic and queue id."""
         for is_batch in (False, True):
             for topic in _directories(self.parent(is_batch=is_batch)):
                 queue_ids = [
@@ -171,16 +171,16 @@ class QueueDirectories:
                     yield FoundQueue(topic.name, queue_id, is_batch)
 
     def open(self, topic: str, queue_id: int, *, is_batch: bool = False) -> QueueFiles:
-        """The files of a queue. Raises ValueError for a name that can be no directory."""
+        """Return the files of a queue. Raises ValueError if no directory can have the name."""
         parent = self.parent(is_batch=is_batch)
         return QueueFiles(queue_directory(parent, topic, queue_id), is_batch=is_batch)
 
     def is_batch(self, topic: str) -> bool:
-        """Whether *topic* has queues of batches."""
+        """Return whether *topic* has batch queues."""
         return (self._layout.batch_consume_queues / topic).is_dir()
 
     def ends(self) -> dict[QueueKey, int]:
-        """The next queue offset of each queue that has units."""
+        """Return the next queue offset of each queue that has units."""
         found = ((key, self.open(*key[:2], is_batch=key.is_batch).range_from(0)) for key in self)
         return {(key.topic, key.queue_id): end for key, (_, end) in found if end}
 
@@ -193,7 +193,7 @@ def _directories(path: Path) -> list[Path]:
 
 
 class FoundWitnesses(QueueWitnesses):
-    """What queues say of records, for a store that nobody may change."""
+    """The evidence of queues about records, for a store that must not change."""
 
     def __init__(self, queues: QueueDirectories, record_at: Callable[[int], Record | None]) -> None:
         self._directories = queues

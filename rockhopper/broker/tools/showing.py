@@ -1,4 +1,4 @@
-"""``store show``: what is in a store, from its files' names, a few records and the tables."""
+"""``store show``: the contents of a store, from file names, a few records and the tables."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ class QueueRow(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What there is."""
+    """The contents of a store."""
 
     state: str
     version: str
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
     waiting: dict[str, int]
 
     def json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the contents for programs."""
         topics: dict[str, list[dict[str, Any]]] = {}
         for row in self.queues:
             found = {"queue": row.queue_id, "min": row.first, "max": row.next}
@@ -46,7 +46,7 @@ class Shown(NamedTuple):
 
 
 def show(view: StoreView) -> Shown:
-    """Look at everything but the messages. Raises OSError, StoreError."""
+    """Read everything but the messages. Raises OSError, StoreError."""
     queues = [QueueRow(*key[:2], *_range(view, *key), key.is_batch) for key in view.queues]
     return Shown(
         state=view.state(),
@@ -139,11 +139,11 @@ def _readable(read: Callable[[], Value]) -> Value | None:
     try:
         return read()
     except StoreError:
-        return None  # What is wrong with it, check says.
+        return None  # ``store check`` reports the problem.
 
 
 def _waiting(view: StoreView, queues: list[QueueRow]) -> dict[str, int]:
-    """How many messages wait for a time."""
+    """Return the numbers of delayed messages and of stored timer messages."""
     delivered = _readable(lambda: _delay_offsets(view)) or {}
     delayed = sum(
         max(row.next - max(delivered.get(row.queue_id + 1, 0), row.first), 0)

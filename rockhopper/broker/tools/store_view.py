@@ -1,4 +1,4 @@
-"""A store directory looked at from outside, be it stopped or served; nothing of it is changed."""
+"""A read-only view of a store directory, stopped or running."""
 
 import fcntl
 import os
@@ -36,14 +36,14 @@ _SEVERAL = "storePathCommitLog", "readOnlyCommitLogStorePaths"
 
 
 class NoStoreError(Exception):
-    """The directory holds no store; the message says what to do."""
+    """The directory has no store; the message contains the remedy."""
 
 
 def load_config(root: Path, path: Path | None) -> tuple[BrokerConfig, list[Path]]:
-    """The settings of a store, and the directories of its log if it has several.
+    """Load the settings of a store, and the directories of its log if it has several.
 
     Raises:
-        SettingError: a value makes no sense.
+        SettingError: a value is invalid.
         OSError: the file cannot be read.
     """
     texts = parse_properties(path.read_bytes()) if path is not None else {}
@@ -56,9 +56,9 @@ def load_config(root: Path, path: Path | None) -> tuple[BrokerConfig, list[Path]
 
 
 def holder_of(lock: Path) -> int | None:
-    """The process that has the store's lock, 0 if it cannot be told; None if nobody has.
+    """Return the process that holds the store's lock, 0 if unknown; None if it is free.
 
-    Asks, and takes no lock itself.
+    It queries the lock and does not take it.
     """
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -73,15 +73,15 @@ def holder_of(lock: Path) -> int | None:
 
 
 class StoreView:
-    """What is on disk of one store."""
+    """The files of one store on disk."""
 
     def __init__(self, root: Path, config_path: Path | None = None) -> None:
-        """Look at *root*; *config_path* is its broker.conf, for what files do not tell.
+        """Inspect *root*; *config_path* is its broker.conf, for settings not shown by the files.
 
         Raises:
             NoStoreError: there is no store.
-            StoreError: it is not whole yet.
-            SettingError: the configuration makes no sense.
+            StoreError: the store is unfinished.
+            SettingError: the configuration is invalid.
             OSError: something cannot be read.
         """
         if not root.is_dir():
@@ -117,18 +117,18 @@ class StoreView:
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker had the store open when it was first looked at."""
+        """Whether a broker had the store open at the first inspection."""
         return self.holder is not None
 
     def state(self) -> str:
-        """In what state the store is, for people."""
+        """Return the state of the store as text."""
         if self.is_live:
             process = f" by process {self.holder}" if self.holder else ""
             return f"in use{process}: read while it is served, up to the offset {self.end}"
         return "stopped cleanly" if self.is_clean else "not stopped cleanly: killed, or cut off"
 
     def load_log(self) -> None:
-        """Find the files of the log, and its end if somebody writes to it."""
+        """Find the files of the log, and its end if a broker is writing to it."""
         self.log, self.problems = log_files.find(self.log_directories)
         noted_end = self.noted.log_end if self.noted is not None else 0
         self.proven_end = max(self.checkpoint.flushed_offset, noted_end)
@@ -140,7 +140,7 @@ class StoreView:
 
     @property
     def lost_end(self) -> int:
-        """Where the log ended whose newest files are missing; 0 if none is."""
+        """The end of the log before its newest files were lost; 0 if none are missing."""
         return self.proven_end if self.proven_end > self.log.next_base_offset else 0
 
     @property
@@ -150,7 +150,7 @@ class StoreView:
         return self.log.gaps + newest
 
     def log_end(self) -> int:
-        """Where the log ends, without reading more than its last file."""
+        """Return the end of the log; read at most its last file."""
         last = log_files.last_written(self.log)
         if self.is_live or last is None:
             return self.end
@@ -165,7 +165,7 @@ class StoreView:
 
     @property
     def geometry(self) -> IndexGeometry | None:
-        """With which sizes the index files were made; None if nothing tells."""
+        """The sizes with which the index files were created; None if unknown."""
         noted = geometry.load(self.layout)
         store = self.config.store
         configured = IndexGeometry(store.index_slot_count, store.index_entry_count_max)
@@ -173,24 +173,24 @@ class StoreView:
         return noted or (configured if sizes <= {configured.file_size_bytes} else None)
 
     def index_files(self) -> list[Path]:
-        """The files of the index, oldest first."""
+        """Return the files of the index, oldest first."""
         directory = self.layout.index
         found = directory.iterdir() if directory.is_dir() else ()
         return sorted(path for path in found if path.name.isdecimal())
 
     def record_at(self, offset: int) -> Record | None:
-        """The sound record at an offset of the log."""
+        """Return the sound record at a log offset, or None."""
         try:
             return record_at(self.log, offset)
         except FileNotFoundError:
             return None
 
     def is_gone(self, topic: str, log_offset: int) -> bool:
-        """Whether a topic was deleted, or purged, behind the record at an offset."""
+        """Return whether a topic was deleted or purged after the record at an offset."""
         return log_offset < max(self.deleted.get(topic, 0), self.purged.get(topic, 0))
 
     def is_in_hole(self, start: int, end: int) -> bool:
-        """Whether a range of the log touches damage, found now or at a start of the broker."""
+        """Return whether a range of the log touches damage, found now or at broker starts."""
         known = self.noted.holes if self.noted is not None else ()
         return any(
             hole_start < end and start < hole_end
@@ -204,10 +204,10 @@ class StoreView:
         *,
         check_crc: bool = True,
     ) -> Iterator[tuple[Record, bool]]:
-        """Every record from *start* on, and whether its body is damaged; *take* as in LogWalk.
+        """Yield every record from *start* on, and whether its body is damaged.
 
-        Afterwards ``holes`` are the ranges that held none, and ``end`` is where the log ends. What
-        retention deletes meanwhile is left out.
+        *take* is as in LogWalk. Afterwards ``holes`` has the ranges without records, and ``end`` is
+        the end of the log. Files that retention deletes in the meantime are left out.
         """
         self.holes = []
         while True:

@@ -1,4 +1,4 @@
-"""The tables and notes against their own checksums: seals, CRCs, copies."""
+"""Compare the tables and notes with their own checksums: seals, CRCs, copies."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ _EDITED = (
 
 
 def check_tables(view: StoreView, findings: Findings) -> int:
-    """Compare tables, notes and checkpoints with their checksums; how many files that were."""
+    """Compare tables, notes and checkpoints with their checksums; return the number of files."""
     count = 0
     layout = view.layout
     for path in (layout.checkpoint, layout.own_checkpoint):
@@ -72,7 +72,7 @@ def _is_replicas(path: Path) -> bool:
 
 
 def _check_replica_files(findings: Findings, directory: Path) -> int:
-    """What a replica must not forget; how many files that is."""
+    """Check the durable state of a replica; return the number of files."""
     paths = sorted(directory.glob("*.json"))
     for path in paths:
         _check_replica_file(findings, path)
@@ -80,7 +80,7 @@ def _check_replica_files(findings: Findings, directory: Path) -> int:
 
 
 def _check_replica_file(findings: Findings, path: Path) -> None:
-    """A line and its CRC, twice."""
+    """Check a file that is a line and its CRC, stored twice."""
     read = [(each.name, _read(each)) for each in (path, backup_path(path))]
     damaged = []
     for name, data in read:
@@ -120,9 +120,9 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
 
 
 def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
-    """Those of the tables among *files*, by path in the store, that cannot be read themselves.
+    """Return the tables among *files*, by path in the store, that cannot be read.
 
-    With what their sound copy says, None if that cannot be read either.
+    The value is the content of the sound copy, or None if the copy cannot be read either.
     """
     found = {}
     names = {name for name in files if name.startswith("config/") and name.endswith(".json")}

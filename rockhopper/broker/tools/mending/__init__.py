@@ -1,1 +1,1 @@
-"""What writes: queues and index made anew, a log without its damage, backups and their return."""
+"""The tools that write: rebuild queues and index, repair a log, back up and restore."""

@@ -1,9 +1,10 @@
-"""``store backup``: a copy of a store, stopped or served, to which each run adds a point.
+"""``store backup``: copy a store, stopped or running; each run adds a point.
 
-The order makes a point consistent. First the tables and notes, and where the queues end; then the
-end of the log is looked up, and the log copied up to there. So all that tables and notes tell of
-is in the log that goes with them, and so is all that was acknowledged before the run began. The
-topics come once more at the end: the log may have messages of one that was made meanwhile.
+The order of the steps makes a point consistent. First the run reads the tables, notes and queue
+ends. Then it determines the end of the log, and copies the log up to there. So the copied log
+contains everything that the tables and notes refer to, and everything that was acknowledged before
+the run began. At the end the run reads the topics again, because the log may have messages of a
+topic that was created during the run.
 """
 
 import fcntl
@@ -32,7 +33,7 @@ from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.broker.tools.table_checking import unreadable_tables
 
 _SAVE_EVERY_BYTES = 256 << 20
-# What a first run that was cut off may have left.
+# Files that an interrupted first run may have left.
 _OWN_NAMES = {"log", "objects", *(f"{manifests.FILE_NAME}{end}" for end in (".tmp", ".bak.tmp"))}
 _OWN_NAMES |= {f"{manifests.FILE_NAME}.bak"}
 _COMPARED_BYTES = 64 << 10
@@ -40,18 +41,18 @@ _NEWER_COUNTS = ("config/topics.json", "config/subscriptionGroup.json")
 
 
 class Plan(NamedTuple):
-    """What a run would do."""
+    """The plan of a run."""
 
     new_bytes: int
     new_from: int
-    """Where the first of them is."""
+    """The log offset of the first new byte."""
     log_end: int
     differs_at: int | None
-    """Where the log is not what was copied, and a new line begins."""
+    """The log offset from which the log differs from the copy, so that a new line begins."""
     is_gap: bool
-    """Because what was in front of that expired before it was copied."""
+    """Whether the reason is that older parts of the log expired before they were copied."""
     unreadable: dict[str, bytes | None]
-    """As ``unreadable_tables`` has them; the sound copies are taken."""
+    """The result of ``unreadable_tables``; sound copies replace the tables."""
 
 
 class Backup:
@@ -74,11 +75,11 @@ class Backup:
         *,
         prune: bool = False,
     ) -> tuple[Point, int]:
-        """Add a point, and *prune* then; the point, and how many files that has dropped.
+        """Add a point, then *prune*; return the point, and the number of pruned files.
 
         Raises:
-            StoreError: another run writes, the backup is damaged or of another store.
-            OSError: the disk is full or failing. The next run goes on.
+            StoreError: another run is writing, or the backup is damaged or of another store.
+            OSError: the disk is full or failing. The next run continues.
         """
         with self._locked():
             # Another run may have ended since the manifest was read.
@@ -101,10 +102,10 @@ class Backup:
             os.close(descriptor)
 
     def plan(self, view: StoreView) -> Plan:
-        """What there is to copy.
+        """Return what a run would copy.
 
         Raises:
-            StoreError: the directory is another store's backup, or no place for one.
+            StoreError: the directory has another store's backup, or is not suitable.
             OSError: something cannot be read.
         """
         others = set(os.listdir(self.directory)) - _OWN_NAMES if self.directory.is_dir() else set()
@@ -140,12 +141,12 @@ class Backup:
         )
 
     def _is_behind_a_gap(self, view: StoreView) -> bool:
-        """Whether the log begins behind the end of what was copied. Raises StoreError."""
+        """Return whether the log begins after the end of the copy. Raises StoreError."""
         segments = self.manifest.segments
         present = {file.base_offset for file in view.log.files}
         if not segments or not present or not present.isdisjoint(each.base for each in segments):
             return False
-        # Nothing of the log itself tells whose it is.
+        # The remaining log files do not identify the store.
         origin = self._origin(view)
         start, end = view.log.min_offset, segments[-1].end
         if start < end or origin is None or origin != self.manifest.origin:
@@ -157,7 +158,7 @@ class Backup:
         return None if origin is None else origin.hex()
 
     def _first_difference(self, view: StoreView) -> int | None:
-        """The file of the log from which on it is not what was copied."""
+        """Return the start of the first log file that differs from its copy."""
         present = {file.base_offset: file for file in view.log.files}
         common = [segment for segment in self.manifest.segments if segment.base in present]
         for segment in common:
@@ -167,7 +168,7 @@ class Backup:
                     continue
                 is_alike = self._begins_alike(segment, file)
             except FileNotFoundError:
-                continue  # It has expired meanwhile.
+                continue  # It has expired in the meantime.
             if segment is common[0] and not is_alike:
                 raise self._is_of_another_store(view)
             return segment.base
@@ -185,7 +186,7 @@ class Backup:
         return file.read(0, size_bytes) == copied
 
     def _goes_on(self, segment: Segment, file: MappedFile, log_end: int) -> bool:
-        """Whether the log still has what was copied of a file, by the end of that."""
+        """Return whether the log still contains the copy of a file, by comparing the copy's end."""
         path = self.log / segment.name
         size_bytes = path.stat().st_size if path.exists() else 0
         if size_bytes < segment.size:
@@ -204,7 +205,7 @@ class Backup:
     # Copying.
 
     def run(self, view: StoreView, now_ms: int, progress: Callable[[int], None]) -> Point:
-        """Add a point. Raises StoreError, OSError: the next run goes on."""
+        """Add a point. Raises StoreError, OSError: the next run continues."""
         root = view.layout.root
         self.manifest.source = str(root.resolve())
         ends = recovered.ends_to_keep(view)
@@ -257,7 +258,7 @@ class Backup:
                 except FileNotFoundError:
                     if not view.is_live:
                         raise
-                    # It has expired meanwhile, and what was in front of it as well.
+                    # The file has expired in the meantime, and so have all files before it.
                     self.manifest.segments.remove(segment)
                     self._begin_line(0)
         disk.sync_directory(self.log)
@@ -287,10 +288,13 @@ class Backup:
         finally:
             os.close(descriptor)
 
-    # What is there.
+    # Contents.
 
     def verify(self, progress: Callable[[int], None]) -> list[str]:
-        """Read all of the backup; what is not as it was copied, as sentences. Raises OSError."""
+        """Read the whole backup; return differences from the copied data as sentences.
+
+        Raises OSError.
+        """
         wrong = []
         done = 0
         segments = {s.name: s for line in self.manifest.lines.values() for s in line}
@@ -317,9 +321,9 @@ class Backup:
         return used | {kept[0] for point in self.manifest.points for kept in point.tables.values()}
 
     def prune(self, log_start: int) -> int:
-        """Drop what the store has no longer; return how many files of the log that were.
+        """Remove what the store no longer has; return the number of removed log files.
 
-        Points of which nothing would be left go as well. Raises OSError.
+        Points without any remaining log are removed as well. Raises OSError.
         """
         manifest = self.manifest
         newest = manifest.points[-1] if manifest.points else None
@@ -340,7 +344,7 @@ class Backup:
 
 
 def damage_from(view: StoreView, start: int) -> int:
-    """In how many places the log has nothing sound from *start* on, but for missing files.
+    """Count the damaged places of the log from *start* on, except missing files.
 
     Raises OSError.
     """
@@ -361,14 +365,14 @@ def _named(view: StoreView, find: Callable[[], list[Path]]) -> dict[str, bytes]:
 
 
 def _without_newest(view: StoreView, named: dict[str, bytes]) -> dict[str, bytes]:
-    """The others: a journal that is there no more must not stand beside a newer file."""
+    """Return the older tables: a journal that was deleted must not stand beside a newer file."""
     root = view.layout.root
     journals = [view.layout.table_changes(root / name) for name in _NEWER_COUNTS]
     return {name: data for name, data in named.items() if (root / name).parent not in journals}
 
 
 def _newest_counts(view: StoreView) -> list[Path]:
-    """The files of the tables that come once more, with their changes."""
+    """Return the files and journals of the tables that are read again."""
     found = []
     for name in _NEWER_COUNTS:
         path = view.layout.root / name
@@ -383,5 +387,5 @@ def _encode_ends(ends: dict[tuple[str, int], int]) -> bytes:
 
 
 def decode_ends(data: bytes) -> dict[tuple[str, int], int]:
-    """Where the queues ended, by topic and queue id."""
+    """Decode the ends of queues, by topic and queue id."""
     return {(topic, queue_id): end for topic, queue_id, end in json.loads(data)}

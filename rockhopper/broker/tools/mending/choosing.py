@@ -1,9 +1,10 @@
-"""From which points of a backup a store is restored, and how far that goes.
+"""Choose the points of a backup to restore from, and the last message to restore.
 
-A backup may tell of a time more than once. After a power cut, and when a store that was restored
-from it is backed up to it again, a new line of points begins: another log, from the same beginning.
-For a time it is asked which of them was served then: the line of the points around it; where they
-are of two lines, the newer one if it had stored a message of its own by then.
+A backup may cover a time more than once. A new line of points begins after a power cut, or when a
+restored store is backed up to the same backup: it is another log with the same beginning. For a
+given time, the choice is the line that was served at that time: the line of the points around it.
+If these points are of two lines, it is the newer line, provided that its first own message was
+stored before that time.
 """
 
 from collections.abc import Iterator
@@ -21,29 +22,29 @@ from rockhopper.broker.tools.output import time_text
 
 
 class Choice(NamedTuple):
-    """From where a store is restored."""
+    """The points to restore from."""
 
     tables: Point
     log: Point
     before_ms: int | None = None
-    """Only what was stored before this time."""
+    """Restore only messages stored before this time."""
 
 
 class Last(NamedTuple):
-    """The last message that comes back."""
+    """The last restored message."""
 
     store_time_ms: int
     log_end: int
-    """Where it ends in the log."""
+    """Its end in the log."""
 
 
 def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
-    """What to restore. Raises StoreError.
+    """Choose what to restore. Raises StoreError.
 
-    For a time, that is the log of the newest point that has it, with the tables of the last point
-    that was made before the time: so notes lag behind the log, as after a crash, and what was
-    deleted later comes back. Without such a point the first one of the line has to do, without its
-    notes of deliveries.
+    For a time, the log is that of the newest point that covers it. The tables are those of the last
+    point before the time. So the tables lag behind the log, as after a crash, and later deletions
+    are undone. If there is no earlier point, the first point of the line is used, without its
+    delivery notes.
     """
     newest = backup.manifest.point(number)
     if number is not None or before_ms is None:
@@ -74,7 +75,7 @@ def _point_around(backup: Backup, before_ms: int) -> Point:
 
 
 def _first_own_time_ms(backup: Backup, former: Point, later: Point) -> int | None:
-    """When the first message was stored that is in the log of *later* and not in the other's."""
+    """Return the store time of the first message that only the log of *later* has."""
     others = {segment.base: segment for segment in backup.manifest.lines[str(former.line)]}
     for segment in segments_of(backup, later):
         other = others.get(segment.base)
@@ -88,7 +89,7 @@ def _first_own_time_ms(backup: Backup, former: Point, later: Point) -> int | Non
 
 
 def _shared_bytes(backup: Backup, one: Segment, other: Segment) -> int:
-    """How long two files of the log are the same."""
+    """Return the length of the common beginning of two log files."""
     at, size_bytes = 0, min(one.size, other.size)
     with (
         (backup.log / one.name).open("rb") as first,
@@ -105,12 +106,12 @@ def _shared_bytes(backup: Backup, one: Segment, other: Segment) -> int:
 
 
 def segments_of(backup: Backup, point: Point) -> list[Segment]:
-    """The files of the log that belong to a point."""
+    """Return the log files of a point."""
     return [each for each in backup.manifest.lines[str(point.line)] if each.base < point.log_end]
 
 
 def missing_of(backup: Backup, point: Point) -> list[tuple[int, int]]:
-    """The ranges of the log between its files that a point has nothing of."""
+    """Return the gaps between the log files of a point."""
     return [
         (former.end, later.base)
         for former, later in pairwise(segments_of(backup, point))
@@ -124,7 +125,7 @@ def _start(backup: Backup, point: Point) -> int:
 
 
 def last_of(backup: Backup, choice: Choice) -> Last:
-    """The last message of what was chosen.
+    """Return the last message of a choice.
 
     Raises:
         StoreError: there is none from before the time.
@@ -150,7 +151,7 @@ def last_of(backup: Backup, choice: Choice) -> Last:
 
 
 def _records(backup: Backup, segment: Segment, end: int | None = None) -> Iterator[Record]:
-    """The records of a file, as far as it was copied, those that begin in front of *end*."""
+    """Yield the records in the copied part of a file that begin before *end*."""
     if not segment.size:
         return
     file = MappedFile(backup.log / segment.name, segment.base, segment.size)

@@ -1,4 +1,4 @@
-"""The commands that write: rebuild, repair, backup, restore. None does without --write."""
+"""The commands that write: rebuild, repair, backup, restore. They write only with --write."""
 
 import json
 import os

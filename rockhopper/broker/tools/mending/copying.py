@@ -1,4 +1,4 @@
-"""Which files of a store, beside its log, go with it to another place, and how they are copied."""
+"""Copy the files of a store besides its log to another place."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ from rockhopper.protocol.store.store_paths import COMMIT_LOG_DIRECTORY_FILE
 
 STEP_BYTES = 4 << 20
 
-# Of the directory or of the run that wrote them, and made anew.
+# Specific to the directory or to the run that wrote them; they are created again.
 _LEFT_BEHIND = frozenset(
     {
         inventory.FILE_NAME,
@@ -36,7 +36,7 @@ _LEFT_BEHIND = frozenset(
 
 
 def check_empty(target: Path) -> None:
-    """Refuse a directory that holds something else than what was cut off. Raises StoreError."""
+    """Refuse a directory with files, except those of an interrupted run. Raises StoreError."""
     if not target.exists():
         return
     is_unfinished = StoreLayout.of(StoreConfig(root=target)).unfinished.exists()
@@ -52,14 +52,14 @@ _UNFINISHED = (
 
 @contextmanager
 def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
-    """Make a store in *target*, which is empty then and marked as unfinished until all is done.
+    """Create a store in *target*, which is emptied and marked as unfinished until the end.
 
-    *need_bytes* is what is known of the room that it takes. The mark keeps brokers and tools away,
-    and its lock a second run; what was cut off is begun again over what it left. A broker that has
-    been there since before keeps its files.
+    *need_bytes* is the known part of the required space. The mark keeps brokers and tools away, and
+    its lock keeps a second run away. A new run replaces the files of an interrupted one. If a
+    broker is already running there, it keeps its files.
 
     Raises:
-        StoreError: the directory is not empty, or in use; there is no room.
+        StoreError: the directory is not empty or in use, or has no room.
         OSError: the disk is failing.
     """
     check_empty(target)
@@ -80,9 +80,9 @@ def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
 
 @contextmanager
 def _locked_mark(layout: StoreLayout) -> Iterator[bool]:
-    """Hold the mark; whether it was not there before."""
+    """Hold the mark; yield whether it is new."""
     is_new = not layout.unfinished.exists()
-    # One that is gone by now was of a store that has been finished.
+    # If the mark disappears in the meantime, another run has finished the store.
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
     try:
         descriptor = os.open(layout.unfinished, flags, 0o644)
@@ -112,7 +112,7 @@ def _empty(layout: StoreLayout) -> None:
 
 
 def companions(layout: StoreLayout) -> list[Path]:
-    """Tables, notes and files of timers, as they are now; paths below the root."""
+    """Return the current tables, notes and timer files below the root."""
     places = [layout.config, layout.timer_wheel, layout.timer_log]
     if layout.own.is_dir():
         places += [path for path in layout.own.iterdir() if path.name not in _LEFT_BEHIND]
@@ -123,10 +123,10 @@ def companions(layout: StoreLayout) -> list[Path]:
 def copy_range(
     source: Path, start: int, end: int, write: Callable[[int, bytes], None]
 ) -> Iterator[int]:
-    """Hand [*start*, *end*) of a file to *write*, in pieces; yields how far it is.
+    """Pass [*start*, *end*) of a file to *write*, in pieces; yield the position after each.
 
     Raises:
-        OSError: it cannot be read, or is shorter.
+        OSError: the file cannot be read, or is shorter.
     """
     descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -142,26 +142,26 @@ def copy_range(
 
 
 class LogFileCopy:
-    """A file of a log in the making: all of its length, with blocks only where there are bytes."""
+    """A log file being written: of full length, but with blocks only for nonzero bytes."""
 
     def __init__(self, path: Path, size_bytes: int, *, is_last: bool = False) -> None:
-        """*is_last* reserves all blocks: the broker will go on there. Raises OSError."""
+        """*is_last* reserves all blocks, because the broker continues there. Raises OSError."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if is_last:
             disk.preallocate(self._descriptor, size_bytes)
         os.ftruncate(self._descriptor, size_bytes)
 
     def write(self, position: int, data: bytes) -> None:
-        """Put bytes; zeros take no room. Raises OSError."""
+        """Write bytes; zeros take no space. Raises OSError."""
         if data.strip(b"\0"):
             disk.write_fully(self._descriptor, position, data)
 
     def overwrite(self, position: int, data: bytes) -> None:
-        """Put bytes over what was put there. Raises OSError."""
+        """Overwrite bytes. Raises OSError."""
         disk.write_fully(self._descriptor, position, data)
 
     def close(self) -> None:
-        """Make it durable. Raises OSError."""
+        """Sync and close the file. Raises OSError."""
         try:
             disk.sync_file(self._descriptor)
         finally:
@@ -169,7 +169,7 @@ class LogFileCopy:
 
 
 def crc_of(path: Path, size_bytes: int) -> int:
-    """The CRC-32 of the first bytes of a file. Raises OSError."""
+    """Return the CRC-32 of the first bytes of a file. Raises OSError."""
     crc = 0
 
     def take(_: int, data: bytes) -> None:

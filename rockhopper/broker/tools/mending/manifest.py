@@ -1,15 +1,15 @@
-"""What a backup holds: ``manifest.json``, a line of JSON and one with its CRC-32.
+"""The contents of a backup: ``manifest.json``, a line of JSON and one with its CRC-32.
 
     log/<20-digit offset>-<line>    a file of the commit log, as far as it has been copied
-    objects/<sha-256>               what tables and notes held, compressed; shared by points
+    objects/<sha-256>               contents of tables and notes, compressed; shared by points
     manifest.json, manifest.json.bak
 
-A *point* is the store as it was at one time: the log up to an offset, and the tables. All points of
-a *line* share the log's files, which only grow. A new line begins where a store's log is not what
-was copied any more: after a power cut took its end, say. It shares the files in front of that.
+A *point* is the store at one time: the log up to an offset, and the tables. All points of a *line*
+share the log files, which only grow. A new line begins where a store's log differs from the copy,
+for example after a power cut lost its end. It shares the files before that place.
 
-The manifest is replaced whenever a piece of the log has been copied durably, the point comes last;
-so a backup that is cut off goes on where it was.
+The manifest is replaced after each durably copied piece of the log, and the point is added last. So
+an interrupted backup continues where it stopped.
 """
 
 import re
@@ -29,7 +29,7 @@ _OBJECT_NAME = re.compile(r"[0-9a-f]+")
 
 @dataclass
 class Segment:
-    """A file of the log: its first *size* bytes have been copied, and have that CRC-32."""
+    """A log file: its first *size* bytes are copied, and *crc* is their CRC-32."""
 
     base: int
     name: str
@@ -38,7 +38,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The log offset behind it."""
+        """The log offset after it."""
         return self.base + self.size
 
 
@@ -55,14 +55,14 @@ class Point:
     tables: dict[str, list[Any]]
     """Path below the root -> object and size."""
     ends: str
-    """The object with where the queues ended."""
+    """The object with the ends of the queues."""
     sizes: list[int]
-    """Of the files of log, queues and batch queues, then index slots and entries; 0: unknown."""
+    """File sizes of log, queues and batch queues; index slots and entries; 0: unknown."""
 
 
 @dataclass
 class Manifest:
-    """All of a backup."""
+    """The whole backup."""
 
     source: str
     lines: dict[str, list[Segment]] = field(default_factory=lambda: {"1": []})
@@ -72,16 +72,16 @@ class Manifest:
 
     @property
     def line(self) -> int:
-        """The line that goes on."""
+        """The current line."""
         return max(map(int, self.lines))
 
     @property
     def segments(self) -> list[Segment]:
-        """Its files of the log, oldest first."""
+        """The log files of the current line, oldest first."""
         return self.lines[str(self.line)]
 
     def point(self, number: int | None) -> Point:
-        """A point by its number, or the newest. Raises StoreError."""
+        """Return a point by its number, or the newest. Raises StoreError."""
         if not self.points:
             raise StoreError("the backup has no point yet: its first run was cut off; run it again")
         if number is None:
@@ -93,13 +93,13 @@ class Manifest:
         raise StoreError(f"the backup has no point {number}; there are {known}")
 
     def save(self, directory: Path) -> None:
-        """Replace the manifest, durably. Raises OSError: the former one is still there."""
+        """Replace the manifest durably. On OSError, the old one remains."""
         data = checked_line.encode({"format": FORMAT, **asdict(self)})
         disk.write_atomically(directory / FILE_NAME, data, backup=data)
 
 
 def load(directory: Path) -> Manifest | None:
-    """The manifest of a backup; None where there is none.
+    """Load the manifest of a backup; return None if there is none.
 
     Raises:
         CorruptFileError: it is damaged, and its copy as well.
@@ -143,6 +143,6 @@ def _manifest_of(document: Any) -> Manifest:
 
 
 def _check_name(form: re.Pattern[str], name: str) -> None:
-    """Raise ValueError for a name that a backup cannot have given."""
+    """Raise ValueError for a name that no backup uses."""
     if not form.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a file of a backup")

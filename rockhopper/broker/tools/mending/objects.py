@@ -1,4 +1,4 @@
-"""The objects of a backup: small files by what they hold, each once, compressed."""
+"""The objects of a backup: small files named by their contents, stored once, compressed."""
 
 import hashlib
 import os
@@ -13,13 +13,13 @@ _TRIES = 50
 
 
 class Objects:
-    """The directory of them."""
+    """The directory of the objects."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def put(self, data: bytes) -> str:
-        """Keep *data*, durably; return its name. Raises OSError."""
+        """Store *data* durably; return its name. Raises OSError."""
         name = hashlib.sha256(data).hexdigest()
         path = self._directory / name
         if not path.exists():
@@ -27,7 +27,7 @@ class Objects:
         return name
 
     def get(self, name: str) -> bytes:
-        """What was kept. Raises CorruptFileError, OSError."""
+        """Return a stored object. Raises CorruptFileError, OSError."""
         path = self._directory / name
         try:
             data = zlib.decompress(path.read_bytes())
@@ -40,19 +40,19 @@ class Objects:
         return data
 
     def keep_only(self, names: set[str]) -> int:
-        """Delete all others; how many they were. Raises OSError."""
+        """Delete all other objects; return their number. Raises OSError."""
         others = [path for path in self._directory.iterdir() if path.name not in names]
         return disk.remove_files(others)
 
 
 def snapshot(find: Callable[[], list[Path]]) -> dict[Path, bytes]:
-    """What the files that *find* finds hold, all at one time as far as files were replaced.
+    """Return the contents of the files that *find* returns, in one consistent state.
 
-    Tables are replaced and journals begun anew by their broker; a copy counts if none was between
-    its begin and its end. What is only appended to may be longer by then.
+    Brokers replace tables and start new journals. A copy counts only if no file was replaced while
+    it was made. Files that are only appended to may have grown by its end.
 
     Raises:
-        OSError: a file cannot be read, or they are replaced all the time.
+        OSError: a file cannot be read, or files are replaced all the time.
     """
     for _ in range(_TRIES):
         before = _identities(find())

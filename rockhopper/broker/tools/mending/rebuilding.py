@@ -1,9 +1,9 @@
-"""``store rebuild``: consume queues and index made anew from the log.
+"""``store rebuild``: create consume queues and index again from the log.
 
-What is there is moved to ``<root>/rockhopper/rebuild``, and the store opened as a broker opens one
-whose queues and index are gone. Where the queues ended is noted first, in the inventory: queues of
-which the log has nothing any more go on there. A crash in between costs nothing but time: the next
-rebuild goes on, and so does the next start of the broker.
+The existing ones are moved to ``<root>/rockhopper/rebuild``. Then the store is opened like a broker
+opens one whose queues and index are missing. Before that, the ends of the queues are written to the
+inventory, so that queues without messages in the log continue there. After a crash, the next
+rebuild or the next start of the broker continues the work; only time is lost.
 """
 
 import shutil
@@ -24,12 +24,12 @@ _GOES_ON = "Free some room, and run this again or start the broker: both go on f
 
 
 def rebuild(view: StoreView) -> RecoveryReport:
-    """Make queues and index of a stopped store anew.
+    """Create queues and index of a stopped store again.
 
     Raises:
-        StoreLockedError: a broker serves it.
+        StoreLockedError: a broker is running on it.
         StoreError: it cannot be opened, or there is no room.
-        OSError: the disk is failing; the next try goes on.
+        OSError: the disk is failing; the next try continues.
     """
     layout = view.layout
     refuse_unfit_log(view)
@@ -44,7 +44,7 @@ def rebuild(view: StoreView) -> RecoveryReport:
 
 
 def refuse_unfit_log(view: StoreView) -> None:
-    """See that a broker opens the log as it is, before anything is moved. Raises StoreError."""
+    """Check that a broker can open the log, before anything is moved. Raises StoreError."""
     if len(view.log_directories) > 1:
         raise StoreError(
             "a log that is divided over directories is not opened for writing: move its files "
@@ -61,7 +61,7 @@ def refuse_unfit_log(view: StoreView) -> None:
 
 
 def _needed_bytes(view: StoreView) -> int:
-    """What the queues take at least, those that are there: they stay until the new ones are."""
+    """Return the minimum size of the queues; the old ones stay until the new ones exist."""
     count = 0
     for topic, queue_id, is_batch in view.queues:
         queue = view.queues.open(topic, queue_id, is_batch=is_batch)
@@ -79,7 +79,7 @@ def _note_ends(view: StoreView) -> None:
 
 
 def _ends_of_expired(view: StoreView) -> dict[QueueKey, int]:
-    """The ends of queues of which the log has no message any more."""
+    """Return the ends of queues that have no messages in the log."""
     found: dict[QueueKey, int] = {}
     for topic, queue_id, is_batch in view.queues:
         queue = view.queues.open(topic, queue_id, is_batch=is_batch)

@@ -1,6 +1,6 @@
-"""Opening a store as a broker does at its start, and closing it as after a clean stop.
+"""Open a store like a broker at its start, and close it cleanly.
 
-So whatever is made here has been recovered once, by the same code, before a broker sees it.
+So the same code has recovered each new store once, before a broker opens it.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from rockhopper.protocol.store.geometry_note import IndexGeometry
 
 
 def recover(config: BrokerConfig) -> RecoveryReport:
-    """Recover the store of *config*, bound what groups have read by what there is, and close it.
+    """Recover the store of *config*, limit group offsets to existing messages, and close it.
 
     Raises:
-        StoreError: it cannot be opened as it is.
+        StoreError: it cannot be opened.
         OSError: the disk is full or failing.
     """
     with Bar("Making queues and index"):
@@ -57,7 +57,7 @@ async def _recover(config: BrokerConfig) -> RecoveryReport:
 
 
 async def _bound_offsets(tables: Tables, store: MessageStore) -> None:
-    # RocketMQ reads the table alone: what only the journal tells so far goes into it.
+    # RocketMQ reads only the table file: write the changes in the journal into it.
     if next(iter(tables.offsets.entries()), None):
         tables.offsets.start_saving()
         tables.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
@@ -73,7 +73,10 @@ def _now_ms() -> int:
 def sized_like(
     config: BrokerConfig, sizes: tuple[int, int, int], shape: IndexGeometry | None
 ) -> BrokerConfig:
-    """*config* with the sizes of files that a store has: of log, queues, batch queues; 0: as is."""
+    """Return *config* with the file sizes of an existing store.
+
+    *sizes* are those of log, queues and batch queues; 0 leaves a setting unchanged.
+    """
     store = config.store
     names = (
         "commit_log_file_size_bytes",
@@ -90,13 +93,13 @@ def sized_like(
 
 
 def at(config: BrokerConfig, root: Path) -> BrokerConfig:
-    """*config* for a store in *root*, with its log below it."""
+    """Return *config* for a store in *root*, with its log below it."""
     store = dataclasses.replace(config.store, root=root, commit_log_directory=None)
     return dataclasses.replace(config, store=store)
 
 
 def file_sizes(view: StoreView) -> tuple[int, int, int]:
-    """The sizes of the files of log, queues and batch queues; 0 where nothing tells."""
+    """Return the file sizes of log, queues and batch queues; 0 if unknown."""
     _, plain, batch = view.noted.file_sizes if view.noted is not None else (0, 0, 0)
     found = {False: plain, True: batch}
     for key in view.queues:
@@ -108,7 +111,7 @@ def file_sizes(view: StoreView) -> tuple[int, int, int]:
 
 
 def ends_to_keep(view: StoreView) -> dict[QueueKey, int]:
-    """Where queues end whose offsets the log may not tell any more: their units tell, or notes."""
+    """Return queue ends that the log may no longer show, from units and the inventory."""
     ends = dict(view.noted.queue_ends) if view.noted is not None else {}
     for key, end in view.queues.ends().items():
         ends[key] = max(end, ends.get(key, 0))

@@ -1,8 +1,8 @@
-"""``store repair``: a new store with every sound record of a damaged one.
+"""``store repair``: create a new store with every sound record of a damaged one.
 
-The new log has each record at the offset that it had: ids of messages, timers and transactions go
-on to mean the same. Where nothing sound was, a filler stands: a record that was rolled back, which
-is in no queue and no index, for RocketMQ too. Queues and index are made from the new log.
+In the new log each record keeps its offset, so ids of messages, timers and transactions stay valid.
+Damaged ranges are replaced by fillers: rolled back records, which are in no queue and no index,
+also for RocketMQ. Queues and index are created from the new log.
 """
 
 import shutil
@@ -43,7 +43,7 @@ from rockhopper.protocol.store.record_head import (
 FILLER_TOPIC = "ROCKHOPPER_LOST"
 _FILLER_BYTES_MAX = 1 << 20
 _NAMED_MAX = 5
-# Looking for them in all queues costs; a log full of damage must not make it the whole cost.
+# The search in all queues is slow; for a badly damaged log it must not dominate the run.
 _HOLES_ASKED_MAX = 1000
 _HOST = bytes.fromhex("7f00000100002a9f")
 
@@ -52,18 +52,18 @@ Message: TypeAlias = tuple[str, int, int]
 
 
 class Lost(NamedTuple):
-    """A range of the log that held nothing sound."""
+    """A range of the log without sound records."""
 
     log_offset: int
     size: int
     reason: str
     store_time_ms: int
-    """Of the sound record in front of it."""
+    """The store time of the sound record before it."""
     messages: list[Message]
-    """Those that were there, as far as the queues tell."""
+    """The messages in the range, as far as the queues show them."""
 
     def line(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         named = ", ".join(
             f"{topic} queue {queue_id} offset {offset}"
             for topic, queue_id, offset in self.messages[:_NAMED_MAX]
@@ -75,17 +75,17 @@ class Lost(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """What is left, and what is not."""
+    """The sound and the lost parts of a log."""
 
     record_count: int
     log_start: int
     log_end: int
     lost: list[Lost]
     left_out: list[str]
-    """Tables that cannot be read, nor their copies."""
+    """Tables that cannot be read, and whose copies cannot be read either."""
 
     def json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the result for programs."""
         return {
             "records": self.record_count,
             "logStart": self.log_start,
@@ -108,7 +108,7 @@ class Repair(NamedTuple):
 
 
 def survey(view: StoreView, progress: Callable[[int], None]) -> Repair:
-    """Find what is sound and what is lost; writes nothing. Raises OSError."""
+    """Find the sound and lost records; write nothing. Raises OSError."""
     times: dict[int, int] = {}
     count = last_ms = 0
 
@@ -144,7 +144,7 @@ def survey(view: StoreView, progress: Callable[[int], None]) -> Repair:
 
 
 def _messages_in(view: StoreView, holes: list[Hole]) -> dict[int, list[Message]]:
-    """The messages whose units point into holes, by where those begin."""
+    """Return the messages whose units point into holes, by the start of the hole."""
     found: dict[int, list[Message]] = {}
     for topic, queue_id, is_batch in view.queues if holes else ():
         queue = view.queues.open(topic, queue_id, is_batch=is_batch)
@@ -159,11 +159,11 @@ def _messages_in(view: StoreView, holes: list[Hole]) -> dict[int, list[Message]]
 
 
 def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int], None]) -> None:
-    """Make the new store in *target*, which must be empty.
+    """Create the new store in *target*, which must be empty.
 
     Raises:
-        StoreError: the target is no place for it, or has no room.
-        OSError: the disk is failing; what is in *target* is no store.
+        StoreError: the target is not suitable, or has no room.
+        OSError: the disk is failing; *target* does not contain a valid store.
     """
     check_target(view.layout.root, target)
     if not view.log.files:
@@ -173,7 +173,7 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
 
 
 def needed_bytes(view: StoreView) -> int:
-    """What log and tables take at least; queues and index come on top. Raises OSError."""
+    """Return the minimum size of log and tables, without queues and index. Raises OSError."""
     return sum(
         allocated_bytes(path)
         for path in (*(Path(file.path) for file in view.log.files), *companions(view.layout))
@@ -212,7 +212,7 @@ def _unreadable(view: StoreView) -> dict[str, bytes | None]:
 
 
 def check_target(source: Path, target: Path) -> None:
-    """Refuse a directory that holds something, or that is the store itself. Raises StoreError."""
+    """Refuse a directory with files, or one inside the store itself. Raises StoreError."""
     if target.resolve().is_relative_to(source.resolve()):
         raise StoreError(f"{target} is inside of the store: name a directory of its own")
     check_empty(target)
@@ -240,7 +240,7 @@ def _copy_log(
 
 
 def filling(start: int, end: int, file_end: int, lost: Lost) -> bytes:
-    """What stands in the place of [*start*, *end*): fillers, or a blank record up to *file_end*."""
+    """Return the bytes for [*start*, *end*): fillers, or a blank record up to *file_end*."""
     if end == file_end:
         return BLANK_RECORD.pack(end - start, MAGIC_BLANK).ljust(end - start, b"\0")
     pieces = []

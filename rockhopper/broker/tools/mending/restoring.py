@@ -1,8 +1,8 @@
-"""``store restore``: a store as it was at a point of a backup, or with what came before a time.
+"""``store restore``: restore a store to a point of a backup, or to a time.
 
-The log is copied under another name, compared with its checksums, cut, and given its name once it
-is whole; then the store is opened as by a broker, which makes queues and index. Until that has
-ended there is a file UNFINISHED: a restore that was cut off is begun again over what it left.
+The log is copied under a temporary name, checked against its checksums, truncated, and renamed when
+it is complete. Then the store is opened like by a broker, which creates queues and index. Until the
+end there is a file UNFINISHED; a new restore replaces the files of an interrupted one.
 """
 
 import zlib
@@ -39,7 +39,7 @@ from rockhopper.protocol.store.topic_ends import decode_ends as decode_ends_of
 from rockhopper.protocol.store.topic_ends import encode_ends
 
 _LOG_IN_THE_MAKING = "commitlog.restoring"
-# What was delivered may be cut off: without these the broker finds out from the log.
+# Delivered messages may be cut off: without these files the broker derives the state from the log.
 _TOLD_BY_THE_LOG = (
     "config/delayOffset.json",
     "config/timercheck",
@@ -52,16 +52,16 @@ _ENDS = tuple(f"{OWN_DIRECTORY}/{name}" for name in (DELETED_TOPICS_FILE, PURGED
 
 
 class Restored(NamedTuple):
-    """What has come back."""
+    """The result of a restore."""
 
     point: Point
     log_start: int
     log_end: int
     record_count: int
     hole_count: int
-    """Places of the log that held nothing sound when it was copied."""
+    """The damaged places in the log at the time of the copy."""
     left_out: list[str]
-    """Tables that nobody can read, nor their copies."""
+    """Tables that cannot be read, and whose copies cannot be read either."""
 
 
 def restore(
@@ -71,18 +71,19 @@ def restore(
     config: BrokerConfig,
     progress: Callable[[int], None],
 ) -> Restored:
-    """Make the store in *target*.
+    """Create the store in *target*.
 
     Raises:
-        StoreError: the target is not empty or has no room, or the backup is damaged; says where.
-        OSError: the disk is failing; the next try begins anew.
+        StoreError: the target is not empty or has no room, or the backup is damaged; the message
+            names the place.
+        OSError: the disk is failing; the next try starts from the beginning.
     """
     with making(target, needed_bytes(backup, choice)):
         return _restore(backup, choice, target, config, progress)
 
 
 def needed_bytes(backup: Backup, choice: Choice) -> int:
-    """What log and tables take at least; queues and index come on top. Raises OSError."""
+    """Return the minimum size of log and tables, without queues and index. Raises OSError."""
     segments = segments_of(backup, choice.log)
     need_bytes: int = sum(size for _, size in choice.tables.tables.values())
     if segments:
@@ -122,9 +123,9 @@ def _restore(
 
 
 def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> list[str]:
-    """Put tables and notes there; those of deliveries and deletions behind *log_end* left out.
+    """Write tables and notes, without notes of deliveries and deletions after *log_end*.
 
-    And those that cannot be read, which no broker starts with: returned.
+    Unreadable tables are left out too, because no broker starts with them; return their names.
     """
     is_later = point.log_end > log_end
     files = {name: backup.objects.get(kept) for name, (kept, _) in point.tables.items()}
@@ -186,9 +187,9 @@ def _cut(
     before_ms: int,
     ends: dict[QueueKey, int],
 ) -> tuple[int, dict[QueueKey, int]]:
-    """End the log in front of the first message of *before_ms* or later.
+    """Truncate the log before the first message stored at *before_ms* or later.
 
-    Returns the end, and where queues ended there of which nothing may be left.
+    Return the new end, and the queue ends there, for queues that may have no messages left.
     """
     walk = LogWalk(files.files, files.min_offset, proven_end=log_end)
     end = log_end

@@ -1,4 +1,4 @@
-"""Room on a disk: asked for before a tool writes, and named when it runs out all the same."""
+"""Disk space: checked before a tool writes, and reported if it runs out anyway."""
 
 import os
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ _BLOCK_BYTES = 512
 
 
 class NoRoomError(StoreError):
-    """The disk of a directory has no room for what is to be written there."""
+    """The disk of a directory has too little space for the data."""
 
 
 @contextmanager
 def room(
     directory: Path, need_bytes: int, state: str, *, freed: Path | None = None
 ) -> Iterator[None]:
-    """Refuse what does not fit, and say what is missing where the disk gets full nevertheless.
+    """Refuse data that does not fit, and report the missing space if the disk becomes full.
 
-    *need_bytes* is what is known of it, *freed* what is deleted first, and *state* what an end
-    amid it leaves, and what to do.
+    *need_bytes* is the known size of the data, and *freed* is deleted first. *state* describes the
+    result of an interruption and the remedy.
 
     Raises:
-        NoRoomError: there is no room, or it has run out.
+        NoRoomError: there is too little space, or it has run out.
     """
     if reason := shortage(directory, need_bytes, freed=freed):
         raise NoRoomError(f"{reason}. Nothing was written: free some first")
@@ -48,7 +48,7 @@ def room(
 
 
 def shortage(directory: Path, need_bytes: int, *, freed: Path | None = None) -> str | None:
-    """What is missing for so many bytes in *directory*, once *freed* is deleted; None: nothing."""
+    """Return what space is missing in *directory* once *freed* is deleted; None: nothing."""
     free = free_bytes(directory) + (used_bytes(freed) if freed is not None else 0)
     if need_bytes <= free:
         return None
@@ -56,16 +56,16 @@ def shortage(directory: Path, need_bytes: int, *, freed: Path | None = None) -> 
 
 
 def free_bytes(directory: Path) -> int:
-    """What this process may write on the disk on which *directory* is, or would be made."""
+    """Return the free bytes for this process on the disk of *directory*; it need not exist."""
     status = os.statvfs(next(path for path in (directory, *directory.parents) if path.exists()))
     return status.f_frsize * (status.f_bavail if os.geteuid() else status.f_bfree)
 
 
 def used_bytes(directory: Path) -> int:
-    """What the files below *directory* take on the disk."""
+    """Return the disk usage of the files below *directory*."""
     return sum(allocated_bytes(path) for path in directory.rglob("*") if path.is_file())
 
 
 def allocated_bytes(path: Path) -> int:
-    """What a file takes on the disk: less than its size where it has holes."""
+    """Return the disk usage of a file; with holes it is less than the size."""
     return path.stat().st_blocks * _BLOCK_BYTES
