@@ -1,1 +1,1 @@
-"""The house, measured: figures of the structure of the code, which may never get worse."""
+"""Measurements of the structure of the code, which must not get worse."""

@@ -1,11 +1,10 @@
-"""Measure the house and hold it to its bounds: ``python -m tests.house``; part of ``make check``.
+"""Compare measurements of the code with their bounds: ``python -m tests.house``, in ``make check``.
 
-bounds.toml has, for each figure, its bound, what it was before the house was rebuilt, and
-what is to be reached. A figure that is worse than its bound fails; one without a bound is only
-reported. ``--tighten`` writes better figures into the file. A bound is raised together with a
-record in docs/decisions: ``raised`` is its number. What the figures mean is in record 0020.
-
-by_hand.toml has the rows that only a person can measure, with the last result.
+bounds.toml has, for each figure, its bound, the value before the restructuring, and the target. A
+figure that is worse than its bound fails; a figure without a bound is only reported. ``--tighten``
+writes better values into the file. To raise a bound, add a record in docs/decisions: ``raised`` is
+its number. Record 0020 explains the figures. by_hand.toml has the figures that only a person can
+measure, with the last result.
 """
 
 import gc
@@ -72,7 +71,7 @@ def main(show: str | None, tighten: bool) -> None:
 
 
 def is_worse(value: float, row: Mapping[str, Any]) -> bool:
-    """Whether *value* is on the wrong side of the bound of its row."""
+    """Return whether *value* is on the wrong side of the bound of its row."""
     bound: float = row["bound"]
     return value < bound if row.get("more_is_better") else value > bound
 
@@ -94,6 +93,6 @@ def _toml(value: float | str) -> str:
 
 
 if __name__ == "__main__":
-    # Millions of nodes that all stay until the end: looking for garbage takes a third of the time.
+    # Millions of nodes all stay until the end: garbage collection would take a third of the time.
     gc.disable()
     main()

@@ -1,16 +1,17 @@
-"""Figures of callbacks: calls whose target only shows when the program runs.
+"""Figures of callbacks: calls whose target is known only at run time.
 
-A slot is an attribute that holds a function of another object. Counted are
+A slot is an attribute that holds a function of another object. These are counted:
 
-- attributes that another object assigns: ``other.attribute = something``, where ``attribute`` is
-  declared with a type that is callable, or holds a function from the start, or ``something`` is a
-  method of the class that assigns, a lambda or a partial. Its name does not matter;
-- attributes that a method sets to a callable that it was given: that is the same assignment;
-- callables handed to a constructor to be called back, which means that they return nothing; what
-  schedules (``call_later``) is a clock. Those that return something are questions (a clock, a
-  rule): they are reported, not bounded.
+- attributes that another object assigns: ``other.attribute = something``. Either ``attribute`` is
+  declared with a callable type or initially holds a function, or ``something`` is a method of the
+  assigning class, a lambda or a partial. The name does not matter;
+- attributes that a method sets to a callable parameter: this is the same kind of assignment;
+- callables passed to a constructor that return nothing, so they are called back. A scheduler
+  (``call_later``) counts as a clock. Callables that return a value are questions (a clock, a rule):
+  they are reported, but not bounded.
 
-A list of listeners, to which others append, is one slot of its own kind and is counted apart.
+A list of listeners, to which other objects append, is a slot of its own kind and is counted
+separately.
 """
 
 import ast
@@ -29,10 +30,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class Declared:
-    """What the whole broker declares."""
+    """The declarations of the whole broker."""
 
     aliases: dict[str, dict[str, ast.expr]]
-    """By module: the names there that stand for types of callables."""
+    """By module: the names that are aliases of callable types."""
     slots: frozenset[str]
     """Attributes that hold a callable in some class."""
     lists: frozenset[str]
@@ -40,7 +41,7 @@ class Declared:
 
 
 def declared(tree: Tree) -> Declared:
-    """What the classes of the broker declare."""
+    """Collect the declarations in the classes of the broker."""
     aliases = _aliases(tree)
     slots: set[str] = set()
     lists: set[str] = set()
@@ -61,7 +62,7 @@ def declared(tree: Tree) -> Declared:
 
 
 def _aliases(tree: Tree) -> dict[str, dict[str, ast.expr]]:
-    """The names of types of callables that each module defines or imports."""
+    """Return the aliases of callable types that each module defines or imports."""
     defined: dict[str, dict[str, ast.expr]] = {
         module.name: {
             target.id: value
@@ -83,7 +84,7 @@ def _aliases(tree: Tree) -> dict[str, dict[str, ast.expr]]:
 
 
 def assigned_slots(tree: Tree, known: Declared) -> list[str]:
-    """Slots that are assigned from outside of their class, with the places that do."""
+    """Return slots that are assigned outside their class, with the places."""
     places: dict[str, list[str]] = defaultdict(list)
     for module in tree.broker:
         methods = _methods_by_line(module)
@@ -97,7 +98,7 @@ def assigned_slots(tree: Tree, known: Declared) -> list[str]:
 
 
 def listener_lists(tree: Tree, known: Declared) -> list[str]:
-    """Lists of listeners that others append to, with the places that do."""
+    """Return lists of listeners that other objects append to, with the places."""
     places: dict[str, list[str]] = defaultdict(list)
     for module in tree.broker:
         for node in module.nodes:
@@ -114,7 +115,7 @@ def listener_lists(tree: Tree, known: Declared) -> list[str]:
 
 
 def callbacks(tree: Tree, known: Declared) -> list[str]:
-    """All slots for one listener."""
+    """Return all slots for one listener."""
     return [
         *assigned_slots(tree, known),
         *slots_set_by_methods(tree, known),
@@ -123,7 +124,7 @@ def callbacks(tree: Tree, known: Declared) -> list[str]:
 
 
 def slots_set_by_methods(tree: Tree, known: Declared) -> Iterator[str]:
-    """Attributes of its own that a method, not the constructor, sets to a callable it is given."""
+    """Yield attributes that a method, except the constructor, sets to a callable parameter."""
     for module in tree.broker:
         for node in module.classes:
             for method in node.body:
@@ -148,12 +149,12 @@ def _set_to_given(
 
 
 def handed_callbacks(tree: Tree, known: Declared) -> Iterator[str]:
-    """Callables that constructors are given to be called back: they return nothing."""
+    """Yield callables passed to constructors that return nothing."""
     return (place for place, is_question in _handed(tree, known) if not is_question)
 
 
 def handed_questions(tree: Tree, known: Declared) -> Iterator[str]:
-    """Callables that constructors are given to ask something, clocks among them."""
+    """Yield callables passed to constructors that return a value, including clocks."""
     return (place for place, is_question in _handed(tree, known) if is_question)
 
 
@@ -171,7 +172,7 @@ def _handed(tree: Tree, known: Declared) -> Iterator[tuple[str, bool]]:
 
 
 def _parameters(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """What the constructor takes: the parameters of ``__init__``, or the fields of a data class."""
+    """Yield the constructor's parameters: those of ``__init__``, or the fields of a dataclass."""
     for each in node.body:
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":
             for argument in _arguments(each):
@@ -200,7 +201,7 @@ def _named_values(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
 def _attributes(
     node: ast.ClassDef,
 ) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
-    """The attributes that the class itself sets or declares: name, annotation and value."""
+    """Yield the attributes that the class sets or declares: name, annotation and value."""
     for each in node.body:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             yield each.target.id, each.annotation, each.value
@@ -252,7 +253,7 @@ def _is_callback(
 
 
 def _methods_by_line(module: Module) -> dict[int, set[str]]:
-    """The methods, properties apart, of the class around each line."""
+    """Return, by line, the methods of the class around it, without properties."""
     found: dict[int, set[str]] = {}
     for node in module.classes:
         methods = {
@@ -271,7 +272,7 @@ def _is_list(annotation: ast.expr) -> bool:
 
 
 def _callable_in(annotation: ast.expr, aliases: dict[str, ast.expr]) -> ast.expr | None:
-    """The callable that *annotation* names, by its own name or an alias."""
+    """Return the callable in *annotation*, by its own name or an alias."""
     for node in _walk(annotation):
         if isinstance(node, ast.Subscript) and _last_name(node.value) == "Callable":
             return node
@@ -281,7 +282,7 @@ def _callable_in(annotation: ast.expr, aliases: dict[str, ast.expr]) -> ast.expr
 
 
 def _returned(annotation: ast.expr, aliases: dict[str, ast.expr]) -> str | None:
-    """What the callable in *annotation* returns; None if it is no callable."""
+    """Return the return type of the callable in *annotation*; None if it is not callable."""
     found = _callable_in(annotation, aliases)
     if found is None:
         return None
@@ -293,7 +294,7 @@ def _returned(annotation: ast.expr, aliases: dict[str, ast.expr]) -> str | None:
 
 
 def _walk(annotation: ast.expr) -> Iterable[ast.AST]:
-    """All nodes; of an annotation in quotes, those of what is quoted."""
+    """Walk all nodes; for a quoted annotation, walk the quoted code."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         annotation = ast.parse(annotation.value, mode="eval").body
     return ast.walk(annotation)

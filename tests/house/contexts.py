@@ -1,4 +1,4 @@
-"""A plug-in of pytest for ``tests.house.mutants``: coverage notes which test executed a line."""
+"""A pytest plug-in for ``tests.house.mutants``: coverage records which test ran a line."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Name the lines that run from now on after *item*."""
+    """Label the lines that run from now on with *item*."""
     measuring = coverage.Coverage.current()
     if measuring is not None:
         measuring.switch_context(item.nodeid)

@@ -1,9 +1,10 @@
 """Try a broker without one of its features: ``python -m tests.house.deletable sinks``.
 
-In a copy of the checkout, the folder of the feature goes, with its import and its place in the list
-of app.py, and the tests that it declares as its own; so do features that require it. Then a broker
-starts, and every other test of ``make test`` runs. Whatever fails knows of the feature and should
-not. Without a name, one feature is tried, by turns: another with each commit.
+In a copy of the checkout, this deletes the folder of the feature, its import and list entry in
+app.py, and the tests that it declares as its own. It does the same for features that require it.
+Then it starts a broker, and runs every other test of ``make test``. A test that fails depends on
+the feature and should not. Without a name, it tries one feature by turns: another one with each
+commit.
 """
 
 import ast
@@ -62,7 +63,7 @@ def main(name: str | None, start_only: bool, pytest_options: tuple[str, ...]) ->
 
 
 def with_dependents(features: tuple[Feature, ...], name: str) -> list[Feature]:
-    """Return the feature *name* and those that require it, directly or not, in the list's order."""
+    """Return the feature *name* and those that require it, directly or not, in list order."""
     gone: list[Feature] = []
     for feature in features:
         if feature.name == name or {each.name for each in gone} & set(feature.requires):
@@ -71,7 +72,7 @@ def with_dependents(features: tuple[Feature, ...], name: str) -> list[Feature]:
 
 
 def copy_checkout(copy: Path) -> None:
-    """Copy what Git knows or would add, links as links, with the compiled modules."""
+    """Copy the files that Git knows or would add, links as links, and the compiled modules."""
     shutil.rmtree(copy, ignore_errors=True)
     listed = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
@@ -85,7 +86,7 @@ def copy_checkout(copy: Path) -> None:
 
 
 def delete(copy: Path, feature: Feature) -> None:
-    """Delete the folder of *feature*, its tests, and what app.py says of it."""
+    """Delete the folder of *feature*, its tests, and its lines in app.py."""
     for name in (str(FOLDER / feature.name), *feature.tests):
         path = copy / name
         if path.is_dir():
@@ -97,7 +98,7 @@ def delete(copy: Path, feature: Feature) -> None:
 
 
 def without(source: str, name: str) -> str:
-    """Return the source of app.py without the import of the feature *name* and its list entry."""
+    """Return the source of app.py without the import and the list entry of the feature *name*."""
     module = f"rockhopper.broker.features.{name}.feature"
     lines = source.splitlines(keepends=True)
     classes: set[str] = set()

@@ -1,8 +1,8 @@
-"""Figures of features: declarations, and the files outside of a feature that know it.
+"""Figures of features: declarations, and files outside a feature that know it.
 
-A feature is a package below broker/features. Its declaration is a class with ``name``,
-``requires`` and ``tests``: the paths of the tests that are the feature's own, from the root of the
-checkout. A path is that of a file, or of a folder with all that is in it.
+A feature is a package below broker/features. Its declaration is a class with ``name``, ``requires``
+and ``tests``. ``tests`` are the paths of the feature's own tests, from the root of the checkout. A
+path names a file, or a folder with all its contents.
 """
 
 import ast
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from tests.house.tree import BROKER, Module, Tree, is_in
 
 DECLARED = {"name", "requires", "tests"}
-# The newest feature that keeps state of its own and adds request codes for it.
+# The newest feature that has its own state and request codes for it.
 NEWEST_STATEFUL = "sink"
-# A declaration, processors and a state: less it cannot be.
+# The minimum: a declaration, processors and a state.
 OWN_FILES_MIN = 3
 _TEST = re.compile(r"^ *(?:async )?def test_", re.MULTILINE)
 
@@ -29,7 +29,7 @@ class Declaration:
 
 
 def declarations(tree: Tree) -> list[Declaration]:
-    """The features that declare themselves."""
+    """Return the features with a declaration."""
     return [
         Declaration(package, tests)
         for package in tree.features
@@ -39,7 +39,7 @@ def declarations(tree: Tree) -> list[Declaration]:
 
 
 def is_declaration(node: ast.ClassDef) -> bool:
-    """Whether the class has all attributes of a declaration."""
+    """Return whether the class has all attributes of a declaration."""
     return {name for name, _ in _class_values(node)} >= DECLARED
 
 
@@ -63,7 +63,7 @@ def _class_values(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def shares(tree: Tree) -> dict[str, float]:
-    """The features that declare themselves, with the percentage of all tests that is their own."""
+    """Return the declared features, with their percentage of all tests."""
     declared = declarations(tree)
     if not declared:
         return {}
@@ -84,7 +84,7 @@ def shares(tree: Tree) -> dict[str, float]:
 
 
 def importers(tree: Tree) -> Iterator[str]:
-    """Files that import a feature that they are no part of; once for each feature."""
+    """Yield the files that import a feature without being part of it, once for each feature."""
     for package in tree.features:
         for module in tree.modules:
             if not is_in(module.name, package) and any(
@@ -94,10 +94,10 @@ def importers(tree: Tree) -> Iterator[str]:
 
 
 def files_for_stateful_request(tree: Tree) -> Iterator[str]:
-    """Files of the broker that the newest feature with state needed.
+    """Yield the files of the broker that the newest feature with state needed.
 
-    These are the files outside of its folder whose code names it (comments, docstrings and the
-    settings apart), and the least that a feature of this kind has in its folder.
+    These are the files outside its folder whose code names it (without comments, docstrings and
+    settings), and the minimum of files in such a folder.
     """
     for number in range(OWN_FILES_MIN):
         yield f"in its own folder: {number + 1}"

@@ -1,4 +1,4 @@
-"""The figures. Each finds its places, as lines that a developer can go to; most count them."""
+"""The figures. Each finds its places, as file and line for a developer; most figures count them."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from tests.house import callbacks, features, imports, lists, names, sizes, trace
 from tests.house.tree import DOORS, Module, Tree, room_of
 
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
-# What decides by itself whether queues and index agree with the log: a class of each.
+# The classes that decide whether queues and index agree with the log, one for each implementation.
 LOG_CHECKS = {
     "recovery and repair": "QueueRepair",
     "scrub": "Scrub",
@@ -21,7 +21,7 @@ LOG_CHECKS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the table. ``places`` are what was counted, or what makes the figure."""
+    """One row of the table. ``places`` are the counted places, or the details of the figure."""
 
     name: str
     what: str
@@ -30,7 +30,7 @@ class Figure:
 
 
 def measure(tree: Tree, compiled: traces.Traced, pure: traces.Traced) -> list[Figure]:
-    """All figures that are measured at each run; the traces are those of both processes."""
+    """Measure all figures; the traces are those of both processes."""
     return [
         *_of_features(tree),
         *_of_lists_and_callbacks(tree),
@@ -157,7 +157,7 @@ def _counted(name: str, what: str, places: Iterable[str]) -> Figure:
 
 
 def lines_by_folder(tree: Tree) -> tuple[str, ...]:
-    """Lines of code of each top folder."""
+    """Return the lines of code of each top-level folder."""
     lines: Counter[str] = Counter()
     for module in tree.modules:
         lines[module.path.parts[0]] += module.code_lines
@@ -165,7 +165,7 @@ def lines_by_folder(tree: Tree) -> tuple[str, ...]:
 
 
 def log_checks(tree: Tree) -> Iterator[str]:
-    """The declared implementations that are still there."""
+    """Yield the known implementations that still exist."""
     for what, name in LOG_CHECKS.items():
         for module in tree.modules:
             yield from (
@@ -176,7 +176,7 @@ def log_checks(tree: Tree) -> Iterator[str]:
 
 
 def circles(tree: Tree) -> list[str]:
-    """Rooms of broker/, and modules anywhere, that import each other in a loop."""
+    """Return folders of broker/, and modules anywhere, that import each other in a loop."""
     modules = {
         module.name: tree.imports(module) - {module.name}
         for module in tree.modules
@@ -190,7 +190,7 @@ def circles(tree: Tree) -> list[str]:
 
 
 def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
-    """Strongly connected parts of more than one node (Tarjan), without recursion."""
+    """Yield strongly connected components of more than one node (Tarjan), without recursion."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     open_nodes: list[str] = []
@@ -223,7 +223,7 @@ def _loops(graph: dict[str, set[str]]) -> Iterator[set[str]]:
 
 
 def wire_names(tree: Tree) -> Iterator[str]:
-    """Modules of broker/ that name what only a gateway should know."""
+    """Yield modules of broker/ that use names which only a gateway should know."""
     for module in tree.modules:
         if room_of(module.name) and DOORS.isdisjoint(module.name.split(".")):
             names = {
@@ -238,7 +238,7 @@ def wire_names(tree: Tree) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Something with one home: what it looks like elsewhere."""
+    """A value that belongs to one module or folder, and its pattern elsewhere."""
 
     what: str
     home: str
@@ -269,7 +269,7 @@ SPELLINGS = (
 
 
 def spelt(tree: Tree) -> Iterator[str]:
-    """Values that stand in the code outside of the module, or the folder, that is their home."""
+    """Yield places where such a value occurs outside its home."""
     for module in tree.modules:
         for spelling in SPELLINGS:
             if not str(module.path).startswith(spelling.home):
@@ -279,7 +279,7 @@ def spelt(tree: Tree) -> Iterator[str]:
 
 
 def private_members(tree: Tree) -> Iterator[str]:
-    """``other._member``, where the member is not defined in the same module; tests included."""
+    """Yield uses of ``other._member`` defined in another module; tests included."""
     for module in (*tree.modules, *tree.tests):
         if not _PRIVATE_OF_OTHERS.search(module.text):
             continue
@@ -293,7 +293,7 @@ def private_members(tree: Tree) -> Iterator[str]:
 
 
 _PRIVATE_OF_OTHERS = re.compile(r"(?<!\bself)(?<!\bcls)\._[a-z]")
-# Of namedtuples and of the standard library, documented under these names.
+# Members of namedtuples and of the standard library, which are documented under these names.
 _PUBLIC_DESPITE_ALL = frozenset(
     {"_replace", "_asdict", "_make", "_fields", "_exit", "_getframe", "_jvm", "_jsc"}
 )

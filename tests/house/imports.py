@@ -4,7 +4,7 @@ from tests.house.tree import FAST_PATH, Tree, is_in
 
 
 def closure_of_fast_path(tree: Tree) -> list[str]:
-    """All modules that the fast path imports, directly or not, wherever the import stands."""
+    """Return all modules that the fast path imports, directly or not, at any place in the code."""
     found: set[str] = set()
     left = [name for name in tree.by_name if is_in(name, FAST_PATH)]
     while left:

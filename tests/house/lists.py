@@ -1,19 +1,19 @@
 """Figures of lists: places that enumerate parts, tables or codes by hand.
 
 Things are the classes that derive from Part, JsonTable, Feature or State, the declarations of
-features, and the codes of requests and of state records. A thing is foreign where its own package
-is another one; so is the code of a state record, and the code of a request whose entry leads to
-something else than a method of the class that lists it.
+features, and the codes of requests and of state records. A thing is foreign if its package is
+another one. The code of a state record is always foreign. The code of a request is foreign if its
+entry refers to something else than a method of the listing class.
 
-A place lists by hand when it does one of these with eight foreign things or more:
+A place lists by hand if it does one of these with eight or more foreign things:
 
 - ``declares``: a class has annotated attributes for them;
 - ``makes``: a class, or the functions of a module, call their constructors;
-- ``names``: a class, or a module, has them side by side in displays, or in calls that take any
-  number.
+- ``names``: a class or a module has them side by side in displays, or in calls that take any number
+  of arguments.
 
-A list that is cut in pieces makes fewer places, but as many entries, so these are bounded as well:
-an entry is one foreign thing that one module makes or names, in lists of any length.
+Splitting a list makes fewer places, but as many entries. So entries are bounded as well: an entry
+is one foreign thing that one module makes or names, in lists of any length.
 """
 
 import ast
@@ -45,13 +45,13 @@ class _Things:
     homes: dict[str, str]
     """The package of each class that is a thing."""
     attributes: dict[str, str]
-    """The class of the thing that an attribute of this name holds."""
+    """Attribute name -> the class of the thing that it holds."""
     takers: frozenset[str]
     """Functions and classes that take any number of positional arguments."""
 
 
 def places(entries: Iterable[Entry]) -> list[str]:
-    """The places that list many things by hand."""
+    """Return the places that list many things by hand."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for each in entries:
         found[str(each.module.path), each.scope, each.form].add(each.thing)
@@ -63,13 +63,13 @@ def places(entries: Iterable[Entry]) -> list[str]:
 
 
 def made_or_named(entries: Iterable[Entry]) -> list[str]:
-    """All things that a module makes or names in a list of any length, by module."""
+    """Return all things that a module makes or names in lists of any length, by module."""
     found = {(str(each.module.path), each.thing) for each in entries if each.form != "declares"}
     return [f"{path}: {thing}" for path, thing in sorted(found)]
 
 
 def find_entries(tree: Tree) -> Iterator[Entry]:
-    """All things that are listed anywhere."""
+    """Yield all things that are listed anywhere."""
     things = _things(tree)
     for module in tree.broker:
         kinds = {
@@ -86,7 +86,7 @@ def find_entries(tree: Tree) -> Iterator[Entry]:
 
 
 def _scopes(module: Module) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Each class, with its methods; and all else that is in the module, as one."""
+    """Yield each class with its methods, and the rest of the module as one scope."""
     rest: list[ast.stmt] = []
     for node in module.tree.body:
         if isinstance(node, ast.ClassDef):
@@ -124,7 +124,7 @@ def _listed(
 
 
 def _elements(node: ast.AST, things: _Things) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """What stands side by side, each with what it leads to in a dictionary."""
+    """Yield elements of a display or call, each with its value in a dictionary."""
     if isinstance(node, ast.Dict):
         yield from ((key, value) for key, value in zip(node.keys, node.values, strict=True) if key)
     elif isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -135,7 +135,7 @@ def _elements(node: ast.AST, things: _Things) -> Iterator[tuple[ast.expr, ast.ex
 
 
 def _is_own_method(target: ast.expr | None) -> bool:
-    """Whether an entry leads to a method of the class that lists it, perhaps in a wrapping call."""
+    """Return whether an entry refers to a method of the listing class, maybe in a wrapper call."""
     if target is None:
         return False
     if isinstance(target, ast.Call):
@@ -170,7 +170,7 @@ def _takes_any(node: ast.stmt, name: str) -> bool:
 
 
 def _holders(tree: Tree, homes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Attributes that hold things, by what they are declared as or assigned."""
+    """Yield attributes that hold things, by their declaration or assignment."""
     for module in tree.broker:
         for node in module.nodes:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):

@@ -1,16 +1,17 @@
 """A mutation sample: ``make mutants``, or ``python -m tests.house.mutants``.
 
-Draws mutants of broker/ and client/ by lot (a seed gives the same ones again), makes each in a copy
-of the checkout, and runs the tests that execute the changed line, those of its own module first, up
-to ``TESTS_MAX``. It is killed when a test fails, or hangs; one that nothing executes survives.
+It draws random mutants of broker/ and client/ (the same seed gives the same ones) and makes each in
+a copy of the checkout. It runs the tests that execute the changed line, those of its own module
+first, up to ``TESTS_MAX``. The mutant is killed if a test fails or hangs; a mutant that no test
+executes survives.
 
-What a mutant is: a comparison, an operator or a condition turned round, a number one higher, True
-for False, a returned value lost, a call left out. Left out are what no test should watch: constants
-of modules, annotations, docstrings, texts, and calls of the log.
+A mutant is an inverted comparison, operator or condition, a number increased by one, True for
+False, a lost return value, or a removed call. Code that no test should watch is excluded: constants
+of modules, annotations, docstrings, texts, and log calls.
 
-Which tests execute a line is measured first, with coverage, and kept for the commit. Results are
-appended to a file of the commit as they come; a run that was interrupted goes on with the next
-mutant. A run of all ``COUNT`` mutants writes ``RECORD``, which is committed.
+Coverage first measures which tests execute a line; the result is cached for the commit. Results are
+appended to a file of the commit as they arrive; an interrupted run continues with the next mutant.
+A run of all ``COUNT`` mutants writes ``RECORD``, which is committed.
 """
 
 import ast
@@ -42,7 +43,10 @@ NOTICED = ("killed", "hangs")
 NOTICED_LEAST = 0.9
 RECORD = ROOT / "tests/house/results/mutants.json"
 HANG_S = 300
-"""No clock by which a test is judged: whole runs of the chosen tests take a tenth of it."""
+"""A bound on hangs; tests are not judged by time.
+
+Whole runs of the chosen tests take a tenth of it.
+"""
 
 _TURNED: dict[type[ast.AST], str] = {
     ast.Lt: "<=",
@@ -77,12 +81,12 @@ class Mutant:
     text: str
 
     def apply(self, source: bytes) -> bytes:
-        """The file as it is then."""
+        """Return the changed file."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
 class _Cutter:
-    """Makes mutants of one module by cutting at its nodes."""
+    """Makes mutants of one module from its syntax nodes."""
 
     def __init__(self, module: Module) -> None:
         self._path = str(module.path)
@@ -105,7 +109,7 @@ class _Cutter:
     def between(self, left: ast.expr, right: ast.expr, new: str) -> Mutant:
         start, end = self._ends(left)[1], self._ends(right)[0]
         old = self._source[start:end].decode()
-        # Parentheses around an operand stay where they are.
+        # Parentheses around an operand stay in place.
         closing = old[: len(old) - len(old.lstrip(" )"))]
         opening = old[len(old.rstrip(" (\n")) :]
         line = left.end_lineno or left.lineno
@@ -113,7 +117,7 @@ class _Cutter:
 
 
 def mutants_of(module: Module) -> Iterator[Mutant]:
-    """All mutants of a module, in the order of its text."""
+    """Yield all mutants of a module, in text order."""
     cutter = _Cutter(module)
     for node in _code(module.tree):
         yield from _of_operators(node, cutter)
@@ -147,7 +151,7 @@ def _of_others(node: ast.AST, cutter: _Cutter) -> Iterator[Mutant]:
 
 
 def _code(node: ast.AST, *, in_function: bool = False) -> Iterator[ast.AST]:
-    """What runs when functions run, but for the log."""
+    """Yield the nodes that run when functions run, except log calls."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "exc", "msg"):
             continue
@@ -173,7 +177,7 @@ def _is_of_the_log(node: ast.AST) -> bool:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """*count* mutants, each of them as likely as any other."""
+    """Return *count* mutants, all equally likely."""
     every = [
         mutant
         for module in Tree(ROOT).modules
@@ -184,7 +188,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 
 class Contexts:
-    """Which tests execute which line; measured by a plug-in of pytest, see contexts.py."""
+    """The tests that execute each line; a pytest plug-in measures them, see contexts.py."""
 
     def __init__(self, commit: str) -> None:
         self._file = BUILD / f"coverage-{commit}"
@@ -202,7 +206,7 @@ class Contexts:
         }
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those of the module's own test file first, then others by lot."""
+        """Return the tests of the module's own test file first, then others in random order."""
         measured = self._measured.get(mutant.path)
         if measured is None:
             return []
@@ -216,7 +220,7 @@ class Contexts:
 
 
 def _copy(number: int) -> Path:
-    """A copy of what is committed or changed in the checkout, with the compiled extension."""
+    """Copy the committed and changed files of the checkout, and the compiled extension."""
     copy = BUILD / f"copy-{number}"
     shutil.rmtree(copy, ignore_errors=True)
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
@@ -230,7 +234,7 @@ def _copy(number: int) -> Path:
 
 
 def outcome(mutant: Mutant, tests: list[str], copy: Path) -> str:
-    """``killed``, ``hangs``, ``survived`` or ``never executed``."""
+    """Return ``killed``, ``hangs``, ``survived`` or ``never executed``."""
     if not tests:
         return "never executed"
     file = copy / mutant.path

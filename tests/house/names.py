@@ -1,4 +1,4 @@
-"""Figures of names: repeated names of classes, and vague verbs."""
+"""Figures of names: repeated class names, and vague verbs."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ VAGUE_VERBS = ("take", "add", "end", "begin", "of", "give", "put")
 
 
 def repeated_class_names(tree: Tree) -> Iterator[str]:
-    """Names of classes that are defined twice or more; an underscore makes no other name."""
+    """Yield class names that are defined twice or more; a leading underscore is ignored."""
     places: dict[str, list[str]] = defaultdict(list)
     for module in tree.modules:
         for node in module.classes:
@@ -20,7 +20,7 @@ def repeated_class_names(tree: Tree) -> Iterator[str]:
 
 
 def classes_with_method(tree: Tree, name: str) -> Iterator[str]:
-    """Classes that define a method of this name."""
+    """Yield classes that define a method of this name."""
     for module in tree.modules:
         for node in module.classes:
             if any(getattr(each, "name", None) == name for each in node.body):

@@ -1,4 +1,4 @@
-"""Figures of sizes: complexity, attributes, modules, and tests beside the modules they test."""
+"""Figures of sizes: complexity, attributes, modules, and tests compared with their modules."""
 
 import ast
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def complex_functions(tree: Tree) -> Iterator[str]:
-    """Functions with a complexity over the limit."""
+    """Yield functions with a complexity over the limit."""
     for module in tree.modules:
         for function in module.functions:
             found = complexity(function)
@@ -37,9 +37,9 @@ def complex_functions(tree: Tree) -> Iterator[str]:
 
 
 def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """One, and one for each branch, boolean operator and ``for`` of a comprehension.
+    """Return one, plus one for each branch, boolean operator and ``for`` of a comprehension.
 
-    Nested functions count for themselves; lambdas count where they are written.
+    Nested functions count separately; lambdas count as part of their function.
     """
     found = 1
     nodes: list[ast.AST] = [*function.body]
@@ -56,7 +56,7 @@ def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def wide_functions(tree: Tree) -> Iterator[str]:
-    """Functions with many parameters, self and cls apart."""
+    """Yield functions with many parameters, without self and cls."""
     for module in tree.modules:
         for node in module.functions:
             arguments = node.args
@@ -67,11 +67,11 @@ def wide_functions(tree: Tree) -> Iterator[str]:
 
 
 def attributes(tree: Tree) -> list[tuple[int, str]]:
-    """Each class with the number of attributes of an instance, the largest first.
+    """Return each class with the number of attributes of an instance, the largest first.
 
-    Counted are the names that methods assign to ``self`` and the fields of data classes. A base
-    with one subclass is a piece of that class, so its attributes count there as well. Frozen data
-    classes (settings, records) are not counted.
+    The names that methods assign to ``self`` and the fields of dataclasses count. A base with one
+    subclass is a part of that class, so its attributes count there as well. Frozen dataclasses
+    (settings, records) do not count.
     """
     own: dict[str, set[str]] = defaultdict(set)
     bases: dict[str, set[str]] = defaultdict(set)
@@ -135,7 +135,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def small_modules(tree: Tree) -> Iterator[str]:
-    """Short modules of the broker that exactly one module imports; features apart."""
+    """Yield short modules of the broker, without features, that exactly one module imports."""
     importers: dict[str, set[str]] = defaultdict(set)
     for module in tree.modules:
         for name in tree.imports(module) - {module.name}:
@@ -148,14 +148,14 @@ def small_modules(tree: Tree) -> Iterator[str]:
 
 
 def thin_tests(tree: Tree) -> Iterator[str]:
-    """Test files at the mirrored path of a module that are much smaller than it, in code lines."""
+    """Yield test files at a module's mirrored path that are much smaller, in code lines."""
     for module, test in _mirrored(tree):
         if test is not None and test.code_lines * TEST_SHARE < module.code_lines:
             yield f"{test.path}: {test.code_lines} lines for {module.code_lines}"
 
 
 def untested(tree: Tree) -> Iterator[str]:
-    """Modules of that length without a test at their mirrored path."""
+    """Yield modules of at least that length without a test at their mirrored path."""
     return (str(module.path) for module, test in _mirrored(tree) if test is None)
 
 

@@ -1,17 +1,17 @@
-"""Figures that are traced: which functions of ours run for one request, and for a recovery.
+"""Traced figures: the functions of ours that run for one request, and for a recovery.
 
-A process of its own starts a temporary broker, sends it raw requests and notes every function of
-ours that runs until the answer is there (``python -m tests.house.traces``). The second process has
-``ROCKHOPPER_PURE_PYTHON=1``, so nothing compiled is used in it; it traces no recovery.
+A separate process starts a temporary broker, sends it raw requests and records every function of
+ours that runs until the answer arrives (``python -m tests.house.traces``). A second process has
+``ROCKHOPPER_PURE_PYTHON=1``, so it uses no compiled code; it traces no recovery.
 
     plain     the request as known clients write it, the code first in the header
     general   the same request with the code last: no fast path recognises it
     recovery  ``MessageStore.open`` of a store that was not closed
 
-The ways to serve a request are the different sets of functions among: plain and compiled, plain
-without compiled code, general without compiled code. Sets of which nine tenths are the same are
-one way. Each request is sent three times before it is traced, so caches are warm; what did not run
-each time that it was traced belongs to a timer of the broker, not to the request.
+The ways to serve a request are the different sets of functions among: plain with compiled code,
+plain without, and general without. Sets that agree by nine tenths count as one way. Each request is
+sent three times before the trace, so caches are warm. Functions that did not run in each trace
+belong to a timer of the broker, not to the request.
 """
 
 import asyncio
@@ -68,11 +68,11 @@ PULL_FIELDS = {
     "expressionType": "TAG",
 }
 Traced = dict[str, list[str]]
-"""By the name of a request: the functions that ran, as ``path function``."""
+"""Name of a request -> the functions that ran, as ``path function``."""
 
 
 class Tracer:
-    """Notes the functions of ours that run in any thread, in a ``with``."""
+    """Records the functions of ours that run in any thread, inside a ``with`` block."""
 
     def __init__(self) -> None:
         self._codes: set[tuple[str, str]] = set()
@@ -88,29 +88,29 @@ class Tracer:
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        # What runs only because a module is loaded says nothing about the request.
+        # Code that runs only because a module is loaded does not belong to the request.
         is_ours = code.co_filename.startswith(PACKAGE) and code.co_name != "<module>"
         if event == "call" and is_ours:
             self._codes.add((code.co_filename.removeprefix(PACKAGE), code.co_qualname))
 
     @property
     def functions(self) -> set[str]:
-        """What ran so far."""
+        """The functions that ran so far."""
         return {f"{path} {name}" for path, name in self._codes}
 
 
 def common(tracers: Sequence[Tracer]) -> list[str]:
-    """The functions that all of them noted."""
+    """Return the functions that all tracers recorded."""
     return sorted(set.intersection(*(tracer.functions for tracer in tracers)))
 
 
 def files_of(functions: Sequence[str]) -> list[str]:
-    """The files that these functions are in."""
+    """Return the files of these functions."""
     return sorted({function.partition(" ")[0] for function in functions})
 
 
 def ways(sets: Sequence[Sequence[str]]) -> int:
-    """How many of *sets* differ from all before them."""
+    """Return how many of *sets* differ from all previous ones."""
     found: list[set[str]] = []
     for each in map(set, sets):
         if all(len(each & other) < SAME_SHARE * len(each | other) for other in found):
@@ -140,7 +140,7 @@ def run(root: Path) -> tuple[Traced, Traced]:
 
 
 def request(code: int, fields: Mapping[str, str], body: bytes, *, is_plain: bool) -> bytes:
-    """A frame; one that is not plain has the code at the end of its header."""
+    """Return a frame; one that is not plain has the code at the end of its header."""
     parts: dict[str, object] = {"extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1}
     parts = {"code": code} | parts if is_plain else parts | {"code": code}
     header = json.dumps(parts, separators=(",", ":")).encode()
@@ -148,7 +148,7 @@ def request(code: int, fields: Mapping[str, str], body: bytes, *, is_plain: bool
 
 
 async def trace_requests(broker: Broker) -> Traced:
-    """The functions that each kind of request runs in *broker*."""
+    """Return the functions that each kind of request runs in *broker*."""
     found: Traced = {}
     host, _, port = broker.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -181,7 +181,7 @@ async def trace_requests(broker: Broker) -> Traced:
 
 
 async def trace_recovery(killed: Broker) -> Tracer:
-    """Trace what runs while *killed* opens its store."""
+    """Trace the functions that run while *killed* opens its store."""
     tracer = Tracer()
     opened = MessageStore.open
 
@@ -195,7 +195,7 @@ async def trace_recovery(killed: Broker) -> Tracer:
 
 
 async def trace() -> Traced:
-    """All traces of this process."""
+    """Return all traces of this process."""
     with tempfile.TemporaryDirectory(prefix="rockhopper-traces-") as directory:
         roots = [Path(directory) / str(number) for number in range(TIMES + 1)]
         async with Broker.temporary() as temporary:
@@ -208,8 +208,8 @@ async def trace() -> Traced:
             found = await trace_requests(broker)
         if os.environ.get(SWITCH) == "1":
             return found
-        # Which tables a kill finds saved is up to chance. So the broker stopped, and gets back the
-        # file by which the next start knows that it did not.
+        # Which tables a killed broker has saved depends on timing. So this broker stopped cleanly,
+        # and the file that marks a running broker is put back.
         for root in roots[1:]:
             shutil.copytree(roots[0], root)
             (root / "abort").touch()

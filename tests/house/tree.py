@@ -1,6 +1,6 @@
-"""The sources, parsed once: modules by their dotted names, below their folders at the top.
+"""The sources, parsed once: modules by their dotted names, below the top-level folders.
 
-All paths that the figures know are in this file: when a folder moves, this is what changes.
+This file has all paths that the figures know: when a folder moves, only this file changes.
 """
 
 import ast
@@ -14,30 +14,33 @@ PARTS = ("broker", "client", "pipeline", "protocol")
 BROKER = "broker"
 FAST_PATH = "broker.hot"
 FEATURES = "broker.features"
-# Folders whose children are rooms; so are all other children of broker/.
+# Packages whose children count as folders of the broker; so do all other children of broker/.
 GROUPS = ("broker.kernel", "broker.server", "broker.replication", "broker.gateways", FEATURES)
-# Who may speak of connections, requests and codes: folders and modules with these names.
+# Folders and modules that may use connections, requests and codes.
 DOORS = frozenset({"remoting", "processors", "name_server", "hot"})
 
-# Parsing finds the same, and takes ten times as long.
+# Parsing gives the same result, but takes ten times as long.
 _DOCSTRING = re.compile(r'^[ \t]*r?""".*?"""', re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Module:
-    """One file. *path* is from *root*: the package for its parts, the checkout for all others."""
+    """One file. *path* is relative to *root*: the package for its parts, else the checkout."""
 
     root: Path
     path: Path
 
     @cached_property
     def name(self) -> str:
-        """Without ``rockhopper.``: ``broker.store.flush``; a package by its folder's name."""
+        """The name without ``rockhopper.``, such as ``broker.store.flush``.
+
+        A package has the name of its folder.
+        """
         return ".".join(self.path.with_suffix("").parts).removesuffix(".__init__")
 
     @cached_property
     def folder(self) -> str:
-        """The package that it is in, by its dotted name."""
+        """The dotted name of its package."""
         return ".".join(self.path.parent.parts)
 
     @cached_property
@@ -57,12 +60,12 @@ class Module:
 
     @cached_property
     def classes(self) -> list[ast.ClassDef]:
-        """All classes, nested ones included."""
+        """All classes, including nested ones."""
         return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
 
     @cached_property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """All functions, methods and nested ones included."""
+        """All functions, including methods and nested ones."""
         return [
             node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
@@ -74,12 +77,12 @@ class Module:
 
     @cached_property
     def lines(self) -> int:
-        """All lines."""
+        """The number of all lines."""
         return self.text.count("\n")
 
     @cached_property
     def code_lines(self) -> int:
-        """Lines that hold code: no blank ones, no comments, no docstrings."""
+        """The number of code lines, without blank lines, comments and docstrings."""
         lines = map(str.strip, _DOCSTRING.sub("", self.text).splitlines())
         return sum(1 for line in lines if line and not line.startswith("#"))
 
@@ -110,7 +113,7 @@ class Tree:
         return (module for module in self.modules if is_in(module.name, BROKER))
 
     def imports(self, module: Module) -> set[str]:
-        """Modules of ours that *module* imports, wherever in it, under TYPE_CHECKING too."""
+        """Return modules of ours that *module* imports anywhere, also under TYPE_CHECKING."""
         if module.name not in self._imports:
             self._imports[module.name] = self._find_imports(module)
         return self._imports[module.name]
@@ -129,22 +132,22 @@ class Tree:
 
     @cached_property
     def features(self) -> list[str]:
-        """The packages of the features, by their dotted names."""
+        """The dotted names of the features' packages."""
         folders = {module.folder for module in self.modules}
         return sorted(folder for folder in folders if folder.rpartition(".")[0] == FEATURES)
 
     def feature_of(self, name: str) -> str | None:
-        """The feature that the module *name* belongs to."""
+        """Return the feature that the module *name* belongs to."""
         return next((each for each in self.features if is_in(name, each)), None)
 
 
 def is_in(name: str, package: str) -> bool:
-    """Whether the module *name* is *package*, or lies in it."""
+    """Return whether the module *name* is *package*, or lies in it."""
     return name == package or name.startswith(f"{package}.")
 
 
 def room_of(name: str) -> str:
-    """The room of the broker that the module *name* lies in; blank outside of the broker."""
+    """Return the folder of the broker that the module *name* is in; blank outside the broker."""
     above = next((group for group in GROUPS if name.startswith(f"{group}.")), BROKER)
     if not name.startswith(f"{above}."):
         return ""
