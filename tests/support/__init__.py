@@ -1,1 +1,1 @@
-"""Helpers that several suites share."""
+"""Shared test helpers."""

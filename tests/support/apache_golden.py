@@ -1,4 +1,4 @@
-"""The stores of tests/golden that Apache's official broker wrote, unpacked for one test."""
+"""The stores in tests/golden that Apache's official broker wrote, unpacked for one test."""
 
 import json
 import tarfile
@@ -11,13 +11,13 @@ ARCHIVE = Path(__file__).parents[1] / "golden" / "apache-5.5.0" / "stores.tar.xz
 
 @dataclass(frozen=True, slots=True)
 class ApacheStore:
-    """A copy of one store, and what Apache's client read from it."""
+    """A copy of one store, and the messages that Apache's client read from it."""
 
     path: Path
     geometry: dict[str, str]
-    """Settings under RocketMQ's names; the rest are Apache's defaults."""
+    """Settings under RocketMQ's names; all others are Apache's defaults."""
     topics: dict[str, dict[str, Any]]
-    """Per topic: ``messages`` and ``queues`` as tests/golden/apache-5.5.0/README.md says."""
+    """Per topic: ``messages`` and ``queues``; see tests/golden/apache-5.5.0/README.md."""
 
 
 def unpack(name: str, directory: Path) -> ApacheStore:

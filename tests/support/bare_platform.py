@@ -1,10 +1,10 @@
-"""What Windows lacks is taken away; then the command line runs, or the broker's.
+"""Remove what Windows lacks from this Python, then run the command line, or the broker's.
 
     python -m tests.support.bare_platform client send orders hello
     python -m tests.support.bare_platform broker --version
 
-Before that everything below `rockhopper.client` is imported. The standard library is loaded first:
-there it has modules of its own for each system.
+Before that, everything below `rockhopper.client` is imported. Parts of the standard library are
+loaded first, because they have modules of their own for each system.
 """
 
 import asyncio

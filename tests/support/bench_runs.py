@@ -1,4 +1,4 @@
-"""Runs of the benchmark that never ran."""
+"""Made-up results of benchmark runs."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def sample(
     p50_us: float = 500.0,
     p99_us: float = 900.0,
 ) -> Sample:
-    """One run of a case, on a quiet machine and without a failure."""
+    """Return one run of a case, on a quiet machine and without a failure."""
     return Sample(
         messages_per_s=rate,
         cpu_us=cpu_us,
@@ -45,7 +45,7 @@ def run_of(
     case: str = "single",
     origin: Origin | None = ORIGIN,
 ) -> Results:
-    """A run whose echo is at 1,000 frames per second, with one rate of *case* for each round."""
+    """Return a run with an echo of 1,000 frames per second; *rates* of *case*, one per round."""
     found = Results("a machine", origin)
     for number, (rate, cost) in enumerate(zip(rates, cpu_us, strict=False)):
         found.add(ECHO.name, ECHO.name, sample(1000.0, 0.5, round=number))
@@ -54,7 +54,7 @@ def run_of(
 
 
 def whole_run(origin: Origin | None = ORIGIN, *, times: float = 2.0) -> Results:
-    """A run with all that README tells: ours *times* as quick as Apache's, at half of the cost."""
+    """Return a run with all facts of README: we are *times* as fast as Apache, at half the cost."""
     found = run_of([400.0], origin=origin)
     found.start_s, found.idle_memory_mb, found.interpreter_start_s = [0.25], [40.4], [0.02]
     for case in ("batch", "pull"):

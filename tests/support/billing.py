@@ -1,12 +1,12 @@
-"""A group that bills orders: its consumers, what they take, and how far they are at our broker."""
+"""A group that bills orders: its consumers, their messages, and its offsets at our broker."""
 
 from rockhopper.broker import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.received import ReceivedMessage
 
-# A consumer looks at everything by itself every 20 s: what has to happen at once is over before.
+# A consumer checks everything by itself every 20 s: immediate effects must come before that.
 NEXT_ROUND_S = 15.0
-# Settings of a broker at which what failed comes again without a delay.
+# Broker settings with which failed messages are redelivered without a delay.
 AT_ONCE = {"messageDelayLevel": " ".join(["0s"] * 18)}
 
 
@@ -21,7 +21,7 @@ async def send(producer: Producer, count: int, first: int = 0, topic: str = "ord
 
 
 async def take(consumer: Consumer, count: int) -> list[ReceivedMessage]:
-    """Read with a loop of its own, which leaves the last message unfinished."""
+    """Read with a loop that leaves the last message unfinished."""
     messages: list[ReceivedMessage] = []
     async for message in consumer:
         messages.append(message)
@@ -42,5 +42,5 @@ def committed(broker: Broker, group: str = "billing", topic: str = "orders") -> 
 
 
 def sent_back(broker: Broker) -> int:
-    """How many messages were asked for again by the ladder."""
+    """Return how many messages were scheduled for a retry through the delay levels."""
     return broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 2)[1]

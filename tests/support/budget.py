@@ -1,4 +1,4 @@
-"""Rounds of a long test: as many as asked for, unless their time is up before."""
+"""Rounds of a long test: up to a number, or until their time is up."""
 
 import os
 import time
@@ -9,7 +9,7 @@ _AT_LEAST = 3
 
 
 def rounds(most: int) -> Iterator[int]:
-    """Count to *most*; from the fourth round on only while $ROUNDS_BUDGET_S (60) are not over."""
+    """Count to *most*; after three rounds, stop once $ROUNDS_BUDGET_S (60) seconds have passed."""
     ends_s = time.monotonic() + BUDGET_S
     for number in range(most):
         if number >= _AT_LEAST and time.monotonic() > ends_s:

@@ -1,4 +1,4 @@
-"""How long the callbacks of an event loop keep it, in processor time: on a busy machine as well."""
+"""Measure how long callbacks block an event loop, in processor time, also on a busy machine."""
 
 import asyncio
 import time
@@ -8,14 +8,14 @@ from unittest import mock
 
 
 class CallbackTimes:
-    """The longest callback so far, and what it was."""
+    """The longest callback so far, and its description."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
         self.what = ""
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self.longest_s, self.what = 0.0, ""
 
     @contextmanager

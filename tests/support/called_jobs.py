@@ -1,4 +1,4 @@
-"""Jobs that are called by the command line and only note how."""
+"""Jobs for the command line that only record how they are called."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from rockhopper.pipeline.jobs.results import JobResult
 
 @dataclass
 class Noted(JobResult):
-    """What such a job returns."""
+    """The result of such a job."""
 
     def lines(self) -> Iterable[str]:
-        """One."""
+        """Yield one line."""
         yield "noted"
 
 
 def call(
     monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str
 ) -> tuple[Result, dict[str, Any]]:
-    """Call the job *name*; what was printed, and what the job was asked for, if it was called."""
+    """Call the job *name*; return the output, and the job's arguments if it was called."""
     asked: dict[str, Any] = {}
 
     def note(**given: Any) -> Noted:

@@ -1,4 +1,4 @@
-"""Certificates for tests: a CA of its own, and what it issues."""
+"""Certificates for tests: a CA, and the certificates that it issues."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ class Pair(NamedTuple):
     key: Path
 
     def options(self) -> list[str]:
-        """What has a daemon show it."""
+        """Return the options with which a daemon uses it."""
         return [f"--set=tlsCertPath={self.certificate}", f"--set=tlsKeyPath={self.key}"]
 
 
 class Authority:
-    """A CA whose certificates are written to *directory*."""
+    """A CA that writes its certificates to *directory*."""
 
     def __init__(self, directory: Path, name: str = "ca") -> None:
         self._directory = directory
@@ -42,7 +42,7 @@ class Authority:
         days: int = 30,
         password: bytes = b"",
     ) -> Pair:
-        """A certificate for *hosts*; with *days* below 0 it has ended already."""
+        """Issue a certificate for *hosts*; with *days* below 0 it has already expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         pair.certificate.write_bytes(_pem(self._signed(_name(name), key, hosts, days)))

@@ -1,4 +1,4 @@
-"""A RocketMQ master made by hand: classic replication, and the requests that slaves make."""
+"""A RocketMQ master made by hand: classic replication, and the requests of slaves."""
 
 import asyncio
 import contextlib
@@ -22,9 +22,9 @@ TIMER_CHECK = struct.pack(">7q", 7, 0, 2, 2, 0, 0, 0)
 
 
 class ClassicMaster:
-    """A master whose log is written by ``log.add``; ``tell`` lets its slaves have that.
+    """A master whose log is written by ``log.add``; ``tell`` sends it to the slaves.
 
-    It sends frames of *frame_size_bytes* and, unless a test asks, no heartbeats.
+    It sends frames of *frame_size_bytes* and, unless a test asks for it, no heartbeats.
     """
 
     def __init__(self, directory: Path, frame_size_bytes: int = 32 << 10) -> None:
@@ -34,7 +34,7 @@ class ClassicMaster:
         self.first_reports: list[int] = []
         self.reports: list[int] = []
         self.raw: bytes | None = None
-        """Sent in place of frames, if it is set."""
+        """Sent in place of frames, if set."""
         self.settings = {
             "brokerName": "broker-a",
             "brokerPermission": "6",
@@ -80,11 +80,11 @@ class ClassicMaster:
 
     @property
     def address(self) -> str:
-        """Of its listen port."""
+        """The address of its listen port."""
         return self.server.address
 
     def answer(self, code: RequestCode, body: bytes) -> None:
-        """Answer a request with *body* from now on."""
+        """Answer requests of this code with *body* from now on."""
         self.server.on(code, lambda _: Command(0, body=body))
 
     def _config(self) -> bytes:
@@ -100,12 +100,12 @@ class ClassicMaster:
         return json.dumps({"dataVersion": {}, "topicConfigTable": self.topics}).encode()
 
     def drop(self) -> None:
-        """Cut the connections of all slaves."""
+        """Break the connections of all slaves."""
         for writer in list(self._peers):
             writer.transport.abort()
 
     async def tell(self) -> None:
-        """Let slaves have what was added to the log, or a heartbeat if that is nothing."""
+        """Send the new part of the log to the slaves, or a heartbeat if there is none."""
         async with self.changed:
             self._told += 1
             self.changed.notify_all()
@@ -124,12 +124,12 @@ class ClassicMaster:
             await self.came.wait_for(lambda: max(self.reports, default=0) >= offset)
 
     async def connected(self, count: int) -> None:
-        """Return once so many slaves have said where to begin."""
+        """Return once this many slaves have reported their start."""
         async with self.came:
             await self.came.wait_for(lambda: len(self.first_reports) >= count)
 
     def bytes_at(self, start: int, end: int) -> bytes:
-        """The log as it stands in one file."""
+        """Return bytes of the log, which must be in one file."""
         position = start % FILE_SIZE_BYTES
         return self.log.file_of(start).read_bytes()[position : position + end - start]
 

@@ -1,4 +1,4 @@
-"""A RocketMQ slave made by hand: it reports what a test says, and keeps the frames that come."""
+"""A RocketMQ slave made by hand: a test sets its reports, and it stores the received frames."""
 
 import asyncio
 from typing import Self
@@ -25,25 +25,25 @@ class ClassicSlave:
         self._writer.transport.abort()
 
     def leave(self) -> None:
-        """Cut the connection."""
+        """Break the connection."""
         self._writer.transport.abort()
 
     def report(self, offset: int) -> None:
-        """Say how far it is."""
+        """Report an offset."""
         self._writer.write(encode_report(offset))
 
     @property
     def end_offset(self) -> int:
-        """Behind the last byte that came."""
+        """The offset after the last received byte."""
         return self.frames[-1].offset + len(self.frames[-1].data) if self.frames else -1
 
     @property
     def data(self) -> bytes:
-        """All bytes that came."""
+        """All received bytes."""
         return b"".join(frame.data for frame in self.frames)
 
     async def next_frames(self) -> list[HaFrame]:
-        """What comes next, at least one frame; none when the master has closed the connection."""
+        """Return the next frames, at least one; none if the master has closed the connection."""
         while True:
             data = await self._reader.read(1 << 16)
             frames = self._decoder.feed(data)
@@ -52,7 +52,7 @@ class ClassicSlave:
                 return frames
 
     async def copy_to(self, end_offset: int) -> None:
-        """Return when all in front of *end_offset* has come."""
+        """Return when everything before *end_offset* has arrived."""
         while self.end_offset < end_offset:
             if not await self.next_frames():
                 raise ConnectionResetError("the master closed the connection")

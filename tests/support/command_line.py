@@ -1,4 +1,4 @@
-"""`rockhopper` in this process: its commands in a thread, while the broker has the event loop."""
+"""`rockhopper` in this process: its commands run in a thread, beside the broker's event loop."""
 
 import asyncio
 import json
@@ -21,17 +21,17 @@ class Ended:
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """What it printed with --json."""
+        """The objects that it printed with --json."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def rows(self) -> list[list[str]]:
-        """The cells of the lines that it printed."""
+        """The cells of the printed lines."""
         return [line.split() for line in self.out.splitlines()]
 
 
 class CommandLine:
-    """Runs commands against one name service. Those that handle signals need a process."""
+    """Runs commands against one name server. Commands that handle signals need a process."""
 
     def __init__(self, nameserver: str) -> None:
         self._nameserver = nameserver
@@ -40,7 +40,7 @@ class CommandLine:
         """Run a command to its end."""
         runner = CliRunner(env={"NAMESRV_ADDR": self._nameserver})
         logging = structlog.get_config()
-        # The broker logs to standard output in tests, which is the command's for the time being.
+        # In tests the broker logs to standard output, which the command captures for now.
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         try:
             result = await asyncio.to_thread(runner.invoke, main, arguments)

@@ -1,4 +1,4 @@
-"""The console of a broker, asked as a browser would."""
+"""A client for the console of a broker that behaves like a browser."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 
 def _with_whole_links(content: bytes, path: str) -> bytes:
-    """A page whose links are paths, resolved as a browser does."""
+    """Return a page with its links resolved to paths, as a browser does."""
     base = _BASE.search(content)
     if base is None:
         return content
@@ -38,23 +38,23 @@ class Answered(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The body as it came."""
+        """The body as received."""
         return self.body.decode()
 
     @property
     def text(self) -> str:
-        """What somebody reads of the page."""
+        """The text of the page that a user reads."""
         return " ".join(html.unescape(_TAGS.sub(" ", self.source)).split())
 
 
 class Browser:
-    """Asks one operator's port; *user* and his secret go along where they are given."""
+    """A client of one operator's port; it sends the name and secret of *user* if given."""
 
     def __init__(self, address: str, user: tuple[str, str] | None = None) -> None:
         self.address = address
         self.headers: dict[str, str] = {"Host": address}
         self.first = ""
-        """What goes in front of every request."""
+        """The headers of every request."""
         if user is not None:
             said = base64.b64encode(":".join(user).encode()).decode()
             self.headers["Authorization"] = f"Basic {said}"
@@ -66,7 +66,7 @@ class Browser:
         body: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answered:
-        """Send one request; *headers* come over the usual ones."""
+        """Send one request; *headers* override the usual ones."""
         host, _, port = self.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         lines = {**self.headers, **(headers or {})}
@@ -86,11 +86,11 @@ class Browser:
         return Answered(int(first.split()[1]), said_of, _with_whole_links(content, path))
 
     async def get(self, page: str = "", /, **query: object) -> Answered:
-        """A page of the console."""
+        """Return a page of the console."""
         return await self.ask("GET", f"/console/{page}?{urlencode(query)}")
 
     async def token(self) -> str:
-        """What forms carry."""
+        """Return the token that forms must contain."""
         found = re.search(r'name="token" value="([0-9a-f]+)"', (await self.get("send")).source)
         assert found is not None
         return found[1]
@@ -101,6 +101,6 @@ class Browser:
         return await self.ask("POST", f"/console/{page}", urlencode(fields))
 
     async def follow(self, moved: Answered) -> Answered:
-        """The page that an answer sends to."""
+        """Return the page that an answer redirects to."""
         assert moved.status == 303, moved.text
         return await self.ask("GET", moved.headers["Location"])

@@ -1,4 +1,4 @@
-"""The console's pages, with what there is in tests/browser."""
+"""The console's pages, with the objects that tests/browser creates."""
 
 PAGES = (
     "",

@@ -13,10 +13,10 @@ from tests.support.process_tree import command_line, descendants
 
 
 class Driver:
-    """The process of the query, and what it starts."""
+    """The process of the query, and its child processes."""
 
     def __init__(self, nameserver: str, checkpoint: Path, errors: Path, *flags: str) -> None:
-        """What it says on standard error is added to *errors*."""
+        """Its standard error is appended to *errors*."""
         self._arguments = (nameserver, str(checkpoint), *flags)
         self._errors = errors
         self._process: asyncio.subprocess.Process | None = None
@@ -35,7 +35,7 @@ class Driver:
         await self._until("ready")
 
     async def _until(self, start: str) -> bool:
-        """Read on up to a line that starts so; False if it ends before."""
+        """Read up to a line with this start; return False if the process ends before."""
         assert self._process is not None
         assert self._process.stdout is not None
         async with asyncio.timeout(HANG_S):
@@ -46,7 +46,7 @@ class Driver:
         return False
 
     async def batches(self, count: int) -> bool:
-        """Wait for some batches; False if the query failed before."""
+        """Wait for some batches; return False if the query failed before."""
         return all([await self._until("batch") for _ in range(count)])
 
     async def end(self) -> int:
@@ -56,7 +56,7 @@ class Driver:
         return await self._process.wait()
 
     def kill(self, *, workers_only: bool, random_source: random.Random) -> None:
-        """SIGKILL for all of it, or for one of Spark's Python processes."""
+        """Send SIGKILL to all processes, or to one of Spark's Python processes."""
         assert self._process is not None
         tree = descendants(self._process.pid)
         if workers_only:

@@ -1,11 +1,11 @@
-"""A driver of its own: copies a topic into others, exactly once, until it is killed.
+"""A separate driver: it copies a topic into others, exactly once, until it is killed.
 
     python -m tests.support.copying_query NAMESERVER CHECKPOINT [--by-columns] [--to-the-end]
 
-All goes to TARGET; with ``--by-columns`` a row's number says its topic, TARGET, SECOND or one that
-cannot be, whose rows become dead letters in LETTERS, and whether it has a sharding key, which is
-its queue's. Prints ``ready`` when the query runs, and ``batch N`` after each batch that had
-messages.
+All messages go to TARGET. With ``--by-columns``, the number of a row determines its topic: TARGET,
+SECOND, or an invalid one, whose rows become dead letters in LETTERS. It also determines whether the
+row has a sharding key, which depends on its queue. The driver prints ``ready`` when the query runs,
+and ``batch N`` after each batch with messages.
 """
 
 import sys
@@ -25,14 +25,14 @@ KEY = f"CASE WHEN {NUMBER} % 4 <> 0 THEN concat_ws(':', brokerName, queueId) END
 
 
 def topic_of(number: int) -> str:
-    """Where a message is copied to by columns, as TOPIC and the sink have it."""
+    """Return the target of a message with --by-columns, like TOPIC and the sink."""
     if number % 50 == 0:
         return LETTERS
     return SECOND if number % 3 == 0 else TARGET
 
 
 def has_key(number: int) -> bool:
-    """Whether it has a sharding key then, as KEY says."""
+    """Return whether it then has a sharding key, like KEY."""
     return number % 4 != 0
 
 

@@ -1,4 +1,4 @@
-"""A directory tree that, when the power is cut, forgets whatever was not fsynced."""
+"""A directory tree that, after a simulated power cut, loses everything that was not fsynced."""
 
 import os
 import shutil
@@ -13,18 +13,18 @@ class PowerCutError(Exception):
 
 
 class CrashingDisk:
-    """Takes the place of ``os.fsync`` and ``os.fdatasync`` and remembers what a disk would hold.
+    """Replaces ``os.fsync`` and ``os.fdatasync``, and remembers what a disk would hold.
 
-    The model is the strict reading of POSIX: bytes survive if their file was synced after they
-    were written, through a mapping or not; names (creations, renames, deletions) survive if their
-    directory was synced. What is in the tree at the start is durable.
+    The model is the strict reading of POSIX: bytes survive if their file was synced after they were
+    written, through a mapping or not. Names (creations, renames, deletions) survive if their
+    directory was synced. The initial contents of the tree are durable.
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._root = root
         self._names: dict[int, dict[str, int]] = {}  # directory inode -> name -> inode
         self._bytes: dict[int, bytes] = {}  # file inode -> content
-        self._pins: dict[int, int] = {}  # inode -> descriptor, so that no inode is used again
+        self._pins: dict[int, int] = {}  # inode -> descriptor, so that no inode is reused
         self.syncs_before_cut: int | None = None
         self.sync_count = 0
         self._adopt(root)
@@ -54,7 +54,7 @@ class CrashingDisk:
             self._bytes[inode] = Path(path).read_bytes()
 
     def _know_directory(self, entry: "os.DirEntry[str]") -> None:
-        """A durable name of a directory is one even when nothing in it is durable yet."""
+        """Record a directory as durable by name, even if nothing in it is durable yet."""
         if entry.inode() not in self._pins:
             self._pins[entry.inode()] = os.open(entry.path, os.O_RDONLY)
 
@@ -67,7 +67,7 @@ class CrashingDisk:
                 os.close(descriptor)
 
     def crash(self) -> None:
-        """Cut the power, and put back only what was durable. Drop all that is open beforehand."""
+        """Simulate the power cut: restore only durable data. Close all open files first."""
         root_inode = self._root.stat().st_ino
         for path in tuple(self._root.iterdir()):
             if path.is_dir():
@@ -97,7 +97,7 @@ class CrashingDisk:
         self.syncs_before_cut = syncs
 
     def close(self) -> None:
-        """Let go of the inodes."""
+        """Release the inodes."""
         for descriptor in list(self._pins.values()):
             os.close(descriptor)
         self._pins.clear()

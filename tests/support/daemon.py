@@ -1,4 +1,4 @@
-"""The real daemon in a process of its own, on free ports."""
+"""The real daemon in a separate process, on free ports."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ SMALL += ["--set", "maxIndexNum=200000"]
 
 
 class Daemon:
-    """``python -m rockhopper.broker`` on *store*, in ``async with``; killed if need be.
+    """``python -m rockhopper.broker`` on *store*, in ``async with``; killed if necessary.
 
-    It is the checkout's, or what *python* has installed.
+    It runs the checkout, or the version that *python* has installed.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Daemon:
         await self._reading
 
     async def _spawn(self, *ports: str) -> asyncio.subprocess.Process:
-        # Set in the child only once it has nothing open of ours: we may have more than the limit.
+        # Set the limit only in the child: this process may have more open files than the limit.
         limit = f"ulimit -n {self._open_files}; " if self._open_files is not None else ""
         return await asyncio.create_subprocess_exec(
             "/bin/sh",
@@ -76,7 +76,7 @@ class Daemon:
         )
 
     async def fail(self, *ports: str) -> tuple[int, str]:
-        """Run until it gives up; the exit code and what stands on standard error."""
+        """Run until it gives up; return the exit code and its standard error."""
         process = await self._spawn(*ports)
         async with asyncio.timeout(HANG_S):
             _, text = await process.communicate()
@@ -111,7 +111,7 @@ class Daemon:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """Its exit code; None while it runs."""
         return self._process.returncode
 
     async def kill(self) -> None:
@@ -120,11 +120,11 @@ class Daemon:
         await self._process.wait()
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it with a signal; its exit code."""
+        """End it with a signal; return its exit code."""
         self._process.send_signal(number)
         return await self._process.wait()
 
     async def ended(self) -> int:
-        """Wait until it ends by itself; its exit code."""
+        """Wait until it ends by itself; return its exit code."""
         async with asyncio.timeout(HANG_S):
             return await self._process.wait()

@@ -1,4 +1,4 @@
-"""A group that fails on messages until they are dead, and takes them back."""
+"""A group that fails on messages until they are dead letters, and takes them back."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ def _message(number: int) -> Message:
 
 
 def dead(broker: Broker) -> int:
-    """How many dead letters there ever were."""
+    """Return the number of dead letters so far."""
     return broker.store.queue_range("%DLQ%billing", 0)[1]
 
 
 async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> int:
-    """Let a group fail on everything until `count` messages are dead; return how often it did."""
+    """Let a group fail on all messages until `count` are dead; return the number of failures."""
     failures = 0
 
     async def fail(_message: ReceivedMessage) -> None:
@@ -59,7 +59,7 @@ async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
 
 
 async def forge(broker: Broker, properties: Mapping[str, str]) -> None:
-    """A dead letter that no group gave up."""
+    """Send a dead letter that no group gave up."""
     told = encode_properties({"UNIQ_KEY": uuid4().hex.upper(), **properties})
     letter = OutgoingMessage("%DLQ%billing", b"forged", told, "", 0, 0, 0, None)
     async with Admin(broker.nameserver) as admin:

@@ -17,7 +17,7 @@ QUEUE_SIZES: dict[str, Any] = {"queue_file_size": 20 * 50, "batch_queue_file_siz
 
 
 def write_store(root: Path, count: int = 200, clock: Clock | None = None) -> Path:
-    """A store of Rockhopper, stopped cleanly: three queues, keys, tags, odd and missing ones."""
+    """Write a Rockhopper store, stopped cleanly: three queues, keys and tags, also unusual ones."""
     clock = clock or Clock()
     store = open_stores.open_store(root, clock)
     fill(store, clock, count)
@@ -59,7 +59,7 @@ def rebuilt(root: Path, output: Path | None, **options: Any) -> RebuildResult:
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """Every file of every consume queue, by its path in the store."""
+    """Return every file of every consume queue, by its path in the store."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for name in ("consumequeue", "batchconsumequeue")
@@ -69,5 +69,5 @@ def queue_files(root: Path) -> dict[str, bytes]:
 
 
 def index_files(root: Path) -> list[bytes]:
-    """Every index file, oldest first."""
+    """Return every index file, oldest first."""
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]

@@ -1,4 +1,4 @@
-"""Requests to a broker or name service, each on a connection of its own."""
+"""Requests to a broker or name server, each on a connection of its own."""
 
 from collections.abc import Mapping
 
@@ -12,18 +12,18 @@ from tests.support.wire import WireClient
 async def ask(
     address: str, code: RequestCode, ext: Mapping[str, str] | None = None, body: bytes = b""
 ) -> Command:
-    """Ask once, on a connection of its own."""
+    """Send one request, on a connection of its own."""
     async with WireClient(address) as client:
         return await client.ask(code, dict(ext or {}), body)
 
 
 async def route(nameserver: str, topic: str) -> Command:
-    """Where *topic* is."""
+    """Query the route of *topic*."""
     return await ask(nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
 
 
 def send_fields(topic: str, queue_id: int = 0) -> dict[str, str]:
-    """The header of a send, as a Java client would write it in full."""
+    """Return the header of a send in full, as a Java client writes it."""
     return {
         "producerGroup": "tests",
         "topic": topic,
@@ -38,7 +38,7 @@ def send_fields(topic: str, queue_id: int = 0) -> dict[str, str]:
 
 
 def short_send_fields(topic: str, queue_id: int = 0, properties: str = "") -> dict[str, str]:
-    """The header of the same, under the short names of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    """Return the same header with the short names of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
     return {
         "a": "tests",
         "b": topic,
@@ -61,7 +61,7 @@ async def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> Comm
 
 
 def pull_fields(topic: str, offset: int, queue_id: int = 0, suspend_ms: int = 0) -> dict[str, str]:
-    """The header of a pull; with *suspend_ms* it waits for messages."""
+    """Return the header of a pull; with *suspend_ms* it waits for messages."""
     return {
         "consumerGroup": "tests",
         "topic": topic,
@@ -77,7 +77,7 @@ def pull_fields(topic: str, offset: int, queue_id: int = 0, suspend_ms: int = 0)
 
 
 def topic_fields(topic: str, queues: int = 4, **changes: str) -> dict[str, str]:
-    """The header that makes a topic."""
+    """Return the header that creates a topic."""
     return {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -92,13 +92,13 @@ def topic_fields(topic: str, queues: int = 4, **changes: str) -> dict[str, str]:
 
 
 async def pull(address: str, topic: str, offset: int = 0, queue_id: int = 0) -> list[StoredMessage]:
-    """The messages of a queue from *offset* on."""
+    """Return the messages of a queue from *offset* on."""
     answer = await ask(address, RequestCode.PULL_MESSAGE, pull_fields(topic, offset, queue_id))
     return decode_messages(answer.body)
 
 
 async def pull_all(address: str, topic: str, queue_id: int = 0) -> list[StoredMessage]:
-    """Everything in a queue that starts at offset 0, over one connection."""
+    """Return all messages of a queue that starts at offset 0, over one connection."""
     found: list[StoredMessage] = []
     async with WireClient(address) as client:
         while True:

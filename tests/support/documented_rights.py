@@ -11,13 +11,13 @@ HEAD = "| who | rights |\n| --- | --- |\n"
 
 
 def documented_commands() -> list[list[str]]:
-    """The arguments of each `rockhopper user` and `rockhopper acl` in a block of any page."""
+    """Return the arguments of each `rockhopper user` and `rockhopper acl` in code blocks."""
     pages = sorted(PAGES.rglob("*.md"))
     return [shlex.split(line) for page in pages for line in COMMAND.findall(page.read_text())]
 
 
 def documented_rights() -> dict[str, list[tuple[str, list[str]]]]:
-    """Who needs which actions on which resources."""
+    """Return, for each role, the required actions on resources."""
     rows = (PAGES / "security.md").read_text().partition(HEAD)[2].partition("\n\n")[0]
     found = {}
     for row in rows.splitlines():

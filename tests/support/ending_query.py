@@ -1,8 +1,8 @@
-"""Streaming queries that end by themselves, on a machine of any speed.
+"""Run streaming queries to their end, on a machine of any speed.
 
 Spark gives the Python process of a source ten seconds to start (no setting changes that), and ends
-the query where it takes longer, as beside thirty busy processes. A query that is started again
-goes on from its checkpoint, so what it does is the same.
+the query if it takes longer, for example beside thirty busy processes. A restarted query continues
+at its checkpoint, so the result is the same.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _TOO_SLOW = "Python worker failed to connect back"
 
 
 def run_to_end(start: "Callable[[], StreamingQuery]") -> list[dict[str, Any]]:
-    """Start a query until it ends well; the progress of the batches that had rows."""
+    """Start a query until it ends well; return the progress of the batches with rows."""
     from pyspark.errors import StreamingQueryException
 
     batches: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
-"""What every engine of consensus keeps, whichever it is; their test modules run all of it.
+"""The contract of every consensus engine; the engines' test modules run all of it.
 
-A subclass named ``Test...`` gives the fixture ``pair``.
+A subclass named ``Test...`` provides the fixture ``pair``.
 """
 
 import asyncio
@@ -35,17 +35,17 @@ MEMBER = Announcement(B, "second", "h2:10911", "h2:10912", 4, 1 << 40, False, -3
 
 
 class Pair(Protocol):
-    """Two replicas' engines of one set that nobody has used yet."""
+    """Two replicas' engines of one unused set."""
 
     one: Engine
     two: Engine
 
     async def lose_leases(self) -> None:
-        """Return when all leases are over."""
+        """Return when all leases have expired."""
 
 
 async def won(pair: Pair, request: Campaign = FIRST, leader: Leader = LEADER_A) -> View:
-    """Let the first replica win."""
+    """Make the first replica win the election."""
     outcome, view = await pair.one.campaign(request, leader)
     assert outcome is Outcome.DONE
     assert view is not None
@@ -53,7 +53,7 @@ async def won(pair: Pair, request: Campaign = FIRST, leader: Leader = LEADER_A) 
 
 
 def over(view: View) -> Campaign:
-    """What the second replica asks for, to displace the leader of *view*."""
+    """Return the second replica's request to displace the leader of *view*."""
     assert view.state
     state = view.state.elected(B, view.state.epoch + 1, "displaced", without_old=True)
     return Campaign(state, view.version, view.leader)
@@ -220,7 +220,7 @@ class EngineContract:
 
 @dataclass
 class Played:
-    """A machine whose disk does what it asks at once, and whose network is not there."""
+    """A machine whose disk completes every request at once, and which has no network."""
 
     me: Replica
     engine: Engine
@@ -232,7 +232,7 @@ class Played:
         self.machine = Machine(replica_state, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     async def play(self, now_ms: int) -> None:
-        """Tick, and do what is asked until nothing more is."""
+        """Tick, and perform the requested actions until none are left."""
         self.machine.tick(now_ms)
         while self.machine.actions:
             await self._do(self.machine.actions.pop(0), now_ms)

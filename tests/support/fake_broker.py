@@ -1,4 +1,4 @@
-"""A broker and its name service in memory, with just enough to read from."""
+"""A broker and its name server in memory, with the minimum that a reader needs."""
 
 import asyncio
 from typing import Self
@@ -12,7 +12,7 @@ Record = tuple[bytes, str | None]
 
 
 class FakeBroker(FakeServer):
-    """Holds messages per queue id of one topic, "orders", and answers pulls as RocketMQ does."""
+    """Holds messages per queue id of one topic, "orders", and answers pulls like RocketMQ."""
 
     def __init__(self, *, queues: int = 2) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class FakeBroker(FakeServer):
         return self._found(request, offset, min(end, offset + self.batch_max))
 
     def _found(self, request: Command, offset: int, end: int) -> Command:
-        """Filter tags by their first letter only: as a hash, it lets more pass than is wanted."""
+        """Filter tags only by their first letter: like a hash, this lets too many messages pass."""
         records = self._records[_queue_id(request)]
         expression = (request.ext or {})["subscription"]
         letters = {tag.strip()[0] for tag in expression.split("||")}

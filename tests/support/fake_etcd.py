@@ -1,7 +1,7 @@
-"""A server that speaks the JSON forms of etcd 3.4's gateway, over keys in memory.
+"""A server with the JSON API of etcd 3.4's gateway, over keys in memory.
 
-64-bit integers are strings, what is zero is left out, errors come in chunks with a trailer, and a
-lease ends when a test says so. Answers can be lost, replaced or held back, one at a time.
+64-bit integers are strings, zero values are left out, errors come in chunks with a trailer, and a
+lease ends when a test ends it. Answers can be lost, replaced or delayed, one at a time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ TRAILER = b"Grpc-Trailer-Content-Type: application/grpc\r\n"
 
 
 class Refusal(Exception):
-    """An error of etcd: HTTP status, code of gRPC, message."""
+    """An error of etcd: HTTP status, gRPC code, message."""
 
 
 @dataclass
@@ -31,16 +31,16 @@ class Key:
 
 @dataclass
 class Fault:
-    """What becomes of one request."""
+    """A fault of one request."""
 
     answer: bytes | None
-    """Instead of the answer; LOST closes the connection, None never answers."""
+    """Replaces the answer; LOST closes the connection, None never answers."""
     is_done: bool = True
 
 
 @dataclass
 class FakeEtcd:
-    """One cluster; each ``listen`` is another member of it."""
+    """One cluster; each ``listen`` starts another member of it."""
 
     revision: int = 1
     term: int = 2
@@ -89,19 +89,19 @@ class FakeEtcd:
         return f"{host}:{port}"
 
     def stop(self, endpoint: str) -> None:
-        """Take no more connections there."""
+        """Accept no more connections at this endpoint."""
         self._servers.pop(endpoint).close()
 
     def fail(self, path: str, answer: bytes | None, *, is_done: bool = True) -> None:
-        """Let the next request of that kind go wrong."""
+        """Make the next request of that kind fail."""
         self.faults[path].append(Fault(answer, is_done))
 
     def asked(self, path: str) -> int:
-        """How many requests of that kind came."""
+        """Return the number of requests of that kind."""
         return sum(1 for each, _ in self.requests if each == path)
 
     def end_leases(self) -> None:
-        """Let all leases end, and what they hold."""
+        """Expire all leases and the keys that they hold."""
         for lease in list(self.leases):
             self._revoke({"ID": str(lease)})
 
@@ -111,12 +111,12 @@ class FakeEtcd:
             queue.put_nowait(None)
 
     def cancel_watches(self, **how: object) -> None:
-        """Cancel them, in order."""
+        """Cancel the watches in order."""
         for queue in self._watches.values():
             queue.put_nowait(self._headed({"canceled": True, **how}))
 
     async def watched(self, count: int = 1) -> None:
-        """Return when so many watches are there."""
+        """Return when this many watches exist."""
         async with self.watching:
             await self.watching.wait_for(lambda: len(self._watches) >= count)
 
@@ -324,6 +324,6 @@ def chunked(status: int, body: bytes, trailer: bytes = b"") -> bytes:
 
 
 def refused(status: int, code: int, message: str) -> bytes:
-    """An error of etcd as its gateway forms it."""
+    """Return an error of etcd in the form of its gateway."""
     body = json.dumps({"error": message, "message": message, "code": code}).encode()
     return chunked(status, body, TRAILER)

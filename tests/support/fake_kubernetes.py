@@ -1,10 +1,11 @@
-"""An API server with Leases and pods in memory, as strict as the real one where it matters.
+"""An API server with Leases and pods in memory, strict in the relevant points.
 
-A PUT needs the resourceVersion that there is (409 for another, 422 for none), a POST a name that
-is free, a watch a version that is not compacted yet (410), and all of them a token (401) that may
-do it (403).
-Answers can be lost, replaced or held back, one at a time. This server is all that the engine over
-Kubernetes was proved with.
+A PUT needs the current resourceVersion (409 for another, 422 for none). A POST needs a free name. A
+watch needs a version that is not compacted yet (410). All of them need a token (401) with
+permission (403).
+
+Answers can be lost, replaced or delayed, one at a time. The engine for Kubernetes was verified only
+with this server.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class FakeKubernetes:
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
-    """Methods that the service account may not use."""
+    """Methods that the service account must not use."""
     read_only: set[str] = field(default_factory=set)
     """Paths of objects that it may only read."""
     token: str = TOKEN
@@ -69,25 +70,25 @@ class FakeKubernetes:
         return f"127.0.0.1:{self.port}"
 
     def fail(self, method: str, answer: bytes | None, *, is_done: bool = True) -> None:
-        """Let the next request of that method go wrong; see FakeEtcd."""
+        """Make the next request of that method fail; see FakeEtcd."""
         self.faults.setdefault(method, deque()).append(Fault(answer, is_done))
 
     def asked(self, method: str) -> int:
-        """How many requests of that method came."""
+        """Return the number of requests of that method."""
         return sum(1 for each, _ in self.requests if each == method)
 
     async def change(self, path: str, **metadata: object) -> None:
-        """Change an object, as somebody else would."""
+        """Change an object, like another client would."""
         await self._store(path, {**self.objects[path], **metadata}, "MODIFIED")
 
     async def compact(self) -> None:
-        """Forget all events so far, and end the watches: they get a 410 when they begin again."""
+        """Forget all events so far, and end the watches: a new watch gets a 410."""
         self.version += 1
         self.compacted = self.version
         await self.break_watches()
 
     async def break_watches(self) -> None:
-        """End them, in the middle of a chunk."""
+        """End the watches, in the middle of a chunk."""
         async with self._changed:
             self._is_breaking = True
             self._changed.notify_all()
@@ -95,7 +96,7 @@ class FakeKubernetes:
             self._is_breaking = False
 
     async def watched(self, count: int = 1) -> None:
-        """Return when so many watches are there."""
+        """Return when this many watches exist."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._watches >= count)
 
@@ -215,7 +216,7 @@ class FakeKubernetes:
         assert all(isinstance(each, str) for each in metadata["annotations"].values())
 
     async def delete(self, path: str) -> None:
-        """Delete an object, as an operator might."""
+        """Delete an object, like an operator would."""
         self.version += 1
         await self._tell("DELETED", self.objects.pop(path))
 
@@ -263,7 +264,7 @@ def chunk(event: Json) -> bytes:
 
 
 def merged(held: Json, patch: Json) -> Json:
-    """A merge patch of objects within objects."""
+    """Apply a merge patch to nested objects."""
     result = dict(held)
     for key, value in patch.items():
         before = held.get(key)
@@ -272,7 +273,7 @@ def merged(held: Json, patch: Json) -> Json:
 
 
 def refused(status: int, reason: str, message: str) -> bytes:
-    """A refusal as the API server forms it."""
+    """Return a refusal in the form of the API server."""
     body = json.dumps({"kind": "Status", "reason": reason, "message": message, "code": status})
     head = f"HTTP/1.1 {status} {reason}\r\nContent-Length: {len(body)}\r\n\r\n"
     return (head + body).encode()

@@ -1,4 +1,4 @@
-"""A peer whose answers a test writes down: plays broker and name service on a free port."""
+"""A peer with scripted answers: it plays broker and name server on a free port."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ Handler = Callable[[Command], Answer | Awaitable[Answer]]
 class FakeServer:
     """Answers requests by code.
 
-    A handler returns the answer, None for none, or an awaitable of either. Keeps every request in
+    A handler returns the answer, None for none, or an awaitable of either. All requests are in
     `requests`. `echoes_rh` makes it a Rockhopper that negotiates msgpack headers.
     """
 
@@ -73,7 +73,7 @@ class FakeServer:
         return [request for request in self.requests if request.code == code]
 
     async def wait_for(self, code: int, count: int = 1) -> list[Command]:
-        """Wait until that many requests of this code have come."""
+        """Wait until this many requests of this code have come."""
         async with self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests_of(code)) >= count)
         return self.requests_of(code)
@@ -141,7 +141,7 @@ class _Peer(asyncio.Protocol):
 def route(
     brokers: dict[str, str], *, queues: int = 4, perm: int = 6, write_queues: int | None = None
 ) -> dict[str, object]:
-    """Route data: broker name -> address of its master."""
+    """Return route data: broker name -> address of its master."""
     return {
         "brokerDatas": [
             {"brokerAddrs": {"0": address}, "brokerName": name, "cluster": "DefaultCluster"}

@@ -1,7 +1,7 @@
-"""What tests of the kernel know of features: whether there is one, and its part.
+"""Access of kernel tests to features: whether one exists, and its part.
 
-A feature's own tests go with its folder. A test that goes through all of something (every request
-code, every table) leaves out what belongs to a feature that is not there.
+A feature's own tests are deleted with its folder. A test of all request codes, all tables and so on
+leaves out what belongs to a missing feature.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ NAMES = frozenset(feature.name for feature in FEATURES)
 
 
 def needs(name: str) -> pytest.MarkDecorator:
-    """Return a mark that leaves a test out where the feature *name* was deleted."""
+    """Return a mark that skips a test if the feature *name* was deleted."""
     return pytest.mark.skipif(name not in NAMES, reason=f"there is no feature {name}")
 
 

@@ -1,7 +1,7 @@
-"""The figures in our pages, and the values they have to agree with: ``docs/site/figures.toml``.
+"""The figures in our pages, and the values that they must match: ``docs/site/figures.toml``.
 
-A figure is a number with a unit, or with something that it counts. For the words around it the
-table names where it comes from:
+A figure is a number with a unit, or with a counted thing. For the words around a figure, the table
+names its source:
 
     ["docs/consumer-groups.md"]
     "or 120 s pass" = "rockhopper.broker.kernel.members.consumer_groups:HEARTBEAT_TIMEOUT_MS"
@@ -11,18 +11,19 @@ table names where it comes from:
 ``setting KEY``                     the default of a setting; ``setting KEY most``: its maximum
 ``parameter module:function name``  the default of a parameter
 ``result FILE how path``            a kept result: ``only``, ``median``, ``max``, ``min`` or
-                                    ``sum`` of what is at a path of its JSON, ``*`` for each item
+                                    ``sum`` of the values at a path of its JSON, ``*`` for each
 ``file PATH: words``                these words of a file have the number
-``… * 2``, ``… plus …``             of any of these so much; their sum
-``lines PATTERN``                   how many lines the files have
-``length module:function``          how many it returns
-``count FILE name``                 how many items a list of a JSON file has
-``outside: …``                      not ours: the words say whose
+``… * 2``, ``… plus …``             a multiple of any of these; a sum
+``lines PATTERN``                   the number of lines of the files
+``length module:function``          the length of its result
+``count FILE name``                 the length of a list in a JSON file
+``outside: …``                      not ours: the words name the origin
 ``plain: …``                        promises nothing: the words say why
 ==================================  ===========================================================
 
-Units are compared as well. A constant's is the end of its name: ``HEARTBEAT_TIMEOUT_MS = 120_000``
-agrees with *120 s*. A measured value agrees if it gives the figure when rounded to its digits.
+Units are compared as well. The unit of a constant is the end of its name: ``HEARTBEAT_TIMEOUT_MS =
+120_000`` agrees with *120 s*. A measured value agrees if it gives the figure when rounded to its
+digits.
 """
 
 import inspect
@@ -64,7 +65,7 @@ _BYTES = {"byte": 1, "KB": 1000, "kB": 1000, "MB": 10**6, "GB": 10**9, "TB": 10*
 _BYTES |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SCALES = {unit: Fraction(value) for unit, value in (_SECONDS | _BYTES).items()}
 SCALES |= {"%": Fraction(1, 100), "million": Fraction(10**6), "times": Fraction(1)}
-# The end of a name: its unit.
+# The end of a name gives its unit.
 _ENDS = {"NS": "1/1000000000", "US": "1/1000000", "MS": "1/1000", "S": "1"}
 _ENDS |= {
     "SEC": "1",
@@ -98,20 +99,20 @@ _FIGURE = re.compile(
     r"\ (?P<word_unit>seconds?|minutes?|hours?|days?|weeks?)\b",
     re.VERBOSE,
 )
-# In an indented block: most numbers there are arguments, and what a program prints.
+# In indented blocks most numbers are arguments or program output, so only these forms count.
 _IN_WORDS = re.compile(
     rf"\b(?:[1-9][\d,]*|{'|'.join(set(_WORDS) - {'a', 'an', 'one'})})"
     r" (?:bytes|[KMG]iB|seconds?|minutes?|hours?|days?)\b"
     r"|\s\s\d+,\d{3}\ "
 )
-# What a program writes between two comments, and a test of its own compares.
+# Text that a program writes between two comments; a separate test compares it.
 _MADE = re.compile(
     r"<!-- figures of .*?<!-- end of figures -->"
     r"|<!-- Made by .*?(?:<!-- By hand from here. -->|\Z)",
     re.DOTALL,
 )
 _MADE_PAGE = "<!-- Made by `make pages`"
-_SMALL = 4  # Fewer things than these are counted in prose without being a limit: "two groups".
+_SMALL = 4  # Prose counts fewer things than this without a limit: "two groups".
 _OPERATION = re.compile(r" ([*/+-]) (\d+)$")
 _SHOWN = ("number", "low", "counted", "large", "bounded")
 _CODE = re.compile(r"\d{5,}")
@@ -124,7 +125,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Figure(NamedTuple):
-    """A number on a page: where it is, its value in seconds, bytes or pieces, and its precision."""
+    """A number on a page: position, value in seconds, bytes or pieces, and precision."""
 
     begin: int
     end: int
@@ -135,16 +136,17 @@ class Figure(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What a source says, in the base of its unit; *is_exact* if it is not measured."""
+    """The value of a source, in the base of its unit; *is_exact* if it is not measured."""
 
     value: Fraction
     is_exact: bool
 
 
 def text_of(page: Page) -> str:
-    """The prose of *page* in one line, without code, comments, made figures and links' targets.
+    """Return the prose of *page* in one line.
 
-    Of an indented block it has the lines that name a figure in words, as formulas and remarks do.
+    Code, comments, generated figures and targets of links are left out. From an indented block, the
+    lines with a figure in words remain, such as formulas and remarks.
     """
     inside = {
         block.number + offset
@@ -164,12 +166,12 @@ def text_of(page: Page) -> str:
 
 
 def is_made(page: Page) -> bool:
-    """Whether ``make pages`` makes the page, or a part of it."""
+    """Return whether ``make pages`` generates the page, or a part of it."""
     return _MADE_PAGE in page.text
 
 
 def _descriptions(page: Page) -> str:
-    """The last cells of tables that ``make pages`` makes: the others are values."""
+    """Return the last cells of tables from ``make pages``; the other cells are values."""
     if not is_made(page):
         return ""
     begin = page.text.count("\n", 0, page.text.index(_MADE_PAGE))
@@ -183,7 +185,7 @@ def _without_target(found: re.Match[str]) -> str:
 
 
 def figures(text: str) -> Iterator[Figure]:
-    """The figures of a text; what stands in backticks is code."""
+    """Yield the figures of a text; text in backticks is code."""
     outside = re.sub(r"`[^`]*`", lambda found: "`" * len(found[0]), text)
     for found in _FIGURE.finditer(outside):
         unit = (found["unit"] or found["low_unit"] or found["word_unit"] or "").replace(
@@ -214,7 +216,7 @@ def _precision(shown: str) -> Fraction:
 
 
 def agrees(figure: Figure, found: Value) -> bool:
-    """Whether a page's figure is what its source says."""
+    """Return whether a figure on a page matches its source."""
     if found.is_exact and "." not in figure.text:
         # A setting in percent is a whole number.
         return figure.value == found.value or (
@@ -224,9 +226,9 @@ def agrees(figure: Figure, found: Value) -> bool:
 
 
 def value_of(source: str) -> Value | None:
-    """What *source* says; nothing if it is somebody else's, or promises nothing.
+    """Return the value of *source*; None if it is not ours, or promises nothing.
 
-    Raises ValueError if there is no such thing.
+    Raises ValueError if the source does not exist.
     """
     if " plus " in source:
         parts = [value_of(part) for part in source.split(" plus ")]
@@ -268,7 +270,7 @@ def value_of(source: str) -> Value | None:
 
 
 def file_has(source: str, figure: Figure) -> bool:
-    """Whether the words of a ``file`` source are there, and have the figure."""
+    """Return whether the words of a ``file`` source exist, and contain the figure."""
     path, _, words = source.removeprefix("file ").partition(": ")
     if words not in " ".join((ROOT / path).read_text().split()):
         return False

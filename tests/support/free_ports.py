@@ -1,8 +1,8 @@
-"""Ports for servers that are told which to take, and are started again under the same.
+"""Ports for servers with a fixed port that are restarted with the same one.
 
-They lie below those that Linux gives to outgoing connections, or one of these could take the place
-of a server that is down for a moment. Each process has a block of its own: between the look at a
-port and the server's start, another one may look as well.
+The ports are below the range that Linux gives to outgoing connections; otherwise such a connection
+could take the port of a server that is down for a moment. Each process has a block of its own,
+because another process may check a port between this process's check and the server's start.
 """
 
 import itertools
@@ -15,7 +15,7 @@ _FIRST, _BLOCKS, _BLOCK_SIZE, _STEP = 20_000, 24, 500, 5
 
 
 def _claimed() -> int:
-    """The first port of a block that is this process's until it ends, for it stays bound to it."""
+    """Return the first port of a block that this process claims until it ends, by binding it."""
     for number in range(os.getpid(), os.getpid() + _BLOCKS):
         first = _FIRST + number % _BLOCKS * _BLOCK_SIZE
         with socket.socket() as claim:
@@ -29,15 +29,15 @@ def _claimed() -> int:
 
 
 _OURS = _claimed()
-# What is up to 20 above each of them is ours as well.
+# The ports up to 20 above each of these are ours as well.
 _PORTS = itertools.cycle(range(_OURS + _STEP, _OURS + _BLOCK_SIZE - 20, _STEP))
 
 
 def free_port(below: Sequence[int] = ()) -> int:
-    """A port that nobody listens on, nor on the ports *below* it by these distances (up to 4).
+    """Return a port that is free, like the ports *below* it by these distances (up to 4).
 
-    A negative distance (up to -20) names a port above it, which a later call may get.
-    No call of this process gets the same one soon.
+    A negative distance (up to -20) names a port above it, which a later call may return. No call of
+    this process returns the same port soon.
 
     Raises:
         OSError: none was found.
@@ -55,5 +55,5 @@ def free_port(below: Sequence[int] = ()) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """As many different ones."""
+    """Return *count* different free ports."""
     return [free_port() for _ in range(count)]

@@ -10,7 +10,7 @@ _BESIDE_THE_CHECKOUT = Path(__file__).parents[2] / "../shared/golden"
 
 
 def golden_directory() -> Path:
-    """The directory of golden stores; skips the test where there is none."""
+    """Return the directory of golden stores; skip the test if it does not exist."""
     directory = Path(os.environ.get("ROCKHOPPER_GOLDEN", _BESIDE_THE_CHECKOUT))
     if not directory.is_dir():
         pytest.skip("no golden stores here")

@@ -1,4 +1,4 @@
-"""A broker in memory that also knows groups: members, locks, and messages that are sent back."""
+"""A broker in memory that also knows groups: members, locks, and messages sent back."""
 
 import json
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ from tests.support.fake_server import Answer, Handler, route
 
 
 class GroupBroker(FakeBroker):
-    """Knows who sent heartbeats; `others` are members beside them, in the order of the split."""
+    """Knows the clients with heartbeats; `others` are further members, in allocation order."""
 
     def __init__(self, *, queues: int = 2) -> None:
         super().__init__(queues=queues)
@@ -32,7 +32,7 @@ class GroupBroker(FakeBroker):
         return self
 
     async def notify(self) -> None:
-        """Tell the consumer that a member came or went."""
+        """Notify the consumer that a member joined or left."""
         await self.tell(Command(40, flag=2, ext={"consumerGroup": "billing"}))
 
     async def tell(self, command: Command) -> Command | None:
@@ -44,7 +44,7 @@ class GroupBroker(FakeBroker):
         return await peer.ask(command)
 
     def _retry_queue_apart(self, handler: Handler) -> Handler:
-        """Let the retry topic have a queue of its own: FakeBroker knows one topic only."""
+        """Give the retry topic a queue of its own, because FakeBroker knows only one topic."""
 
         def handle(request: Command) -> Answer | Awaitable[Answer]:
             if request.ext and request.ext["topic"].startswith("%RETRY%"):

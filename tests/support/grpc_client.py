@@ -1,6 +1,6 @@
-"""A client of RocketMQ 5 in memory: HTTP/2 by the library h2, and no socket.
+"""A client of RocketMQ 5 in memory: HTTP/2 by the library h2, without a socket.
 
-What it asks goes through a real connection of the broker's, and what it gets has come out of one.
+Its requests and answers pass through a real connection object of the broker.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ FRAME_BYTES = 16_384
 
 
 class Pipe:
-    """A transport that hands on what is written."""
+    """A transport that passes on the written data."""
 
     def __init__(self, peer_host: str) -> None:
         self._names = {"peername": (peer_host, 40_000), "sockname": ("127.0.0.1", 8081)}
@@ -68,7 +68,7 @@ class Pipe:
 
 
 class Answer:
-    """What has come of one call so far."""
+    """The received part of the answer to one call."""
 
     def __init__(self, reply: Any) -> None:
         self._reply = reply
@@ -82,7 +82,7 @@ class Answer:
 
     @property
     def status(self) -> str:
-        """GRPC's own."""
+        """The status of gRPC."""
         return self.fields.get("grpc-status", "")
 
     def took(self, event: Any) -> None:
@@ -99,7 +99,7 @@ class Answer:
         self._changed.set()
 
     async def until(self, count: int) -> list[Any]:
-        """Return when *count* messages are there, or the call has ended."""
+        """Return when *count* messages have arrived, or the call has ended."""
         async with asyncio.timeout(HANG_S):
             while len(self.messages) < count and not self.is_ended:
                 self._changed.clear()
@@ -133,7 +133,7 @@ class GrpcClient:
         self._answers: dict[int, Answer] = {}
         self.goaway = False
         self.takes = True
-        """Whether it makes room for more once it has taken something."""
+        """Whether it opens its flow-control window again after receiving data."""
         self._received = 0
         self._holds_back = False
         self.pipe.on_written = self._take
@@ -142,7 +142,7 @@ class GrpcClient:
 
     @contextlib.contextmanager
     def in_one_read(self) -> Iterator[None]:
-        """Have everything that is asked inside come together."""
+        """Make all requests inside the block arrive together."""
         self._holds_back = True
         yield
         self._holds_back = False
@@ -170,14 +170,14 @@ class GrpcClient:
     def begin(
         self, rpc: str, client_id: str | None = CLIENT_ID, **fields: str
     ) -> tuple[int, Answer]:
-        """Open a call; its stream, and what comes of it."""
+        """Open a call; return its stream, and the answer."""
         method = METHODS.get(rpc) or Method(rpc, None, None, False, False)
         return self.begin_other(SERVICE, method, client_id, **fields)
 
     def begin_other(
         self, service: str, method: Method, client_id: str | None = None, **fields: str
     ) -> tuple[int, Answer]:
-        """The same of any service."""
+        """Open a call to any service."""
         named = {name.replace("_", "-"): value for name, value in fields.items()}
         stream_id = self._h2.get_next_available_stream_id()
         answer = self._answers[stream_id] = Answer(method.reply)
@@ -206,7 +206,7 @@ class GrpcClient:
         self._flush()
 
     def send_part(self, stream_id: int, size_bytes: int, whole_bytes: int) -> None:
-        """Send the first *size_bytes* of a message of *whole_bytes*, as far as it is heard."""
+        """Send the first *size_bytes* of a message of *whole_bytes*, until the stream is closed."""
         data = (b"\0" + whole_bytes.to_bytes(4, "big")).ljust(size_bytes, b"x")
         for begin in range(0, size_bytes, FRAME_BYTES):
             with contextlib.suppress(h2.exceptions.StreamClosedError):
@@ -214,28 +214,28 @@ class GrpcClient:
             self._flush()
 
     def end(self, stream_id: int) -> None:
-        """Say that nothing more is sent by a call."""
+        """End the sending side of a call."""
         self._h2.end_stream(stream_id)
         self._flush()
 
     def cancel(self, stream_id: int) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self._h2.reset_stream(stream_id, 8)
         self._flush()
 
     def make_room(self, stream_id: int, size_bytes: int) -> None:
-        """Take *size_bytes* more of an answer."""
+        """Accept *size_bytes* more of an answer."""
         self._h2.increment_flow_control_window(size_bytes, stream_id)
         self._flush()
 
     def ask_for(self, rpc: str, request: Any, **fields: str) -> Answer:
-        """Begin a call of one request."""
+        """Begin a call with one request."""
         stream_id, answer = self.begin(rpc, **fields)
         self.send(stream_id, request, is_end=True)
         return answer
 
     async def ask(self, rpc: str, request: Any, **fields: str) -> Any:
-        """The reply to one request."""
+        """Return the reply to one request."""
         answer = await self.ask_for(rpc, request, **fields).ended()
         assert answer.status == "0", answer.fields
         (reply,) = answer.messages
@@ -252,10 +252,10 @@ class GrpcBroker(ServedBroker):
 
     others: list[BrokerQueues]
     own_address = GRPC_ADDRESS
-    """What it tells clients by its settings."""
+    """The address that it sends to clients in its settings."""
 
     def open_gateway(self) -> None:
-        """Make the gateway; it is closed by ``close``."""
+        """Create the gateway; ``close`` closes it."""
         self.others = []
         self.gateway = GrpcGateway(self, self.dispatcher.access, self._brokers_of, 100)
 
@@ -272,13 +272,13 @@ class GrpcBroker(ServedBroker):
         return [own, *self.others]
 
     async def close(self) -> None:
-        """Close gateway and store."""
+        """Close the gateway and the store."""
         await self.gateway.close()
         await super().close()
 
 
 def request(rpc: str, **fields: Any) -> Any:
-    """A request; names of topics and groups may stand for their resources."""
+    """Return a request; names of topics and groups may stand for their resources."""
     made = METHODS[rpc].request()
     for name, value in fields.items():
         if name in ("topic", "group"):
@@ -291,14 +291,14 @@ def request(rpc: str, **fields: Any) -> Any:
 
 
 def sending(topic: str, body: bytes = b"hello", message_id: str = "ID1", **system: Any) -> Any:
-    """A request to send one message."""
+    """Return a request to send one message."""
     made = METHODS["SendMessage"].request()
     add_message(made, topic, body, message_id, **system)
     return made
 
 
 def add_message(made: Any, topic: str, body: bytes, message_id: str, **system: Any) -> Any:
-    """One more message in a request to send."""
+    """Add a message to a request to send."""
     message = made.messages.add(body=body)
     message.topic.name = topic
     properties = message.system_properties
@@ -314,7 +314,7 @@ def add_message(made: Any, topic: str, body: bytes, message_id: str, **system: A
 
 
 def receiving(topic: str, group: str = "g", invisible_ms: int = 30_000, **fields: Any) -> Any:
-    """A request to receive up to 32 messages."""
+    """Return a request to receive up to 32 messages."""
     made = METHODS["ReceiveMessage"].request(batch_size=32)
     made.group.name, made.message_queue.topic.name = group, topic
     made.filter_expression.type = 1
@@ -330,7 +330,7 @@ def receiving(topic: str, group: str = "g", invisible_ms: int = 30_000, **fields
 
 
 def settings_of_consumer(group: str = "g", *topics: str, client_type: int = 3) -> Any:
-    """What a consumer says of itself by its Telemetry stream."""
+    """Return the settings that a consumer sends on its Telemetry stream."""
     command = METHODS["Telemetry"].request()
     command.settings.client_type = client_type
     command.settings.subscription.group.name = group
@@ -341,7 +341,7 @@ def settings_of_consumer(group: str = "g", *topics: str, client_type: int = 3) -
 
 
 def settings_of_producer(*topics: str) -> Any:
-    """What a producer says of itself by its Telemetry stream."""
+    """Return the settings that a producer sends on its Telemetry stream."""
     command = METHODS["Telemetry"].request()
     command.settings.client_type = 1
     command.settings.publishing.SetInParent()

@@ -1,8 +1,8 @@
-"""How long a test waits for what has to come: a bound on hangs, not a clock.
+"""The timeout of tests that wait for an event: a bound on hangs, not a measurement.
 
-Nothing that works comes near it, on a machine four times slower or beside thirty busy processes.
+Working code comes nowhere near it, on a machine four times slower or beside thirty busy processes.
 """
 
 HANG_S = 600.0
 PATIENT_MS = 60_000
-"""The time-out of what is not tested for giving up: machines are slow at times."""
+"""A timeout for code that is not tested for timing out, because machines are slow at times."""

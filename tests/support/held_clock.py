@@ -1,4 +1,4 @@
-"""A clock of an event loop that stands still: its timers fire when a test says so."""
+"""A stopped clock of an event loop: a test makes its timers fire."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class HeldClock:
-    """Holds the time of the running loop, one of asyncio's own, until the test ends."""
+    """Stops the time of the running loop, one of asyncio's own, until the test ends."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         loop = asyncio.get_running_loop()
@@ -14,5 +14,5 @@ class HeldClock:
         monkeypatch.setattr(loop, "time", lambda: self._now_s)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, in one step."""
+        """Advance the time in one step."""
         self._now_s += seconds

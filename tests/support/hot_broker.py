@@ -14,7 +14,7 @@ from tests.support.served_broker import STORE_HOST, ServedBroker
 
 
 class HotPeer(Peer):
-    """A peer as the hot pass sees it."""
+    """A peer, from the hot pass's view."""
 
     writing_paused = False
 
@@ -24,11 +24,11 @@ class HotPeer(Peer):
         self.responses: list[int] = []
 
     def fail(self, error: ProtocolError) -> None:
-        """Be closed for breaking the protocol."""
+        """Record that the broker closes it for a protocol error."""
         self.failure = error
 
     def response_received(self, command: Command) -> None:
-        """Take an answer to a request of the broker's."""
+        """Record an answer to a request of the broker."""
         self.responses.append(command.opaque)
 
 
@@ -55,11 +55,11 @@ class HotBroker:
         )
         self.hot = HotPass(served, served.dispatcher, STORE_HOST, clock=lambda: self.now_s)
         self.peer = HotPeer()
-        # Keys that the broker makes for messages without one.
+        # Makes the keys that the broker assigns to messages without one reproducible.
         served.sender._unique_ids.salt = 0
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store without saving."""
         self.served.store.abandon()
 
     def serve(self, frames: list[Frame]) -> None:
@@ -68,7 +68,7 @@ class HotBroker:
         assert self.hot.handle(self.peer.connection, frames) == len(frames)
 
     def answers(self) -> list[tuple[Command, bytes]]:
-        """What was answered, in order."""
+        """Return the answers in order."""
         decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         return [
             (decode_header(kind, header), body)
@@ -76,6 +76,6 @@ class HotBroker:
         ]
 
     def log_bytes(self) -> bytes:
-        """What is in the commit log."""
+        """Return the bytes of the commit log."""
         end = self.served.store.max_commit_log_offset
         return (self.root / "commitlog" / f"{0:020d}").read_bytes()[:end] if end else b""

@@ -1,4 +1,4 @@
-"""A broker that hangs: it takes connections and requests, and answers nothing."""
+"""A broker that hangs: it accepts connections and requests, but sends no answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from tests.support.listening import listening
 
 
 class Hung:
-    """Counts what it is asked."""
+    """Counts the requests."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -24,7 +24,7 @@ class Hung:
 
 @asynccontextmanager
 async def hanging(broker: Broker) -> AsyncIterator[Hung]:
-    """Listen where *broker* did, which is registered still."""
+    """Listen at the address of *broker*, which is still registered."""
     host, _, port = broker.address.rpartition(":")
     await broker.server.close()
     hung = Hung()

@@ -1,7 +1,7 @@
-"""A session of the newest Spark that Iceberg supports, in a process with a PySpark of its own.
+"""A session of the newest Spark that Iceberg supports, in a process with its own PySpark.
 
-As a program it does what it is told, a line of JSON each: an archive, with something that happens
-``meanwhile`` (between the writing of the rows and the commit), or SQL.
+The program executes commands, one line of JSON each: an archive run, with an event ``meanwhile``
+(between the writing of the rows and the commit), or SQL.
 """
 
 import json
@@ -21,13 +21,13 @@ _INSTALL_S = 600
 
 
 class IcebergMissingError(Exception):
-    """There is no such PySpark, or no Iceberg, to be had here."""
+    """There is no such PySpark, or no Iceberg, available here."""
 
 
 def python_with_old_pyspark() -> Path:
-    """A Python with that PySpark, and all else of this one; made below build/ and kept.
+    """Return a Python with that PySpark, and all other packages of this one.
 
-    Raises IcebergMissingError.
+    It is created below build/ and kept. Raises IcebergMissingError.
     """
     home = ROOT / "build" / "pyspark-4.1"
     python = home / "bin" / "python"
@@ -54,7 +54,7 @@ def python_with_old_pyspark() -> Path:
 
 
 class IcebergSession:
-    """The process; its first archive makes the session."""
+    """The process; its first archive creates the session."""
 
     def __init__(self, warehouse: Path, log: Path) -> None:
         self.warehouse = warehouse
@@ -85,29 +85,29 @@ class IcebergSession:
         raise AssertionError("the session has ended")
 
     def archive(self, table: str, *, meanwhile: str = "", **options: Any) -> Any:
-        """How many messages a run has added, or the sentence that it ended with."""
+        """Return the number of messages that a run has added, or its error."""
         target = {"directory": f"iceberg:{table}", "warehouse": str(self.warehouse)}
         return self._ask(archive=target | options, meanwhile=meanwhile)
 
     def twice(self, table: str, **options: Any) -> list[Any]:
-        """The same for two runs that go at once."""
+        """Return the same for two concurrent runs."""
         target = {"directory": f"iceberg:{table}", "warehouse": str(self.warehouse)}
         found = self._ask(archive=target | options, twice=True)
         assert isinstance(found, list)
         return found
 
     def view(self, name: str, table: str, **options: Any) -> None:
-        """Make a view of a table's history and of what is live."""
+        """Create a view of a table's history and of the live messages."""
         self._ask(view={"name": name, "archive": f"iceberg:{table}", **options})
 
     def rows(self, sql: str) -> list[list[Any]]:
-        """What a query finds."""
+        """Return the rows of a query."""
         found = self._ask(sql=sql)
         assert isinstance(found, list)
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         with self._process:  # closes its pipes, which ends it, and waits
             pass
 
@@ -189,14 +189,14 @@ def _do(command: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Do what is told until there is no more."""
+    """Execute commands until there are no more."""
     for line in sys.stdin:
         try:
             answer = {"said": _do(json.loads(line))}
         except Exception as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
         print(_ANSWER + json.dumps(answer, default=str), flush=True)
-    os._exit(0)  # whatever Java still does
+    os._exit(0)  # whatever Java is still doing
 
 
 if __name__ == "__main__":

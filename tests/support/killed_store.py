@@ -1,13 +1,13 @@
-"""A store as kill -9 leaves it: a copy of one that is still in use."""
+"""A store as kill -9 leaves it: a copy of a store in use."""
 
 import shutil
 from pathlib import Path
 
-# A table that a thread just saves has a name of its own until it is whole.
+# While a thread saves a table, the incomplete file has another name.
 _BEING_SAVED = shutil.ignore_patterns("*.tmp")
 
 
 def copy_killed(root: Path, to: Path) -> Path:
-    """What a store in *root* looks like to the next process when this one is killed now."""
+    """Copy the store in *root* to *to*, as the next process finds it after a kill now."""
     shutil.copytree(root, to, ignore=_BEING_SAVED)
     return to

@@ -1,7 +1,7 @@
 """A server for a test that ends with it, whatever its peers do.
 
-Since CPython 3.12 the end of an ``asyncio.Server`` waits for every connection: a peer that stays
-would keep the test waiting for ever.
+Since CPython 3.12 an ``asyncio.Server`` waits at its end for every connection: a peer that stays
+connected would block the test for ever.
 """
 
 import asyncio

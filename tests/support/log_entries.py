@@ -1,4 +1,4 @@
-"""What records of written logs must have in queues and index."""
+"""The expected queue units and index entries of written logs."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.written_logs import WrittenLog
 
 
 def entries_of(log: WrittenLog, *, with_keys: bool = True, **rules: Any) -> Entries:
-    """What the records of *log* must have in queues and index; *rules* are DispatchRules'."""
+    """Return the expected entries of *log*; *rules* are those of DispatchRules."""
     entries = Entries(DispatchRules(**{"delays_ms": (1000, 5000), **rules}), with_keys=with_keys)
     for segment in open_store(str(log.root)).segments:
         start, end = segment.base_offset, segment.end_offset

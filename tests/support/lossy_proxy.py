@@ -1,4 +1,4 @@
-"""A way to a server on which answers get lost: the request arrives, what comes back does not."""
+"""A proxy that loses answers: the request arrives, but its answer does not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,12 +8,12 @@ from rockhopper.protocol.addresses import split_address
 
 
 class LossyProxy:
-    """Passes everything on until told otherwise."""
+    """Passes everything on unless a test changes that."""
 
     def __init__(self, address: str) -> None:
         self.address = ""
         self.is_losing = False
-        """Whether a connection on which an answer comes is closed instead."""
+        """Whether it closes a connection when an answer arrives."""
         self._host, self._port = split_address(address)
         self._tasks: set[asyncio.Task[None]] = set()
 

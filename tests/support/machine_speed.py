@@ -1,4 +1,4 @@
-"""How slow this machine is, for bounds of processor time."""
+"""The slowness of this machine, for bounds of processor time."""
 
 import tempfile
 import time
@@ -10,10 +10,10 @@ _BLOCK = bytes(4 << 20)
 
 
 def slowness() -> float:
-    """Return how many times as long as usual this machine takes just now; at least 1.
+    """Return how many times slower than usual this machine is now; at least 1.
 
-    That is the worse of two: to compute, and to copy and write memory, for which what runs beside
-    us matters as well.
+    It is the worse of two measurements: computing, and copying and writing memory, which also
+    depends on other processes.
     """
     return max(1.0, *(min(_cpu_s(work) for _ in range(_TRIES)) / usual for work, usual in _WORKS))
 
@@ -36,5 +36,5 @@ def _copy() -> None:
     zlib.crc32(_BLOCK)
 
 
-# What they take on the machine where the bounds were chosen.
+# Their times on the machine on which the bounds were chosen.
 _WORKS = ((_compute, 0.0025), (_copy, 0.006))

@@ -1,4 +1,4 @@
-"""A broker in memory that takes transactions, replies and recalls, as far as a producer sees."""
+"""A broker in memory for transactions, replies and recalls, as seen by a producer."""
 
 import base64
 from typing import Self
@@ -12,7 +12,7 @@ from tests.support.records import encode_message
 
 
 class MessageBroker(FakeServer):
-    """Serves the topic "orders" with queues 0 to 3; keeps what it was told."""
+    """Serves the topic "orders" with queues 0 to 3; records what it receives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class MessageBroker(FakeServer):
         return self
 
     def store(self, request: Command) -> Command:
-        """Store a message, and hand out a handle if it is to be delivered at a time."""
+        """Store a message, and return a handle if it has a delivery time."""
         fields = decode_fields(SendMessageRequestV2, request.ext)
         properties = decode_properties(fields.properties or "")
         number = len(self.stored)
@@ -55,7 +55,7 @@ class MessageBroker(FakeServer):
         return Command(0, ext=ext)
 
     def check_of(self, number: int, *, opaque: int = 0) -> Command:
-        """The request that asks about the half message stored as `number`."""
+        """Return the request that checks the half message stored as `number`."""
         fields, properties, body = self.stored[number]
         record = encode_message(
             topic=fields.topic,

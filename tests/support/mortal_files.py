@@ -1,4 +1,4 @@
-"""Files of an archive whose process dies at some step, and what readers see of them."""
+"""Files of an archive whose process dies at some step, and the readers' view of them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ STEPS = ("write", "create_directory", "create_leaf", "move", "remove", "remove_t
 
 
 class Killed(BaseException):
-    """Nothing catches this, as nothing catches a kill -9."""
+    """Simulates kill -9: no code catches it."""
 
 
 class Mortal:
-    """Files whose process dies between two steps, in front of that number; moves count each."""
+    """Files whose process dies before step number *dies_at*; each move counts."""
 
     def __init__(self, files: LocalFiles, dies_at: int | None) -> None:
         self._files = files
@@ -46,7 +46,7 @@ class Mortal:
 
 
 def plain_offsets(root: Path) -> list[int]:
-    """What somebody sees who lists the directory, as Spark does."""
+    """Return the offsets that a directory listing shows, as Spark reads it."""
     found: list[int] = []
     for path in root.rglob("*.parquet"):
         if not any(part[0] in "_." for part in path.relative_to(root).parts):
@@ -55,7 +55,7 @@ def plain_offsets(root: Path) -> list[int]:
 
 
 def committed_offsets(root: Path) -> list[int]:
-    """What the manifests list."""
+    """Return the offsets in the manifests."""
     found: list[int] = []
     for file in Catalog(LocalFiles(root)).archived_files():
         found += pq.ParquetFile(root / file.path).read(["physOffset"])["physOffset"].to_pylist()

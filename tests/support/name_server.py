@@ -1,4 +1,4 @@
-"""A name service without a socket, and a broker elsewhere that registers with it."""
+"""A name server without a socket, and a remote broker that registers with it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,13 +38,13 @@ BODY = (
 
 
 class NameServer:
-    """A name service without a socket."""
+    """A name server without a socket."""
 
     def __init__(
         self, directory: Path, config: BrokerConfig, *, with_broker: bool, clock: Clock
     ) -> None:
         self.advertisement = ALONE
-        """Of its broker in a replica set; a test may change it."""
+        """The state of its broker in a replica set; a test may change it."""
         self.config = config
         self.clock = clock
         self.topics = TopicTable(directory / "topics.json", config, now_ms=clock)
@@ -93,7 +93,7 @@ class NameServer:
     async def ask_long(
         self, code: int, ext: Mapping[str, str], body: bytes, *, peer: Peer | None = None
     ) -> Command:
-        """Ask what is not to be answered at once."""
+        """Send a request that is not answered at once."""
         peer = peer or Peer()
         request = Command(code=code, opaque=7, ext=dict(ext), body=body)
         assert self.dispatcher.dispatch(peer.connection, request) == b""

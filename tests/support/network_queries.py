@@ -1,4 +1,4 @@
-"""The network source called as Spark calls it: batches read at once, streams with a checkpoint."""
+"""Call the network source like Spark: whole batches, and streams with a checkpoint."""
 
 import json
 from typing import Any
@@ -26,13 +26,13 @@ def rows_of(reader: Any, partitions: Any) -> list[dict[str, Any]]:
 
 
 def read(broker: PipelineBroker, topic: str, **given: Any) -> list[str]:
-    """What a batch reads: the bodies, sorted."""
+    """Return the bodies that a batch reads, sorted."""
     reader = NetworkReader(read_rules(options(broker, topic, **given), streaming=False))
     return sorted(row["body"].decode() for row in rows_of(reader, reader.partitions()))
 
 
 class Query:
-    """Calls a stream's reader as Spark does, and keeps a checkpoint."""
+    """Calls a stream's reader like Spark, and keeps a checkpoint."""
 
     def __init__(self, broker: PipelineBroker, topic: str, **given: Any) -> None:
         self._given = options(broker, topic, **given)
@@ -43,7 +43,7 @@ class Query:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again with what the checkpoint says."""
+        """Restart from the checkpoint."""
         rules = read_rules(self._given, streaming=True)
         self.reader = NetworkStreamReader(rules, now_s=lambda: self.now_s)
         self.reader.getDefaultReadLimit()
@@ -51,7 +51,7 @@ class Query:
             self.run()
 
     def plan(self) -> bool:
-        """Write down where the next batch ends; False if there is nothing new."""
+        """Record the end of the next batch; return False if there is nothing new."""
         first = self.done is None
         start = self.done or self.reader.initialOffset()
         limit = self.reader.getDefaultReadLimit()
@@ -68,7 +68,7 @@ class Query:
         return found
 
     def batch(self) -> list[str]:
-        """The next batch, empty if there is nothing new."""
+        """Return the next batch, empty if there is nothing new."""
         return self.run() if self.plan() else []
 
 

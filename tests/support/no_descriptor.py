@@ -1,4 +1,4 @@
-"""A process that has no file descriptor free."""
+"""A process without a free file descriptor."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_descriptor_free() -> Iterator[None]:
-    """Let nothing be opened in this process, but in place of what is closed meanwhile."""
+    """Prevent new descriptors inside the block, except in place of closed ones."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     with contextlib.ExitStack() as gaps:

@@ -1,9 +1,10 @@
-"""A store in the midst of every conversation of which the broker keeps notes.
+"""A store in the middle of every interaction that the broker makes notes of.
 
-``fill`` holds them over a broker without sockets: offsets are committed, delayed and timer messages
+``fill`` runs these over a broker without sockets: offsets are committed, delayed and timer messages
 delivered and pending, messages popped and acknowledged, batches of a sink published and staged.
-``facts`` tells what must be known at the next start, whatever happened in between: see ``FACTS``.
-``tests/golden/rockhopper-before-0.2.0`` was written by this with code of before the first release.
+``facts`` returns what the next start must know, whatever happened in between: see ``FACTS``.
+
+This code, before the first release, wrote ``tests/golden/rockhopper-before-0.2.0``.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class NotedStore:
         self.broker = ServedBroker(root, self.clock, self.settings)
 
     def start(self) -> None:
-        """Open what the files say, and begin to deliver."""
+        """Open the store from its files, and start to deliver."""
 
         async def start() -> None:
             await self.broker.store.start()
@@ -65,7 +66,7 @@ class NotedStore:
         self.loop.run(start())
 
     def fill(self) -> None:
-        """Hold every conversation, up to its midst."""
+        """Start every interaction and leave it unfinished."""
         self.loop.run(self._talk())
         self.pass_s(2)
         self.loop.run(self.broker.tables.saved())
@@ -93,7 +94,7 @@ class NotedStore:
         self._pop(6, ack=(0, 1, 3))
 
     async def _talk_on(self) -> None:
-        """What RocketMQ's files do not hold yet."""
+        """Do what RocketMQ's files do not hold yet."""
         broker = self.broker
         broker.offsets.commit("orders", "readers", 0, 11)
         broker.offsets.commit("orders", "newcomers", 0, 2)
@@ -129,18 +130,18 @@ class NotedStore:
                 pop.ack("pickers", "parcels", 0, [message.queue_offset], info)
 
     def pass_s(self, seconds: float) -> None:
-        """Let time pass on both clocks."""
+        """Advance both clocks."""
         for _ in range(max(1, round(seconds / 0.25))):
             self.clock.advance(250)
             self.loop.advance(0.25)
 
     def bodies(self, topic: str) -> list[bytes]:
-        """Everything in queue 0 of a topic."""
+        """Return all bodies in queue 0 of a topic."""
         result = self.broker.store.get_message(topic, 0, 0, 100)
         return [message.body for message in decode_messages(result.body)]
 
     def facts(self) -> dict[str, object]:
-        """What this broker knows."""
+        """Return the facts that this broker knows."""
         broker = self.broker
         lane = broker.pop.lanes.get("pickers", "parcels", 0)
         groups = ("newcomers", "others", "readers")
@@ -163,7 +164,7 @@ class NotedStore:
         }
 
     def kill(self, to: Path) -> Path:
-        """What a process that is killed now leaves; copied when no thread is saving a table."""
+        """Copy the files that a kill now would leave, while no thread is saving a table."""
         tables = self.broker.tables
 
         async def quiet() -> None:
@@ -175,7 +176,7 @@ class NotedStore:
         return copy_killed(self.root, to)
 
     def stop(self) -> None:
-        """End cleanly."""
+        """Shut down cleanly."""
 
         async def stop() -> None:
             self.broker.parts.stop()

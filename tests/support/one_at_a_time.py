@@ -1,4 +1,4 @@
-"""A lock between processes, for what two test workers would build in the same place."""
+"""A lock between processes, for things that two test workers would build in the same place."""
 
 import contextlib
 import fcntl
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def one_at_a_time(directory: Path) -> Iterator[None]:
-    """Wait until no other process is in here with the same existing directory."""
+    """Wait until no other process is in this block with the same existing directory."""
     with (directory / ".building").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

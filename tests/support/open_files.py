@@ -1,11 +1,11 @@
-"""Which files this process holds open, whatever else it has open."""
+"""The files in a directory that this process holds open."""
 
 import os
 from pathlib import Path
 
 
 def open_files_in(directory: Path) -> list[str]:
-    """The files below *directory* that are open, one entry for each descriptor, or mapped alone."""
+    """Return the open files below *directory*, one entry for each descriptor, or mapping only."""
     found = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:

@@ -1,4 +1,4 @@
-"""Message stores with small files and a clock of the test's, opened, closed and killed."""
+"""Message stores with small files and a test clock, opened, closed and killed."""
 
 import asyncio
 import dataclasses
@@ -31,7 +31,7 @@ SIZES: dict[str, Any] = {
 
 
 def store_config(root: Path, **fields: Any) -> StoreConfig:
-    """The settings of a store; *fields* are those of StoreConfig, and of its live settings."""
+    """Return the settings of a store; *fields* are those of StoreConfig and its live settings."""
     own = {field.name for field in dataclasses.fields(StoreConfig)}
     live = LiveStoreSettings(**{name: fields.pop(name) for name in fields.keys() - own})
     return StoreConfig(root=root, live=live, **fields)
@@ -75,7 +75,7 @@ def put(
 def stage(
     store: MessageStore, body: bytes = b"hello", topic: str = "TopicA", queue_id: int = 0
 ) -> int:
-    """Add a message to the pass, as the hot path does; return its commit log offset."""
+    """Add a message to the pass, like the hot path; return its commit log offset."""
     staged = store.stage_plain(
         store.tail(topic, queue_id), body, "UNIQ_KEY\x01AB12\x02", b"", 0, 0, 0, BORN_HOST, 0
     )
@@ -84,7 +84,7 @@ def stage(
 
 
 def body_filling(store: MessageStore, spare_bytes: int, topic: str = "TopicA") -> bytes:
-    """The body of a staged message that leaves so many bytes of the current commit log file."""
+    """Return a body for a staged message that leaves *spare_bytes* in the current log file."""
     free = FILE_SIZE_BYTES - store.max_commit_log_offset % FILE_SIZE_BYTES
     overhead = 91 + len(topic) + len("UNIQ_KEY\x01AB12\x02")
     return bytes(free - overhead - spare_bytes)
@@ -93,7 +93,7 @@ def body_filling(store: MessageStore, spare_bytes: int, topic: str = "TopicA") -
 def messages(
     store: MessageStore, topic: str = "TopicA", queue_id: int = 0, offset: int = 0
 ) -> list[StoredMessage]:
-    """What a consumer that reads on from *offset* gets, in as many pulls as that takes."""
+    """Return all messages from *offset* on, in as many pulls as needed."""
     found: list[StoredMessage] = []
     while (result := store.get_message(topic, queue_id, offset, 32)).count:
         found += decode_messages(result.body)
@@ -104,24 +104,24 @@ def messages(
 def bodies(
     store: MessageStore, topic: str = "TopicA", queue_id: int = 0, offset: int = 0
 ) -> list[bytes]:
-    """The bodies of ``messages``."""
+    """Return the bodies of ``messages``."""
     return [message.body for message in messages(store, topic, queue_id, offset)]
 
 
 def flush(store: MessageStore) -> None:
-    """Flush the commit log and do what follows, as the flush service does."""
+    """Flush the commit log and run the follow-up work, like the flush service."""
     store.flush_now()
 
 
 def flush_derived_files(store: MessageStore) -> None:
-    """Flush queues and index, then save the checkpoint, as the flush service does."""
+    """Flush queues and index, then save the checkpoint, like the flush service."""
     for _ in store.derived_flush.steps(True):
         pass
     store.derived_flush.save_checkpoint()
 
 
 def close(store: MessageStore) -> None:
-    """Stop cleanly."""
+    """Shut down cleanly."""
     asyncio.run(store.close())
 
 
@@ -148,7 +148,7 @@ class Stores:
         return store
 
     def reopen_after_kill(self, **fields: Any) -> MessageStore:
-        """Open what a kill would leave now; the killed one stays usable."""
+        """Open the files that a kill now would leave; the killed store stays usable."""
         self._kills += 1
         copy = copy_killed(self.root, self._parent / f"killed{self._kills}")
         return self.open(copy, **fields)
@@ -159,7 +159,7 @@ class Stores:
         return self.open(**fields)
 
     def close_all(self) -> None:
-        """Close what is open."""
+        """Close all open stores."""
         for store in self.opened.values():
             close(store)
 

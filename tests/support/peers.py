@@ -1,4 +1,4 @@
-"""A clock that stands still and a peer without a socket, for tests of what the broker keeps."""
+"""A stopped clock and a peer without a socket, for tests of broker state."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from rockhopper.broker.users.peer import Notice, Principal
 
 
 class Clock:
-    """A wall clock, and a monotonic one, whose time passes only when a test says so."""
+    """A wall clock and a monotonic clock whose time passes only when a test advances it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms
         self._monotonic_ms = 0
 
     def monotonic_ns(self) -> int:
-        """How much time has passed."""
+        """Return the monotonic time."""
         return self._monotonic_ms * 1_000_000
 
     def __call__(self) -> int:
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Peer:
-    """What the broker sees of a client: remembers requests and answers that it was sent."""
+    """A client from the broker's view: records the requests and answers sent to it."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 40_000) -> None:
         self.peer_host, self.peer_port = host, port
@@ -55,31 +55,31 @@ class Peer:
 
     @property
     def principal(self) -> Principal:
-        """In whose name it asks."""
+        """The principal of its requests."""
         return Principal(self.peer_host)
 
     @property
     def connection(self) -> "Connection":
-        """The same object under the type that the broker's code asks for."""
+        """The same object under the type that the broker's code expects."""
         return cast("Connection", self)
 
     def notify(self, notice: Notice) -> int:
-        """Take a notice, as remoting writes it."""
+        """Record a notice, in the form that remoting writes."""
         code, ext, body = request_of(notice)
         self.send_request(code, ext, body)
         return len(body)
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Take a request of the broker's."""
+        """Record a request of the broker."""
         self.requests.append((int(code), dict(ext or {})))
 
     def write(self, data: bytes) -> None:
-        """Take an answer."""
+        """Record an answer."""
         self.written.append(data)
         self.answered.set()
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
-        """Take answers."""
+        """Record answers."""
         self.write(b"".join(parts))
 
     write_soon = write_parts
@@ -93,7 +93,7 @@ class Peer:
 
 
 class UsersPeer(Peer):
-    """A connection by which a user asks."""
+    """A connection of a user."""
 
     caller = DIRECT
 
@@ -103,5 +103,5 @@ class UsersPeer(Peer):
 
     @property
     def principal(self) -> Principal:
-        """In whose name it asks."""
+        """The principal of its requests."""
         return Principal(self.peer_host, self._user)

@@ -1,4 +1,4 @@
-"""A connection of a server over a transport without a socket: what is fed is read as it allows."""
+"""A server connection over a transport without a socket; it reads as flow control allows."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 
 READ_BYTES = 256_000
-"""What uvloop reads at a time."""
+"""The number of bytes that uvloop reads at a time."""
 
 
 class PipedPeer:
@@ -27,7 +27,7 @@ class PipedPeer:
         self.connection.connection_made(cast("asyncio.Transport", self))
 
     def send(self, data: bytes) -> None:
-        """Have the server read *data*, as far as it reads: as libuv does, 32 times in a go."""
+        """Make the server read *data* as far as it allows: like libuv, up to 32 times in a row."""
         self.pending += data
         for _ in range(32):
             if not self.pending or not self.reading or self.closing:
@@ -36,48 +36,48 @@ class PipedPeer:
             self.connection.data_received(data)
 
     def answers(self) -> list[Command]:
-        """What was answered since the last look."""
+        """Return the answers since the last call."""
         data, self.writes = b"".join(self.writes), []
         return [
             decode_header(kind, header, body) for kind, header, body in self._decoder.feed(data)
         ]
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def get_extra_info(self, _name: str) -> tuple[str, int]:
-        """Both ends are here."""
+        """Return the address of both ends."""
         return "127.0.0.1", self._port
 
     def get_write_buffer_size(self) -> int:
-        """Everything is read."""
+        """Return 0: everything is read."""
         return 0
 
     def is_closing(self) -> bool:
-        """Whether the server has closed it."""
+        """Return whether the server has closed it."""
         return self.closing
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.reading = False
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self.reading = True
 
     def write(self, data: bytes) -> None:
-        """Take answers."""
+        """Receive answers."""
         assert not self.closing
         self.writes.append(data)
 
     def writelines(self, parts: Sequence[bytes]) -> None:
-        """Take answers in parts."""
+        """Receive answers in parts."""
         self.write(b"".join(parts))
 
     def close(self) -> None:
-        """Be closed by the server."""
+        """Record that the server closes it."""
         self.closing = True
 
     def abort(self) -> None:
-        """Be dropped by the server."""
+        """Record that the server aborts it."""
         self.closing = self.aborted = True

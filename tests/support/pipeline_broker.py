@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for tests of what blocks: sources and sinks of Spark."""
+"""A broker in a thread of its own, for tests of blocking code: Spark's sources and sinks."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ _Value = TypeVar("_Value")
 
 
 class PipelineBroker:
-    """A temporary broker; started by ``with``."""
+    """A temporary broker; ``with`` starts it."""
 
     def __init__(
         self, *, tls: Tls = None, credentials: CredentialsChoice = None, **settings: object
@@ -64,22 +64,22 @@ class PipelineBroker:
         await self.broker.stop()
 
     def beside(self, name: str = "broker-b") -> "PipelineBroker":
-        """Another broker, behind the same name service; started by ``with``."""
+        """Return another broker for the same name server; ``with`` starts it."""
         return PipelineBroker(
             role="broker", namesrvAddr=self.nameserver, brokerName=name, remoteAdmin="true"
         )
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
-        """Let *coroutine* run in the broker's thread, and wait for it."""
+        """Run *coroutine* in the broker's thread, and wait for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(HANG_S)
 
     def create(self, topic: str, queues: int = 4, **options: Any) -> None:
-        """Create a topic, or change it."""
+        """Create or change a topic."""
         self.run(self._create(topic, queues, options))
 
     async def _create(self, topic: str, queues: int, options: dict[str, Any]) -> None:
         await self.admin.create_topic(topic, queues=queues, **options)
-        # A broker of another's name service registers what is new a moment later.
+        # A broker with a remote name server registers changes a moment later.
         count = queues * len(await self.admin.masters())
         async with asyncio.timeout(HANG_S):
             while len((await self.admin.route(topic)).write_queues) != count:
@@ -87,7 +87,7 @@ class PipelineBroker:
         self.producer.session.routes.forget(topic)
 
     def shrink(self, topic: str, queues: int) -> None:
-        """Give a topic fewer queues whatever the others hold, as RocketMQ's tools do."""
+        """Reduce a topic's queues even if they hold messages, like RocketMQ's tools."""
         self.run(self._shrink(topic, queues))
 
     async def _shrink(self, topic: str, queues: int) -> None:
@@ -122,7 +122,7 @@ class PipelineBroker:
         self.run(self.producer.send_batch(messages, queue=queue))
 
     def stored(self, topic: str) -> list[StoredMessage]:
-        """All messages of a topic, by queue and offset."""
+        """Return all messages of a topic, by queue and offset."""
         return self.run(self._stored(topic))
 
     async def _stored(self, topic: str) -> list[StoredMessage]:
@@ -137,5 +137,5 @@ class PipelineBroker:
         return found
 
     def bodies(self, topic: str) -> list[str]:
-        """The bodies of all messages of a topic, sorted."""
+        """Return the bodies of all messages of a topic, sorted."""
         return sorted(message.decompressed_body().decode() for message in self.stored(topic))

@@ -1,4 +1,4 @@
-"""Pop consumption over a real store, without sockets and without a loop: time passes on request."""
+"""Pop consumption over a real store, without sockets and without a loop; tests advance time."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,12 +32,12 @@ DEAD = f"%DLQ%{GROUP}"
 
 
 def journal_in(root: Path) -> RecordJournal:
-    """The journal of pop consumption of the store that is in *root*, for lanes alone."""
+    """Return the pop journal of the store in *root*, for lanes without a service."""
     return RecordJournal(root / "pop", root / "quarantine", what="popped messages", strict=True)
 
 
 class Popped:
-    """A message that was handed out, and what its consumer must say of it."""
+    """A popped message, and the information that its consumer must send back."""
 
     def __init__(self, message: StoredMessage, info: ExtraInfo, topic: str, offset: int) -> None:
         self.message = message
@@ -48,7 +48,7 @@ class Popped:
 
 
 class PopWorld:
-    """One store directory and one PopService over it; killed and opened again at will."""
+    """One store directory and one PopService over it; a test can kill and reopen it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PopWorld:
         steady: bool = False,
         **settings: str,
     ) -> None:
-        """*steady*: time is counted by a BrokerClock, so that the clock may be set."""
+        """With *steady*, a BrokerClock counts the time, so that a test may set the clock."""
         self.root = root
         self.clock = clock or Clock()
         self.now_ms: Callable[[], int] = self.clock
@@ -69,7 +69,7 @@ class PopWorld:
         self._settings = settings
         self._generation = 0
         self.knows_group = True
-        """Whether the table of groups reached the disk before the next opening."""
+        """Whether the group table reached the disk before the next opening."""
         self._open(committed={})
 
     def _open(self, committed: dict[str, dict[int, int]]) -> None:
@@ -103,7 +103,7 @@ class PopWorld:
 
     @property
     def lanes_in_flight(self) -> int:
-        """Messages in flight."""
+        """The number of messages in flight."""
         return self.pop_service.lanes.in_flight
 
     def send(self, body: bytes, properties: str = "") -> None:
@@ -113,7 +113,7 @@ class PopWorld:
     def pop(
         self, count: int = 32, invisible_ms: int = 1000, *, order: bool = False, **changes: object
     ) -> list[Popped]:
-        """Pop and read the answer as a client does."""
+        """Pop and read the answer like a client."""
         wanted = Wanted(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
         answer = run_at_once(
             self.pop_service.pop_steps(wanted._replace(**changes))  # type: ignore[arg-type]
@@ -136,11 +136,11 @@ class PopWorld:
         return found
 
     def ack(self, popped: Popped) -> None:
-        """Acknowledge."""
+        """Acknowledge a message."""
         self.pop_service.ack(GROUP, popped.topic, 0, [popped.offset], popped.info)
 
     def change(self, popped: Popped, invisible_ms: int, *, suspend: bool = False) -> bool:
-        """Have it come back at another time; whether the broker agreed."""
+        """Change when it comes back; return whether the broker agreed."""
         changed = self.pop_service.change_invisible(
             GROUP, popped.topic, 0, popped.offset, popped.info, invisible_ms, suspend=suspend
         )
@@ -150,7 +150,7 @@ class PopWorld:
         return True
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, and what is due be revived."""
+        """Advance the time, and revive messages that are due."""
         self.clock.advance(ms)
         while (due := self.pop_service.lanes.next_due_ms) is not None and due <= self.now_ms():
             assert self.pop_service.reviving.turn()
@@ -161,7 +161,7 @@ class PopWorld:
         self.pop_service.reviving.settle()
 
     def kill(self, *, lose_journal: bool = False) -> None:
-        """End the process and start it again, with the offsets that were committed."""
+        """Kill the process and start it again, with the committed offsets."""
         committed = {
             f"{topic}@{group}": dict(queues) for topic, group, queues in self.offsets.entries()
         }
@@ -175,14 +175,14 @@ class PopWorld:
         self._open(committed)
 
     def journal_files(self) -> list[Path]:
-        """The files of the journal."""
+        """Return the files of the journal."""
         return sorted((self.root / "rockhopper" / "pop").glob("*"))
 
     def abandon(self) -> None:
-        """Let go of everything without saving."""
+        """Close everything without saving."""
         self.pop_service.journal.close()
         self.store.abandon()
 
     def dead(self) -> list[StoredMessage]:
-        """The dead letters."""
+        """Return the dead letters."""
         return decode_messages(self.store.get_message(DEAD, 0, 0, 1000).body)

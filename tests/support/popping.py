@@ -1,4 +1,4 @@
-"""What a pop consumer does, over a raw socket: headers, and what it makes of the answers."""
+"""A pop consumer over a raw socket: headers, and how it reads the answers."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ GROUP, TOPIC = "pickers", "parcels"
 
 
 def pop_fields(**changes: object) -> dict[str, str]:
-    """The header of a pop that does not wait."""
+    """Return the header of a pop that does not wait."""
     fields: dict[str, object] = {
         "consumerGroup": GROUP,
         "topic": TOPIC,
@@ -31,7 +31,7 @@ def pop_fields(**changes: object) -> dict[str, str]:
 
 
 def check_points(answer: Command) -> dict[int, str]:
-    """Queue offset -> extra info of each message that is not from a retry topic (POP_CK)."""
+    """Return queue offset -> extra info (POP_CK) of each message not from a retry topic."""
     ext = answer.ext or {}
     starts = {}
     for part in ext["startOffsetInfo"].split(";"):
@@ -73,7 +73,7 @@ class PopConsumer:
             assert answer.code == ResponseCode.SUCCESS, answer.remark
 
     async def pop(self, **changes: object) -> list[StoredMessage]:
-        """Pop, with POP_CK set in each message as clients do; empty if there is nothing."""
+        """Pop, and set POP_CK in each message like clients do; empty if there is nothing."""
         fields = {"consumerGroup": self.group, "topic": self.topic} | changes
         answer = await self.peer.ask(Code.POP_MESSAGE, pop_fields(**fields))
         if answer.code == ResponseCode.POLLING_TIMEOUT:
@@ -81,7 +81,7 @@ class PopConsumer:
         return self.messages(answer)
 
     def messages(self, answer: Command) -> list[StoredMessage]:
-        """The messages of an answer."""
+        """Return the messages of an answer."""
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         points = check_points(answer)
         messages = decode_messages(answer.body)
@@ -91,7 +91,7 @@ class PopConsumer:
         return messages
 
     def ack_fields(self, message: StoredMessage, **changes: object) -> dict[str, str]:
-        """The header of an acknowledgement."""
+        """Return the header of an acknowledgement."""
         info = message.properties["POP_CK"]
         parts = info.split(" ")
         topic = f"%RETRY%{self.group}+{self.topic}" if parts[4] == "2" else self.topic
@@ -109,7 +109,7 @@ class PopConsumer:
         return await self.peer.ask(Code.ACK_MESSAGE, self.ack_fields(message))
 
     async def change(self, message: StoredMessage, invisible_ms: int) -> Command:
-        """Have a message come back after *invisible_ms*; its POP_CK is the new one afterwards."""
+        """Make a message come back after *invisible_ms*; its POP_CK becomes the new one."""
         answer = await self.peer.ask(
             Code.CHANGE_MESSAGE_INVISIBLETIME,
             self.ack_fields(message, invisibleTime=invisible_ms),
@@ -123,7 +123,7 @@ class PopConsumer:
 
 
 def batch_ack_body(messages: list[StoredMessage], group: str = GROUP, topic: str = TOPIC) -> bytes:
-    """The body of an acknowledgement of messages of one pop and one queue."""
+    """Return the body of an acknowledgement of messages of one pop and one queue."""
     parts = messages[0].properties["POP_CK"].split(" ")
     start = int(parts[0])
     bits = 0

@@ -1,10 +1,10 @@
-"""The processes that a process started, by /proc."""
+"""The child processes of a process, from /proc."""
 
 from pathlib import Path
 
 
 def command_line(pid: int) -> bytes:
-    """What a process was started with; empty if it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -12,7 +12,7 @@ def command_line(pid: int) -> bytes:
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that a process started, and those that they started."""
+    """Return the child processes of a process, and their children."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

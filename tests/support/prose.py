@@ -1,7 +1,7 @@
-"""What our pages say, for tests that compare it with the code.
+"""The text of our pages, for tests that compare it with the code.
 
-Prose is what describes the project as it is now: decisions and measured results are history, and
-stay as they were written.
+Prose describes the project as it is now. Decisions and measured results are history, and stay as
+they were written.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 _HISTORY = (ROOT / "docs" / "decisions",)
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
-# A stop ends a sentence if a capital, a backtick, a bracket or the end follows.
+# A full stop ends a sentence if a capital, a backtick, a bracket or the end follows.
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?:[)*_\"]+)?\s+(?=[A-Z`\[(*\"])")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+|^#+\s+|^>\s*")
 
@@ -25,7 +25,7 @@ _SAID_TO_BE_DEFAULT = re.compile(
 
 
 class Line(NamedTuple):
-    """A line or sentence of a page, and where it begins."""
+    """A line or sentence of a page, and its position."""
 
     page: str
     number: int
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced block of code, or several lines that are indented by four."""
+    """A fenced code block, or several lines with an indent of four."""
 
     page: str
     number: int
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its heads, and its rows of as many cells."""
+    """A table: its heads, and rows with as many cells."""
 
     page: str
     number: int
@@ -54,18 +54,18 @@ class Table(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page by its path from the root of the repository."""
+    """A page with its path from the root of the repository."""
 
     name: str
     text: str
 
     def lines(self) -> Iterator[Line]:
-        """Every line, code included."""
+        """Yield every line, including code."""
         for number, text in enumerate(self.text.splitlines(), 1):
             yield Line(self.name, number, text)
 
     def prose(self) -> Iterator[Line]:
-        """The lines outside fenced code, tables included."""
+        """Yield the lines outside fenced code, including tables."""
         fence = ""
         for line in self.lines():
             found = _FENCE.match(line.text)
@@ -77,7 +77,7 @@ class Page(NamedTuple):
                 yield line
 
     def sentences(self) -> Iterator[Line]:
-        """The sentences of paragraphs and items, and each cell of a table, with lines joined."""
+        """Yield the sentences of paragraphs and items, and the cells of tables, lines joined."""
         for paragraph in self._paragraphs():
             text = " ".join(line.text.strip() for line in paragraph)
             starts, at = [], 0
@@ -110,7 +110,7 @@ class Page(NamedTuple):
             yield paragraph
 
     def tables(self) -> Iterator[Table]:
-        """The tables with their cells as they are written."""
+        """Yield the tables with their cells as written."""
         found: list[Line] = []
         for line in (*self.prose(), Line(self.name, 0, "")):
             if line.text.lstrip().startswith("|"):
@@ -122,7 +122,7 @@ class Page(NamedTuple):
             found = []
 
     def blocks(self) -> Iterator[Block]:
-        """The fenced blocks, and the indented ones that follow an empty line."""
+        """Yield the fenced blocks, and indented blocks after an empty line."""
         fence, language, begun, kept = "", "", 0, list[str]()
         indented: list[Line] = []
         previous = ""
@@ -143,7 +143,7 @@ class Page(NamedTuple):
             previous = line.text
 
     def quoted(self) -> Iterator[Line]:
-        """What stands in backticks outside fenced code."""
+        """Yield the text in backticks outside fenced code."""
         for line in self.prose():
             for text in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", line.text):
                 yield Line(self.name, line.number, text)
@@ -159,13 +159,13 @@ def _dedented(lines: list[Line]) -> str:
 
 
 def said_to_be_defaults(text: str) -> list[str]:
-    """``3 s is the default``, ``by default 3 s``, ``(default 16)``."""
+    """Find ``3 s is the default``, ``by default 3 s``, ``(default 16)``."""
     return [found[1] or found[2] for found in _SAID_TO_BE_DEFAULT.finditer(text)]
 
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """README.md and its like, docs/, README files below docker/ and tests/, the newest changes."""
+    """Return README.md and similar, docs/, READMEs below docker/ and tests/, the newest changes."""
     paths = [
         *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
         *sorted((ROOT / ".github").glob("*.md")),
@@ -182,24 +182,24 @@ def pages() -> tuple[Page, ...]:
 
 
 def is_installed(path: Path) -> bool:
-    """Whether *path* came with a package (npm's, a .venv's), or with a tool's cache."""
+    """Return whether *path* belongs to a package (npm's, a .venv's), or to a tool's cache."""
     _, *folders = path.relative_to(ROOT).parts
     return any(name == "node_modules" or name.startswith(".") for name in folders)
 
 
 def newest_changes(changelog: Page) -> Page:
-    """The changelog up to the release before the newest: what is older is history."""
+    """Return the newest part of the changelog; entries before the last release are history."""
     releases = [found.start() for found in re.finditer(r"^## \[\d", changelog.text, re.MULTILINE)]
     return changelog._replace(text=changelog.text[: releases[1] if len(releases) > 1 else None])
 
 
 @cache
 def sources(*suffixes: str) -> tuple[Path, ...]:
-    """The files of the package that end with one of *suffixes*."""
+    """Return the files of the package that end with one of *suffixes*."""
     found = (ROOT / "rockhopper").rglob("*")
     return tuple(sorted(path for path in found if path.suffix in suffixes and path.is_file()))
 
 
 def page(path: Path) -> Page:
-    """The page in the file *path*."""
+    """Return the page in the file *path*."""
     return Page(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A peer that writes whatever bytes a test wants and sees what comes back."""
+"""A peer that writes any bytes and reads the answers."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def frame(header: bytes | str, body: bytes = b"", serialize_type: int = 0) -> bytes:
-    """A frame with correct lengths around any header."""
+    """Return a frame with correct lengths around any header."""
     if isinstance(header, str):
         header = header.encode()
     word = serialize_type << 24 | len(header)
@@ -31,7 +31,7 @@ def request(
     opaque: int = 1,
     flag: int = 0,
 ) -> bytes:
-    """A request as a foreign client writes it: code first, ext values as they are."""
+    """Return a request as a foreign client writes it: code first, unchanged ext values."""
     header: dict[str, object] = {"code": code}
     if ext is not None:
         header["extFields"] = dict(ext)
@@ -40,14 +40,14 @@ def request(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give the event loop its turns until *condition* holds."""
+    """Run the event loop until *condition* holds."""
     async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
 class RawPeer:
-    """One connection to *address*; by a socket that somebody else has *opened*, if need be."""
+    """One connection to *address*; optionally over a socket *opened* elsewhere."""
 
     def __init__(
         self,
@@ -83,26 +83,26 @@ class RawPeer:
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
 
     def send(self, data: bytes) -> None:
-        """Write bytes; ConnectionError when the other side has broken the connection."""
-        if self._writer.is_closing():  # uvloop's would raise RuntimeError
+        """Write bytes; raise ConnectionError if the other side has broken the connection."""
+        if self._writer.is_closing():  # uvloop would raise RuntimeError
             raise ConnectionResetError(f"{self._address} has hung up")
         self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait until they are with the operating system."""
+        """Wait until the operating system has the bytes."""
         await self._writer.drain()
 
     def finish(self) -> None:
-        """Send FIN and go on reading."""
+        """Send FIN and keep reading."""
         self._writer.write_eof()
 
     def reset(self) -> None:
-        """Break the connection off with RST, as a process that dies does."""
+        """Break the connection with RST, like a dying process."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._writer.transport.abort()
 
     async def answer(self) -> Command:
-        """The next frame of the other side; EOFError when it closes instead."""
+        """Return the next frame of the other side; raise EOFError if it closes."""
         async with asyncio.timeout(HANG_S):
             while not self._answers:
                 data = await self._reader.read(1 << 16)
@@ -113,18 +113,18 @@ class RawPeer:
         return self._answers.pop(0)
 
     async def answers(self, count: int) -> list[Command]:
-        """The next *count* frames."""
+        """Return the next *count* frames."""
         return [await self.answer() for _ in range(count)]
 
     async def ask(
         self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b""
     ) -> Command:
-        """Send a request and take the next frame as its answer."""
+        """Send a request and return the next frame as its answer."""
         self.send(request(code, ext, body))
         return await self.answer()
 
     async def until_closed(self) -> bytes:
-        """Everything up to the close by the other side."""
+        """Return everything up to the close by the other side."""
         received = b""
         try:
             async with asyncio.timeout(HANG_S):

@@ -1,4 +1,4 @@
-"""Records as tests want them, field by field."""
+"""Records for tests, field by field."""
 
 from rockhopper.protocol.store import message_codec
 from rockhopper.protocol.store.record_head import RecordHead
@@ -21,7 +21,7 @@ def encode_message(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The record of a message. Raises ValueError: something does not fit its field."""
+    """Return the record of a message. Raises ValueError if a value does not fit its field."""
     head = RecordHead(
         0,
         0,

@@ -1,4 +1,4 @@
-"""Brokers that do not do what the pipeline asks of them."""
+"""Brokers that refuse requests of the pipeline."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from rockhopper.protocol.codes import RequestCode
 def fail(
     monkeypatch: pytest.MonkeyPatch, refused: RequestCode, error_of: Callable[[str], Exception]
 ) -> None:
-    """Let requests of one code fail with what *error_of* makes of the broker's name."""
+    """Make requests of one code fail with *error_of* the broker's name."""
     real = Remote._request
 
     async def ask(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
@@ -25,7 +25,7 @@ def fail(
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, code: RequestCode) -> None:
-    """Make brokers answer requests of one of our codes as Apache's do."""
+    """Make brokers refuse requests of one of our codes, like Apache's brokers."""
     fail(
         monkeypatch,
         code,

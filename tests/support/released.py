@@ -1,4 +1,4 @@
-"""Brokers of a release that was made, beside those of the checkout."""
+"""Brokers of a past release, beside those of the checkout."""
 
 import subprocess
 import sys
@@ -9,11 +9,11 @@ from tests.release.earlier import find_wheel
 from tests.support.daemon import ROOT
 
 LATEST = "0.2.0"
-"""The newest release: a release's own commit sets it."""
+"""The newest release; the commit of a release sets it."""
 
 
 def install(version: str, folder: Path) -> Path:
-    """Install the release *version* in *folder*; its Python.
+    """Install the release *version* in *folder*; return its Python.
 
     Its dependencies are those of this environment.
     """
@@ -23,6 +23,6 @@ def install(version: str, folder: Path) -> Path:
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps")
     subprocess.run([*pip, wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    # A path in a .pth file is searched, but the .pth files there, as our editable one, are not.
+    # Python searches a path in a .pth file, but ignores the .pth files there, such as ours.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew, and brokers that cannot tell."""
+"""Topics that are deleted and recreated, and brokers that cannot detect it."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from tests.support.refusing_brokers import refuse
 
 
 def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make brokers answer as Apache's do, where a topic that is made anew begins at 0."""
+    """Make brokers answer like Apache's, where a recreated topic begins at 0."""
     monkeypatch.setattr(TopicEnds, "add", lambda *_: None)
     refuse(monkeypatch, RequestCode.TOPIC_IDS)
 
 
 def remake(served: PipelineBroker, topic: str, bodies: list[str], queues: int = 2) -> None:
-    """Delete a topic and make it anew, with messages that have later times."""
+    """Delete a topic and recreate it, with messages that have later times."""
     old_ms = served.stored(topic)[-1].store_time_ms
     while True:
         served.delete(topic)

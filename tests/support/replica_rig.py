@@ -31,15 +31,15 @@ QUICK = Timing(
     first_start_ms=100,
     read_interval_ms=200,
 )
-# A replica that keeps up looks at its clock several times in each of its ticks, of 50 ms.
+# A replica that keeps up reads its clock several times in each of its ticks, of 50 ms.
 _STEP_MS_MAX = 20
 
 
 class RigClock:
-    """Time that passes while the replicas run: what they all sleep through is a moment.
+    """A clock that runs while the replicas run; a pause of the whole process counts as a moment.
 
-    They share one event loop. A machine that stands still for longer than a lease would end the
-    master's term otherwise, in a test of something else.
+    The replicas share one event loop. Otherwise a machine that stalls for longer than a lease would
+    end the master's term in an unrelated test.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class RigClock:
 
 @dataclass
 class MemoryLog:
-    """Bytes of a log, from an offset on."""
+    """The bytes of a log from an offset on."""
 
     start_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
@@ -95,7 +95,7 @@ class MemoryLog:
 
 
 class Member:
-    """One replica of the rig, which can be stopped and started again on its disk."""
+    """One replica of the rig; it can be stopped and started again on its disk."""
 
     def __init__(
         self, number: int, root: Path, memory: MemorySet, facts: SetFacts, clock: RigClock
@@ -111,7 +111,7 @@ class Member:
         self.clock = clock
         self.ahead_ms = 0
         self.replica: RunningReplica | None = None
-        # Of the running replica. A second ReplicaDisk would repair the files that this one is
+        # That of the running replica. A second ReplicaDisk would repair the files that this one is
         # writing.
         self.replica_disk: ReplicaDisk | None = None
 
@@ -148,7 +148,7 @@ class Member:
         return self.replica is not None and self.replica.takes_sends
 
     def write(self, data: bytes) -> int:
-        """Append as a master does; return the end."""
+        """Append like a master; return the end."""
         assert self.replica
         self.log.data += data
         self.replica.wrote()
@@ -159,7 +159,7 @@ class Member:
 
 
 class ReplicaRig:
-    """Some replicas and what they share."""
+    """Some replicas and their shared state."""
 
     def __init__(self, root: Path, count: int = 3, secret: bytes = b"secret") -> None:
         self.memory = MemorySet(QUICK.lease_ms)
@@ -179,19 +179,19 @@ class ReplicaRig:
         await asyncio.gather(*[member.stop() for member in self.members])
 
     async def master(self) -> Member:
-        """Wait for somebody to lead."""
+        """Wait for a leader."""
         await until(lambda: any(member.leads for member in self.members))
         return next(member for member in self.members if member.leads)
 
     async def pair(self) -> tuple[Member, Member]:
-        """Wait until two replicas are in sync: who leads, and who follows."""
+        """Wait until two replicas are in sync; return the leader and the follower."""
         master = await self.master()
         await self.complete(2)
         (follower,) = [member for member in self.members if member is not master]
         return master, follower
 
     async def complete(self, count: int) -> None:
-        """Wait until so many are in sync."""
+        """Wait until this many replicas are in sync."""
         await until(
             lambda: self.memory.state is not None and len(self.memory.state.in_sync) == count
         )

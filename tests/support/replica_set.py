@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 class ReplicaSet:
-    """Replicas by their ids, each of which can be stopped and started on its store."""
+    """Replicas by id; each can be stopped and started on its store."""
 
     def __init__(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
@@ -47,7 +47,7 @@ class ReplicaSet:
         )
 
     def root_of(self, number: int) -> Path:
-        """Where a replica's store is."""
+        """Return the store directory of a replica."""
         return self._root / str(number)
 
     async def start(self, *numbers: int) -> None:
@@ -68,11 +68,11 @@ class ReplicaSet:
         await broker.start()
 
     async def stop(self, number: int) -> None:
-        """Stop one."""
+        """Stop one replica."""
         await self.brokers.pop(number).stop()
 
     async def close(self) -> None:
-        """Stop all."""
+        """Stop all replicas."""
         for number in list(self.brokers):
             await self.stop(number)
 
@@ -84,17 +84,17 @@ class ReplicaSet:
 
     @property
     def nameserver(self) -> str:
-        """All name services."""
+        """The addresses of all name servers."""
         return ";".join(f"127.0.0.1:{ports[1]}" for ports in self._ports.values())
 
     def member(self, number: int) -> SetMember:
-        """One replica's place in the set."""
+        """Return the set member of one replica."""
         member = self.brokers[number].member
         assert member is not None
         return member
 
     async def master(self, in_sync: int = 2, but: int = 0) -> int:
-        """The id of who serves, another than *but*, once so many are in sync."""
+        """Return the id of the master, another than *but*, once *in_sync* replicas are in sync."""
         found = 0
 
         def is_there() -> bool:
@@ -113,6 +113,6 @@ class ReplicaSet:
         return takes and len(state.in_sync) >= in_sync
 
     async def same_logs(self) -> None:
-        """Return once all that run hold and confirm what the master has."""
+        """Return once all running replicas have and confirm the master's log."""
         brokers = self.brokers.values()
         await until(lambda: len({each.store.max_commit_log_offset for each in brokers}) == 1)

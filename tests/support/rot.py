@@ -1,10 +1,10 @@
-"""What becomes of files on a disk that rots."""
+"""Corrupt files, like a failing disk."""
 
 from pathlib import Path
 
 
 def overwrite(path: Path, position: int, data: bytes) -> bytes:
-    """Put *data* into a file at *position*; what the file held before."""
+    """Write *data* into a file at *position*; return the old content of the file."""
     held = path.read_bytes()
     with path.open("r+b") as file:
         file.seek(position)
@@ -13,14 +13,14 @@ def overwrite(path: Path, position: int, data: bytes) -> bytes:
 
 
 def flip_bit(path: Path, position: int, bit: int = 0) -> bytes:
-    """Turn one bit of the byte at *position*; what the file held before."""
+    """Flip one bit of the byte at *position*; return the old content of the file."""
     held = path.read_bytes()
     path.write_bytes(flipped(held, 8 * position + bit))
     return held
 
 
 def flipped(data: bytes, bit: int) -> bytes:
-    """*data* with one bit turned."""
+    """Return *data* with one bit flipped."""
     damaged = bytearray(data)
     damaged[bit // 8] ^= 1 << bit % 8
     return bytes(damaged)

@@ -1,11 +1,11 @@
-"""Permissions as a test lays them down."""
+"""Permissions that a test sets."""
 
 from rockhopper.broker.users.access import Access, Action, Resource
 from rockhopper.broker.users.peer import Principal
 
 
 class Rules(Access):
-    """Allows what it is told to, to everybody, and notes what it was asked."""
+    """Allows the configured actions to everyone, and records the checks."""
 
     is_open = False
 
@@ -15,6 +15,6 @@ class Rules(Access):
         self.asked: list[tuple[Principal, Action, Resource]] = []
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Whether it was told so."""
+        """Return whether it is configured as allowed."""
         self.asked.append((principal, action, resource))
         return (action, resource) in self.allowed

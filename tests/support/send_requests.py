@@ -1,4 +1,4 @@
-"""Sends as clients of all kinds write them, and as none does, for tests of the hot pass."""
+"""Sends as written by clients of all kinds, and invalid ones, for tests of the hot pass."""
 
 import json
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ KEYS = ["0A1B2C3D", "not alnum!", "ключ"]
 
 @st.composite
 def properties(draw: st.DrawFn) -> str:
-    """Properties as a client's library joins them: each name once, nothing empty."""
+    """Draw properties as a client library joins them: each name once, nothing empty."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4))
     pairs = [(name, draw(st.sampled_from(VALUES))) for name in names]
     if draw(st.integers(0, 9)) == 0:
@@ -55,7 +55,7 @@ def properties(draw: st.DrawFn) -> str:
 
 
 def number(values: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
-    """A number as Java (text) or ali-ons (bare) sends it, or now and then something else."""
+    """Draw a number as Java (text) or ali-ons (bare) sends it; occasionally something else."""
     odd = st.sampled_from(
         ["", " 1", "x", "1.0", 1.0, 1.5, True, None, 2**31, str(2**63), "+1", "01"]
     )
@@ -76,7 +76,7 @@ GROUPS = st.sampled_from(["group"] * 30 + ["", "bad group", "g" * 200])
 
 @st.composite
 def sends(draw: st.DrawFn, *, batch: bool = False) -> Asked:
-    # The hot way does not look at c and d, which are for topics that do not exist yet.
+    # The hot path ignores c and d, which are for topics that do not exist yet.
     ext: dict[str, Any] = {
         "a": draw(GROUPS),
         "b": draw(TOPICS),
@@ -103,7 +103,7 @@ def sends(draw: st.DrawFn, *, batch: bool = False) -> Asked:
     return Asked(code, ext, body, flag)
 
 
-# What has a message wait elsewhere before it comes to its topic.
+# Properties that make a message wait elsewhere before it reaches its topic.
 _DETOURS = [
     ["DELAY\x013\x02"],
     ["TRAN_MSG\x01true\x02", "PGROUP\x01group\x02"],
@@ -134,7 +134,7 @@ _ODD_DETOURS = [
 
 @st.composite
 def usual_sends(draw: st.DrawFn, *, batch: bool = False) -> Asked:
-    """Sends as clients write them nearly always."""
+    """Draw sends as clients nearly always write them."""
     number = draw(st.sampled_from([str, int]))
     text = draw(st.lists(st.sampled_from(["TAGS\x01A\x02", "KEYS\x01k1 k2\x02", "a\x01b\x02"])))
     waits = draw(st.sampled_from(["", "WAIT\x01true\x02", "WAIT\x01false\x02"]))

@@ -1,7 +1,6 @@
-"""A broker without sockets: all its parts over a real store, asked through its real table.
+"""A broker without sockets: all its parts over a real store, called through its real table.
 
-Requests go in as commands and come back as decoded frames, so that what is tested is what a client
-would get.
+Requests are commands, and answers are decoded frames, so a test sees what a client would get.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ SETTINGS = {
 
 
 class ServedBroker(ServingParts):
-    """The parts of a broker by the names they have in Broker, and how to ask it."""
+    """The parts of a broker under their names in Broker, and how to send requests to it."""
 
     feature_list = FEATURES
 
@@ -54,7 +53,7 @@ class ServedBroker(ServingParts):
         levels = DelayLevels()
         self.load_tables()
         self.open_store(STORE_HOST, levels)
-        # A machine that stalls spends no budget: time passes when a test says so.
+        # A machine that stalls uses no budget: time passes only when a test advances it.
         budget = self.store.reader.budget
         began_s = budget.clock()
         budget.clock = lambda: began_s + clock.monotonic_ns() / 1e9
@@ -63,15 +62,15 @@ class ServedBroker(ServingParts):
         self.dispatcher = Dispatcher(build_table(self), access or Access(remote_admin=False))
 
     async def announce(self) -> None:
-        """Count how often the name services were told."""
+        """Count the notifications of name servers."""
         self.announced += 1
 
     def change_config(self, config: BrokerConfig) -> None:
-        """Go on with other run-time settings."""
+        """Apply other run-time settings."""
         apply_live(self.config, config)
 
     def create_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
-        """Make a topic."""
+        """Create a topic."""
         self.topics.put(
             TopicConfig(name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
         )
@@ -123,7 +122,7 @@ class ServedBroker(ServingParts):
         return response
 
     def begin(self, peer: Peer, command: Command) -> bytes:
-        """Hand a request in; what is answered at once."""
+        """Submit a request; return its immediate answer."""
         return self.dispatcher.dispatch(peer.connection, command)
 
     async def close(self) -> None:

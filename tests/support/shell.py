@@ -1,4 +1,4 @@
-"""`rockhopper` in processes of their own, where streams and signals matter."""
+"""`rockhopper` in separate processes, for tests of streams and signals."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ async def send(broker: Broker, *bodies: bytes, queue: int = 0, topic: str = "ord
 
 
 async def consume(broker: Broker, count: int, group: str = "billing") -> None:
-    """Consume so many messages, commit, and leave."""
+    """Consume this many messages, commit, and leave."""
     async with Consumer(group, "orders", nameserver=broker.nameserver) as consumer:
         messages = aiter(consumer)
         async with asyncio.timeout(HANG_S):

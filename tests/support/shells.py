@@ -1,4 +1,4 @@
-"""bash, zsh and fish on a terminal: a line is typed, Tab pressed, and the line read back."""
+"""bash, zsh and fish on a terminal: type a line, press Tab, and read the line back."""
 
 import os
 import pty
@@ -44,7 +44,7 @@ def _scripts(shell: str) -> str:
 
 
 def completed(shell: str, lines: list[str], home: Path) -> list[str]:
-    """What each of *lines* is after Tab; lines have one completion."""
+    """Return each of *lines* after Tab; each line has one completion."""
     if shell == "fish":
         return _completed_by_fish(lines, home)
     master, slave = pty.openpty()
@@ -72,7 +72,7 @@ def completed(shell: str, lines: list[str], home: Path) -> list[str]:
 
 
 def _shown(master: int, text: str | None = None) -> str:
-    """The next line that the shell shows, or *text* when it does."""
+    """Return the next line that the shell shows, or *text* when it does."""
     seen = b""
     wanted = re.compile(rb"<<(%s)>>" % (text or "[^%]*?").encode())
     while (match := wanted.search(seen)) is None:

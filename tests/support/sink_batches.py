@@ -1,4 +1,4 @@
-"""Rows for the sink, written as Spark's tasks write them."""
+"""Rows for the sink, written like Spark's tasks write them."""
 
 from collections.abc import Iterator
 from typing import Any

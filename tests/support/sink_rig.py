@@ -1,4 +1,4 @@
-"""Sinks over a store of their own, without a broker, and one batch to publish."""
+"""Sinks over a separate store, without a broker, and one batch to publish."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ STORE_FILES: dict[str, Any] = {
 
 
 class Sinks:
-    """A publisher over a store of its own, and what it takes to use it."""
+    """A publisher over a separate store, and its dependencies."""
 
     def __init__(self, root: Path, **store: Any) -> None:
         clock = self.clock = Clock()
@@ -96,7 +96,7 @@ class Sinks:
         return await self.publisher.publish(SINK, batch_id, parts)
 
     async def run_batch(self, batch_id: int) -> None:
-        """What a job does that does not know how far it had come."""
+        """Do what a job does that does not know its progress."""
         if self.publisher.last_batch_id(SINK) >= batch_id:
             return
         try:

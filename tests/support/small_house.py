@@ -1,4 +1,4 @@
-"""A checkout of a few lines, for the figures of the house."""
+"""A tiny checkout, for tests of the house figures."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.house.tree import Tree
 
 
 def house(root: Path, **files: str) -> Tree:
-    """A checkout with these modules, by their dotted names with ``__`` for the dots."""
+    """Create a checkout with these modules; names are dotted, with ``__`` for the dots."""
     for name, text in files.items():
         home = root if name.startswith("tests__") else root / "rockhopper"
         path = home / (name.replace("__", "/") + ".py")

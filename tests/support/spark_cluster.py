@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on the loopback address: a master and workers, each a process."""
+"""A standalone Spark cluster on the loopback address: a master and workers, each a process."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _REGISTERED = "Successfully registered with master"
 
 
 class Cluster:
-    """Runs while in ``with running(...)``."""
+    """Runs inside ``with running(...)``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -26,7 +26,7 @@ class Cluster:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, workers: int) -> None:
-        """Start master and workers, one core each, and wait until they know each other."""
+        """Start master and workers, one core each, and wait until they are connected."""
         log = self._spawn("master", "Master", "--port", "0", "--webui-port", "0")
         self.url = self._wait(log, _URL).group(1)
         for number in range(workers):
@@ -50,7 +50,7 @@ class Cluster:
         return wait_for(log, pattern)
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now."""
+        """Return the process ids of the running executors."""
         found = []
         for process in Path("/proc").iterdir():
             if process.name.isdecimal():
@@ -67,7 +67,7 @@ class Cluster:
         return sorted(found)
 
     def stop(self) -> None:
-        """End all of it, executors too."""
+        """End all processes, including executors."""
         for pid in self.executors():
             os.kill(pid, signal.SIGKILL)
         for process in reversed(self._processes):
@@ -76,7 +76,7 @@ class Cluster:
 
 
 def spawn(command: list[str], log: Path, **more: str) -> "subprocess.Popen[bytes]":
-    """Start one of Spark's programs in a process group of its own, in the directory of its log."""
+    """Start one of Spark's programs in its own process group, in the directory of its log."""
     import pyspark
 
     program = Path(pyspark.__file__).parent / "bin" / command[0]
@@ -92,7 +92,7 @@ def spawn(command: list[str], log: Path, **more: str) -> "subprocess.Popen[bytes
 
 
 def wait_for(log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
-    """What *log* says of *pattern*, as soon as it does."""
+    """Wait until *log* matches *pattern*; return the match."""
     deadline = time.monotonic() + HANG_S
     with log.open() as file:
         found = _follow(file, pattern, deadline)
@@ -111,7 +111,10 @@ def _follow(file: IO[str], pattern: re.Pattern[str], deadline: float) -> re.Matc
 
 
 def environment() -> dict[str, str]:
-    """What cluster and drivers need to find Java and each other. Sets JAVA_HOME here too."""
+    """Return the environment in which cluster and drivers find Java and each other.
+
+    It also sets JAVA_HOME in this process.
+    """
     import pyspark
 
     from rockhopper.pipeline.java import ensure_java
@@ -130,7 +133,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster whose files are in *directory*."""
+    """Run a cluster whose files are in *directory*."""
     cluster = Cluster(directory)
     try:
         cluster.start(workers)

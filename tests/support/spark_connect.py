@@ -1,4 +1,4 @@
-"""A server of Spark Connect on the loopback address."""
+"""A Spark Connect server on the loopback address."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from tests.support.spark_cluster import spawn, wait_for
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _STARTED = re.compile(r"Spark Connect server started at: 127\.0\.0\.1:(\d+)")
-# An editable installation is found by a finder of its own.
+# A separate finder finds editable installations.
 _HIDE = """
 import sys
 sys.meta_path = [each for each in sys.meta_path if "editable" not in repr(each).lower()]
@@ -27,7 +27,7 @@ _SETTINGS = {
 
 @contextmanager
 def running(directory: Path, package: Path) -> Iterator[str]:
-    """Its address; its files are in *directory*. Its Python has *package*, but not ours."""
+    """Yield its address; its files are in *directory*. Its Python has *package*, but not ours."""
     hidden = directory / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(_HIDE)

@@ -1,4 +1,4 @@
-"""Random SQL92 expressions, right and wrong ones, for comparing evaluators."""
+"""Random SQL92 expressions, valid and invalid, to compare evaluators."""
 
 import random
 
@@ -12,7 +12,7 @@ _WORDS = [*_ATOMS, *_BINARY, *_MARKS, "NOT", "IS", "IN", "BETWEEN", "CONTAINS", 
 
 
 def random_expression(random: random.Random) -> str:
-    """One expression; every third is only words in a row."""
+    """Return one expression; every third is just a sequence of words."""
     if random.random() < 0.33:
         return " ".join(random.choice(_WORDS) for _ in range(random.randint(1, 7)))
     return _expression(random, 3)

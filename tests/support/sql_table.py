@@ -1,7 +1,7 @@
 """Expressions and property sets of the truth table for SQL92; the verdicts are RocketMQ's.
 
-Most expressions are lines of ``sql_expressions.txt``: comparisons, what is true, false or neither,
-then texts, ranges and mistakes.
+Most expressions are lines of ``sql_expressions.txt``: comparisons that are true, false or unknown,
+then texts, ranges and errors.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ PROPERTY_SETS: list[dict[str, str]] = [
 
 _LINES = Path(__file__).with_name("sql_expressions.txt").read_text(encoding="utf-8").splitlines()
 
-# Several lines, or characters that are not for a list of lines.
+# Several lines, or characters that do not fit into a list of lines.
 _MORE = [
     "  a = 5  ",
     "a\u00a0= 5",

@@ -9,7 +9,7 @@ REFUSED = "refused"
 
 
 def our_verdicts(expression: str, property_sets: list[dict[str, str]]) -> str:
-    """``refused``, or for each set T(rue), F(alse), N(ull), X for an error."""
+    """Return ``refused``, or for each set T(rue), F(alse), N(ull), X for an error."""
     try:
         compiled = SqlFilter(expression)
     except SqlSyntaxError:
@@ -22,6 +22,6 @@ def _letter(compiled: SqlFilter, properties: dict[str, str]) -> str:
         verdict = _LETTERS[compiled.verdict(properties)]
     except EvaluationError:
         verdict = "X"
-    # What the broker asks is only whether it is true.
+    # The broker only asks whether it is true.
     assert compiled.matches(properties) is (verdict == "T")
     return verdict

@@ -1,4 +1,4 @@
-"""A master and a follower in one process: two stores, and the log's bytes carried by hand."""
+"""A master and a follower in one process: two stores, with the log copied by hand."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -58,11 +58,11 @@ class Member(ServingParts):
         self.open_store(STORE_HOST, DelayLevels())
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something in the loop."""
+        """Run a coroutine in the loop."""
         return self.loop.run(work)
 
     async def flushing(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something that waits for the disk."""
+        """Run a coroutine that waits for the disk."""
         task = asyncio.ensure_future(work)
         while not task.done():
             self.store.flush_now()
@@ -70,7 +70,7 @@ class Member(ServingParts):
         return task.result()
 
     def lead(self) -> None:
-        """Be a broker over the open store, and tell everything."""
+        """Become a broker over the open store, and replicate all state."""
 
         async def lead() -> None:
             self.build(STORE_HOST, DelayLevels())
@@ -83,7 +83,7 @@ class Member(ServingParts):
         self.run(lead())
 
     def follow(self) -> None:
-        """Begin to apply what a master tells."""
+        """Start to apply the state of a master."""
 
         async def follow() -> None:
             self.tables.start()
@@ -109,7 +109,7 @@ class Member(ServingParts):
         dispatched_offset: int | None = None,
         confirmed_offset: int | None = None,
     ) -> None:
-        """Copy the master's log up to *end_offset*, and apply what it tells, if it may be."""
+        """Copy the master's log up to *end_offset*, and apply the replicated state if allowed."""
         ours, theirs = self.store, master.store
         end = theirs.max_commit_log_offset if end_offset is None else end_offset
         file_size = self.config.store.commit_log_file_size_bytes
@@ -134,7 +134,7 @@ class Member(ServingParts):
         self.lead()
 
     def kill(self) -> None:
-        """Let go of everything without a word, unless that was done."""
+        """Close everything without a shutdown, unless that was done."""
         if self.is_gone:
             return
         self.is_gone = True
@@ -158,7 +158,7 @@ class Member(ServingParts):
         self.run(put())
 
     def put_delayed(self, topic: str, body: bytes) -> None:
-        """Store a message that is to come a second later."""
+        """Store a message with a delay of one second."""
         waiting = {
             PROPERTY_DELAY_LEVEL: str(LEVEL),
             PROPERTY_REAL_TOPIC: topic,
@@ -167,7 +167,7 @@ class Member(ServingParts):
         self.put(SCHEDULE_TOPIC, body, **waiting)
 
     def put_timer(self, topic: str, body: bytes, due_ms: int) -> None:
-        """Store a message that is to come at a time."""
+        """Store a message with a delivery time."""
         waiting = {
             PROPERTY_TIMER_OUT_MS: str(out_ms(due_ms)),
             PROPERTY_REAL_TOPIC: topic,
@@ -177,11 +177,11 @@ class Member(ServingParts):
         self.put(TIMER_TOPIC, body, **waiting)
 
     def bodies(self, topic: str) -> list[bytes]:
-        """What stands in the queue of a topic."""
+        """Return the bodies in the queue of a topic."""
         return [m.body for m in decode_messages(self.store.get_message(topic, 0, 0, 1000).body)]
 
     def create_topic(self, name: str) -> None:
-        """Make a topic with one queue."""
+        """Create a topic with one queue."""
 
         async def create() -> None:
             self.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
@@ -189,7 +189,7 @@ class Member(ServingParts):
         self.run(create())
 
     def pop_some(self, topic: str) -> list[bytes]:
-        """Pop messages for the group; their bodies."""
+        """Pop messages for the group; return their bodies."""
         wanted = Wanted(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
 
         async def pop() -> list[bytes]:
@@ -211,7 +211,7 @@ class Member(ServingParts):
 
 
 class Pair:
-    """A master that leads and a follower that has all of it."""
+    """A master that leads and a follower with all its data."""
 
     def __init__(self, root: Path, **settings: str) -> None:
         self.root = root
@@ -226,13 +226,13 @@ class Pair:
         self.take()
 
     def member(self, name: str) -> Member:
-        """A replica over the store of that name, new or as it was left."""
+        """Return a replica over the store of that name, new or as it was left."""
         member = Member(self.root / name, self.clock, self.loop, **self.settings)
         self._members.append(member)
         return member
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         for member in self._members:
             member.kill()
         self.loop.run_until_complete(self._end_tasks())
@@ -246,21 +246,21 @@ class Pair:
         await asyncio.gather(*left, return_exceptions=True)
 
     def take(self) -> None:
-        """Let the follower have all that the master has."""
+        """Copy everything from the master to the follower."""
         self.follower.take(self.master)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass for both."""
+        """Advance the time for both."""
         self.clock.advance(int(seconds * 1000))
         self.loop.advance(seconds)
 
     def gather(self) -> None:
-        """Let enough time pass for all that is gathered, and let the follower have it."""
+        """Advance the time until gathered changes are sent, and copy them to the follower."""
         self.pass_time(0.2)
         self.take()
 
     def fail_over(self) -> Member:
-        """Kill the master, and let the follower lead."""
+        """Kill the master, and make the follower lead."""
         self.master.kill()
         self.follower.promote()
         return self.follower

@@ -1,4 +1,4 @@
-"""Sends that go on whatever happens to brokers: what was answered when, and what failed.
+"""Sends that continue whatever happens to brokers: the time of each answer, and the failures.
 
 The body of each message is its number. Times are milliseconds of the wall clock, which both ends of
 a JVM's pipe share.
@@ -24,7 +24,7 @@ TIMEOUT_S = 90.0
 
 
 class Answer(NamedTuple):
-    """A send that was acknowledged."""
+    """An acknowledged send."""
 
     number: int
     invoked_ms: float
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A send that was not."""
+    """A failed send."""
 
     number: int
     invoked_ms: float
@@ -42,23 +42,23 @@ class Failure(NamedTuple):
 
 @dataclass
 class Sent:
-    """What became of the sends so far."""
+    """The results of the sends so far."""
 
     answers: list[Answer] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
     def pause_ms(self, since_ms: float) -> float:
-        """The longest time from one answer to the next, from the last before *since_ms* on."""
+        """Return the longest time between answers, from the last one before *since_ms* on."""
         moments = sorted(answer.ended_ms for answer in self.answers)
         return max((b - a for a, b in pairwise(moments) if b >= since_ms), default=0.0)
 
     def numbers(self) -> set[int]:
-        """What was acknowledged."""
+        """Return the acknowledged numbers."""
         return {answer.number for answer in self.answers}
 
 
 class Sender(Protocol):
-    """One client that sends without end, from ``async with`` to its end."""
+    """A client that sends continuously inside ``async with``."""
 
     sent: Sent
 
@@ -67,14 +67,14 @@ class Sender(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     async def look(self) -> Sent:
-        """All that there is by now."""
+        """Return all results so far."""
 
 
 async def answered_since(sender: Sender, moment_ms: float, count: int = 1) -> Sent:
     """Wait until *count* sends that began after *moment_ms* are acknowledged.
 
     Raises:
-        TimeoutError: they do not come; what failed is said.
+        TimeoutError: they are not; the message lists the failures.
     """
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
@@ -87,7 +87,7 @@ async def answered_since(sender: Sender, moment_ms: float, count: int = 1) -> Se
 
 
 def wall_ms() -> float:
-    """Now."""
+    """Return the current time."""
     return time.time() * 1000
 
 
@@ -103,7 +103,7 @@ class OurSender:
         pause_s: float = 0.002,
         timeout_s: float | None = None,
     ) -> None:
-        """*timeout_s* of each send; None: the client's default."""
+        """*timeout_s* applies to each send; None: the client's default."""
         self.sent = Sent()
         self._nameserver, self._topic = nameserver, topic
         self._senders, self._pause_s, self._timeout_s = senders, pause_s, timeout_s
@@ -176,7 +176,7 @@ class JavaSender:
 
 
 async def read_numbers(address: str, topic: str, queues: int) -> dict[tuple[int, int], int]:
-    """What each place of a topic holds at the broker at *address*: (queue id, offset) -> number."""
+    """Return the contents of a topic at *address*: (queue id, offset) -> number."""
     found: dict[tuple[int, int], int] = {}
     async with WireClient(address) as client:
         for queue_id in range(queues):

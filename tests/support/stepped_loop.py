@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when a test says so: timers fire without waiting."""
+"""An event loop whose time passes only when a test advances it: timers fire without waiting."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,19 +6,19 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# Turns in which what is ready, and what that makes ready, is done.
+# Iterations in which ready tasks, and tasks that these make ready, run.
 SETTLING_TURNS = 50
 
 
 class SteppedLoop(asyncio.SelectorEventLoop):
-    """Runs what is ready; ``advance`` moves its clock."""
+    """Runs ready tasks; ``advance`` moves its clock."""
 
     def __init__(self) -> None:
         super().__init__()
         self._now_s = 1000.0
 
     def time(self) -> float:
-        """The time that timers see."""
+        """Return the time that timers see."""
         return self._now_s
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -33,7 +33,7 @@ class SteppedLoop(asyncio.SelectorEventLoop):
         return self.run_until_complete(settle())
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, in one step, and run what is due then."""
+        """Advance the time in one step, and run what is due."""
         self._now_s += seconds
 
         async def nothing() -> None:

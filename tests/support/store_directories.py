@@ -1,7 +1,7 @@
 """Store directories for tests of recovery: written record by record, damaged, and recovered.
 
-``LogWriter`` writes a commit log of small files without the broker's help; ``recover`` does with a
-directory what opening a store does.
+``LogWriter`` writes a commit log of small files without the broker. ``recover`` does the same with
+a directory as opening a store.
 """
 
 import itertools
@@ -35,7 +35,7 @@ DELAYS_MS = (1_000, 5_000, 10_000, 30_000)
 
 
 class Written(NamedTuple):
-    """A record as it was written."""
+    """A written record."""
 
     offset: int
     size_bytes: int
@@ -52,7 +52,7 @@ class Written(NamedTuple):
 
 @dataclass
 class LogWriter:
-    """Writes records one after the other, a millisecond apart, and remembers them."""
+    """Writes records in order, a millisecond apart, and remembers them."""
 
     root: Path
     file_size_bytes: int = FILE_SIZE_BYTES
@@ -71,7 +71,7 @@ class LogWriter:
         printer.text(f"LogWriter({str(self.root)!r})")
 
     def path_of(self, offset: int) -> Path:
-        """The file that holds *offset*, made if it is not there."""
+        """Return the file that holds *offset*; create it if necessary."""
         base = offset - offset % self.file_size_bytes
         path = StoreLayout(self.root).commit_log / file_name(base)
         if not path.exists():
@@ -79,11 +79,11 @@ class LogWriter:
         return path
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Put bytes anywhere into the log."""
+        """Write bytes anywhere into the log."""
         overwrite(self.path_of(offset), offset % self.file_size_bytes, data)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Bytes of the log."""
+        """Return bytes of the log."""
         start = offset % self.file_size_bytes
         return self.path_of(offset).read_bytes()[start : start + size_bytes]
 
@@ -98,7 +98,7 @@ class LogWriter:
         queue_offset: int | None = None,
         extra: str = "",
     ) -> Written:
-        """Write one record, rolling to the next file as the broker does."""
+        """Write one record, and roll to the next file like the broker."""
         number = len(self.written)
         body = f"body {number} ".encode() * 5 if body is None else body
         if queue_offset is None:
@@ -153,7 +153,7 @@ class Recovered:
     is_deleted: Callable[[str, int], bool]
 
     def message(self, offset: int, size_bytes: int) -> StoredMessage | None:
-        """What reading a unit gives: the verified message, or None."""
+        """Return the result of reading a unit: the verified message, or None."""
         file = self.files.file_at(offset)
         if file is None:
             return None
@@ -167,7 +167,7 @@ class Recovered:
         return message
 
     def bodies(self, topic: str, queue_id: int) -> dict[int, bytes | None]:
-        """Queue offset to body, None where the message is lost."""
+        """Return queue offset -> body, None if the message is lost."""
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return {}
@@ -185,11 +185,11 @@ class Recovered:
         return found
 
     def find(self, topic: str, key: str) -> list[int]:
-        """Commit log offsets by key."""
+        """Return commit log offsets by key."""
         return self.index.query(topic, key, 1000, 0, 2**62)
 
     def close(self, *, clean: bool = True) -> None:
-        """Stop as the broker does, or as a killed one does."""
+        """Stop like the broker, or like a killed one."""
         if clean:
             for _ in self.queues.flush_steps(thorough=True):
                 pass
@@ -238,7 +238,7 @@ def recover(
 
 
 def queue_files(root: Path) -> dict[str, bytes]:
-    """Every file of every consume queue, by its path below *root*."""
+    """Return every file of every consume queue, by its path below *root*."""
     found = {}
     for kind in ("consumequeue", "batchconsumequeue"):
         for path in sorted((root / kind).rglob("*")):
@@ -248,7 +248,7 @@ def queue_files(root: Path) -> dict[str, bytes]:
 
 
 def written_store(root: Path, count: int = 40) -> LogWriter:
-    """A store with *count* messages in four queues, over several log files, stopped cleanly."""
+    """Write a store with *count* messages in four queues and several log files, stopped cleanly."""
     log = LogWriter(root)
     log.append_many(count)
     recover(root).close()
@@ -256,7 +256,7 @@ def written_store(root: Path, count: int = 40) -> LogWriter:
 
 
 def assert_complete(store: Recovered, log: LogWriter, *, lost: tuple[Written, ...] = ()) -> None:
-    """Every message can be read at its queue offset and found by its key; the lost ones cannot."""
+    """Check that each message is readable at its offset and found by key; the lost ones are not."""
     for (topic, queue_id), end in log.queue_ends.items():
         queue = store.queues.get(topic, queue_id)
         assert queue is not None

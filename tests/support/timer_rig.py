@@ -1,4 +1,4 @@
-"""A broker that delivers timer messages in a test's own time, and can be killed at any point."""
+"""A broker that delivers timer messages in a test's own time; it can be killed at any point."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000
 
 
 class TimerRig:
-    """A served broker whose timers run; time passes on both clocks only when a test says so."""
+    """A served broker with running timers; time passes on both clocks only on request."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class TimerRig:
         return broker
 
     def start(self) -> None:
-        """Open the timers and begin to deliver."""
+        """Open the timers and start to deliver."""
 
         async def start() -> None:
             self.broker.timers.open()
@@ -62,7 +62,7 @@ class TimerRig:
         self.start()
 
     def kill(self, *, start: bool = True) -> None:
-        """Go on with the files as they are now, as after kill -9; the old broker is forgotten."""
+        """Continue with the current files, as after kill -9; the old broker is dropped."""
         self._kills += 1
         copy = self.root.with_name(f"{self.root.name}-{self._kills}")
         copy_killed(self.root, copy)
@@ -86,7 +86,7 @@ class TimerRig:
         shutil.rmtree(self.root)
 
     def flush(self) -> None:
-        """Flush the commit log, as the flush service does every half second."""
+        """Flush the commit log, like the flush service every half second."""
         self.broker.store.flush_now()
 
     def save(self) -> None:
@@ -107,7 +107,7 @@ class TimerRig:
         topic: str = "orders",
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
     ) -> Command:
-        """Send a message to queue 1; the answer."""
+        """Send a message to queue 1; return the answer."""
         fields = {
             "a": "producers",
             "b": topic,
@@ -127,7 +127,7 @@ class TimerRig:
         return self.loop.run(ask())
 
     def put_waiting(self, messages: Iterable[tuple[bytes, int]]) -> None:
-        """Store bodies with their times as ``send`` does, without the way through requests."""
+        """Store bodies with their times like ``send``, but without requests."""
 
         async def put() -> None:
             for body, due_ms in messages:
@@ -139,7 +139,7 @@ class TimerRig:
         self.loop.run(put())
 
     def recall(self, handle: str, topic: str = "orders") -> Command:
-        """Ask for a message back."""
+        """Recall a message."""
 
         async def ask() -> Command:
             fields = {"producerGroup": "producers", "topic": topic, "recallHandle": handle}
@@ -148,12 +148,12 @@ class TimerRig:
         return self.loop.run(ask())
 
     def wait(self, seconds: float) -> None:
-        """Let time pass on both clocks, in one step."""
+        """Advance both clocks in one step."""
         self.clock.advance(round(seconds * 1000))
         self.loop.advance(seconds)
 
     def delivered(self, topic: str = "orders", queue_id: int = 1) -> list[StoredMessage]:
-        """Everything that has arrived."""
+        """Return all delivered messages."""
         messages: list[StoredMessage] = []
         offset, high = self.broker.store.queue_range(topic, queue_id)
         while offset < high:
@@ -163,16 +163,16 @@ class TimerRig:
         return messages
 
     def bodies(self) -> list[bytes]:
-        """The bodies that have arrived."""
+        """Return the delivered bodies."""
         return [message.body for message in self.delivered()]
 
     def waiting_messages(self) -> list[StoredMessage]:
-        """The messages in the timer topic, whatever became of them."""
+        """Return the messages in the timer topic, whatever their state."""
         return self.delivered(TIMER_TOPIC, 0)
 
     @property
     def pending(self) -> int:
-        """How many messages the broker says wait."""
+        """The number of messages that the broker reports as waiting."""
         return self.broker.timers.pending_count
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class TimerRig:
 
 
 def handle_of(answer: Command) -> str:
-    """The recall handle of an answer; it holds what it should."""
+    """Return the recall handle of an answer, after a check of its content."""
     text = (answer.ext or {})["recallHandle"]
     assert decode_recall_handle(text).topic
     return text

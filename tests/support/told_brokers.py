@@ -1,4 +1,4 @@
-"""Brokers as the pipeline's Remote tells of them, without a network: plain tables to fill in."""
+"""Brokers for the pipeline's Remote, without a network: plain tables to fill in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,22 +22,22 @@ from rockhopper.protocol.requests.extensions import SinkStatusResponse
 
 @dataclass
 class ToldBrokers:
-    """Stands in for ``pipeline.remote.connect``, and for the Remote that it returns."""
+    """Replaces ``pipeline.remote.connect``, and the Remote that it returns."""
 
     held: dict[MessageQueue, tuple[int, int]] = field(default_factory=dict)
-    """What each queue holds: its brokers and topics are those that there are."""
+    """The range of each queue; the queues define the brokers and topics that exist."""
     ids: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    """By topic and broker; blank for a broker without ids unless it is said."""
+    """By topic and broker; the default, blank, means a broker without ids."""
     times: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
-    """When the message at an offset was stored."""
+    """The store time of the message at an offset."""
     past: LogPasts = field(default_factory=lambda: LogPasts({}, {}))
-    """What is answered about the histories of the logs."""
+    """The answer about the histories of the logs."""
     read_in: list[Mapping[str, Sequence[str]]] = field(default_factory=list)
-    """In which epochs it was asked."""
+    """The epochs in the requests."""
     unserved: dict[MessageQueue, int] = field(default_factory=dict)
-    """Where queues end that a topic of Apache's has left."""
+    """The ends of queues that a topic of an Apache broker no longer has."""
     sinks: dict[str, SinkState | None] = field(default_factory=dict)
-    """By broker; None for one of Apache's."""
+    """By broker; None for an Apache broker."""
     departed: list[str] = field(default_factory=list)
 
     def __call__(
@@ -105,7 +105,7 @@ class ToldBrokers:
         }
 
     def request(self, broker: str, code: RequestCode, ext: dict[str, str]) -> Command:
-        """What a broker says of a sink."""
+        """Return a broker's state of a sink."""
         assert code == RequestCode.SINK_STATUS
         state = self.sinks.get(broker)
         if state is None:
@@ -118,12 +118,12 @@ class ToldBrokers:
 
 
 def queues_of(topic: str, broker: str, count: int, high: int = 0) -> dict[MessageQueue, Any]:
-    """Queues of a topic on a broker, each with messages [0, high)."""
+    """Return queues of a topic on a broker, each with messages [0, high)."""
     return {MessageQueue(topic, broker, number): (0, high) for number in range(count)}
 
 
 def told(monkeypatch: pytest.MonkeyPatch, brokers: ToldBrokers, *modules: str) -> ToldBrokers:
-    """Let these modules of the pipeline connect to *brokers*."""
+    """Make these modules of the pipeline connect to *brokers*."""
     for module in modules:
         monkeypatch.setattr(f"rockhopper.pipeline.{module}.connect", brokers)
     return brokers

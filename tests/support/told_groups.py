@@ -1,4 +1,4 @@
-"""What two masters, a and b, say of consumer groups, in the bodies of their answers."""
+"""The data of two masters, a and b, about consumer groups, as bodies of answers."""
 
 import json
 
@@ -8,13 +8,13 @@ MASTERS = {name: BrokerAddress("c", f"broker-{name}", 0, name) for name in ("a",
 
 
 def groups(**retry_queues: int) -> bytes:
-    """Settings of groups by name, with how many retry queues each has."""
+    """Return the settings of groups by name, each with its number of retry queues."""
     table = {name: {"groupName": name, "retryQueueNums": n} for name, n in retry_queues.items()}
     return json.dumps({"subscriptionGroupTable": table}).encode()
 
 
 def connections(*members: str, **filters: str) -> bytes:
-    """Who is online, and topics with filters."""
+    """Return the online members, and topics with filters."""
     return json.dumps(
         {
             "connectionSet": [
@@ -40,7 +40,7 @@ def _by_queue(name: str, rows: list[tuple[str, str, int, str]]) -> bytes:
 
 
 def stats(*rows: tuple[str, str, int, int, int, int]) -> bytes:
-    """Topic, broker, queue, its end, where the group stands, when its last message was stored."""
+    """Return rows of topic, broker, queue, its end, the group's offset, and the last store time."""
     return _by_queue(
         "offsetTable",
         [
@@ -56,7 +56,7 @@ def stats(*rows: tuple[str, str, int, int, int, int]) -> bytes:
 
 
 def topic_stats(*rows: tuple[str, str, int, int]) -> bytes:
-    """Topic, broker, queue and its first message."""
+    """Return rows of topic, broker, queue and its first message."""
     return _by_queue(
         "offsetTable",
         [
@@ -72,5 +72,5 @@ def topic_stats(*rows: tuple[str, str, int, int]) -> bytes:
 
 
 def running(*queues: tuple[str, str, int]) -> bytes:
-    """The queues that a member reads."""
+    """Return the queues that a member reads."""
     return _by_queue("mqTable", [(*queue, "{}") for queue in queues])

@@ -35,7 +35,7 @@ def fill(store: MessageStore, clock: Clock, count: int, first: int = 0) -> None:
 
 
 def write(root: Path, count: int = 60, clock: Clock | None = None) -> Path:
-    """A store that was stopped cleanly."""
+    """Write a store that was stopped cleanly."""
     clock = clock or Clock()
     store = open_stores.open_store(root, clock)
     fill(store, clock, count)
@@ -44,7 +44,7 @@ def write(root: Path, count: int = 60, clock: Clock | None = None) -> Path:
 
 
 def checked(root: Path, config: Path | None = None) -> Findings:
-    """What a check finds."""
+    """Return the findings of a check."""
     findings = Findings(root)
     check(StoreView(root, config), findings, lambda offset: None)
     return findings
@@ -59,14 +59,14 @@ class Ended(NamedTuple):
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """What it printed as JSON."""
+        """The objects that it printed as JSON."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 def run(*arguments: object, command: click.Command = store_command) -> Ended:
     """Run ``rockhopper-broker store`` with *arguments*, or another *command*."""
     logging = structlog.get_config()
-    # The store logs to standard output in tests, which is the command's for the time being.
+    # In tests the store logs to standard output, which the command captures for now.
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     try:
         result = CliRunner().invoke(command, [str(each) for each in arguments])

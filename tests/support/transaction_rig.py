@@ -1,4 +1,4 @@
-"""A broker without sockets that keeps transactions, and the time that passes for it."""
+"""A broker without sockets that handles transactions, with a clock that tests advance."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ CHECK = int(RequestCode.CHECK_TRANSACTION_STATE)
 
 
 class TransactionRig:
-    """Both clocks, the wall's and the loop's, stand still unless a test lets time pass."""
+    """Both clocks, the wall clock and the loop's, stand still unless a test advances them."""
 
     def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
         self.root = root
@@ -38,7 +38,7 @@ class TransactionRig:
         self.loop.run(start())
 
     def flush(self) -> None:
-        """Have everything on the disk."""
+        """Flush everything to disk."""
         self.broker.store.flush_now()
 
     def restart(self) -> None:
@@ -55,19 +55,19 @@ class TransactionRig:
         self.open()
 
     def reopen(self) -> None:
-        """Take over the store as it is: as if another broker had written it."""
+        """Open the current store, as if another broker had written it."""
         self.drop()
         self.open()
 
     def crash(self, copy: Path) -> None:
-        """Go on with what the operating system holds now: the process is killed."""
+        """Continue with what the operating system holds now, as after a kill."""
         copy_killed(self.root, copy)
         self.drop()
         self.root = copy
         self.open()
 
     def drop(self) -> None:
-        """Let go of the store."""
+        """Close the store without saving."""
 
         async def stop() -> None:
             await self.broker.transactions.counts.saved()
@@ -76,7 +76,7 @@ class TransactionRig:
         self.loop.run(stop())
 
     def close(self) -> None:
-        """End."""
+        """Close store and loop."""
         self.drop()
         self.loop.close()
 
@@ -90,11 +90,11 @@ class TransactionRig:
         return half_of(self.ask(RequestCode.SEND_MESSAGE_V2, fields, b"pay " + key.encode()))
 
     def end(self, half: Half, how: int, **changes: object) -> int:
-        """Say how a transaction ended; the code of the answer."""
+        """End a transaction; return the code of the answer."""
         return self.ask(RequestCode.END_TRANSACTION, end_fields(half, how, **changes)).code
 
     def producer(self, name: str = "p1", group: str = GROUP) -> Peer:
-        """A producer comes online."""
+        """Bring a producer online."""
         peer = Peer()
 
         async def register() -> None:
@@ -105,7 +105,7 @@ class TransactionRig:
         return peer
 
     def pass_time(self, seconds: float, step_s: float = 1.0) -> None:
-        """Let time pass on both clocks."""
+        """Advance both clocks."""
         while seconds > 0:
             step = min(step_s, seconds)
             self.clock.advance(round(step * 1000))
@@ -113,7 +113,7 @@ class TransactionRig:
             seconds -= step
 
     def messages(self, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
-        """The messages of a queue."""
+        """Return the messages of a queue."""
         found: list[StoredMessage] = []
         offset, end = self.broker.store.queue_range(topic, queue_id)
         while offset < end:
@@ -123,17 +123,17 @@ class TransactionRig:
         return found
 
     def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
-        """The bodies of a queue's messages."""
+        """Return the bodies of a queue's messages."""
         return [message.body for message in self.messages(topic, queue_id)]
 
     @property
     def open_count(self) -> int:
-        """How many half messages are open."""
+        """The number of open half messages."""
         return len(self.broker.transactions.halves)
 
 
 def checks(peer: Peer) -> list[int]:
-    """The half queue offsets that a producer was asked about, which forgets them."""
+    """Return and forget the half queue offsets that a producer was asked about."""
     asked = [int(ext["tranStateTableOffset"]) for code, ext in peer.requests if code == CHECK]
     peer.requests.clear()
     return asked

@@ -1,4 +1,4 @@
-"""What a transaction producer sends: half messages, their ends, and heartbeats."""
+"""The requests of a transaction producer: half messages, their ends, and heartbeats."""
 
 import json
 from typing import NamedTuple
@@ -16,7 +16,7 @@ HOLD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 class Half(NamedTuple):
-    """A half message, as the answer to its send names it."""
+    """A half message, as named in the answer to its send."""
 
     offset: int
     log_offset: int
@@ -27,7 +27,7 @@ class Half(NamedTuple):
 def half_fields(
     topic: str, unique_key: str, *, group: str = GROUP, born_ms: int = 0, **properties: str
 ) -> dict[str, str]:
-    """The header of a half message (code 310), as Java's producer sends it."""
+    """Return the header of a half message (code 310), as Java's producer sends it."""
     return {
         "a": group,
         "b": topic,
@@ -45,7 +45,7 @@ def half_fields(
 
 
 def half_of(answer: Command) -> Half:
-    """Where the half message is that *answer* is about."""
+    """Return the half message of *answer*."""
     assert answer.code == 0, answer.remark
     ext = answer.ext or {}
     log_offset = decode_offset_message_id(ext["msgId"])[2]
@@ -53,7 +53,7 @@ def half_of(answer: Command) -> Half:
 
 
 def end_fields(half: Half, how: int, **changes: object) -> dict[str, str]:
-    """The header of END_TRANSACTION (37)."""
+    """Return the header of END_TRANSACTION (37)."""
     fields: dict[str, object] = {
         "producerGroup": GROUP,
         "tranStateTableOffset": half.offset,
@@ -67,7 +67,7 @@ def end_fields(half: Half, how: int, **changes: object) -> dict[str, str]:
 
 
 def checked(push: Command) -> Half:
-    """The half message that a check (39) asks about."""
+    """Return the half message that a check (39) asks about."""
     assert push.code == RequestCode.CHECK_TRANSACTION_STATE
     assert push.is_oneway
     ext = push.ext or {}
@@ -80,7 +80,7 @@ def checked(push: Command) -> Half:
 
 
 def producer_heartbeat(client_id: str, group: str = GROUP) -> bytes:
-    """The body of a producer's heartbeat (34)."""
+    """Return the body of a producer's heartbeat (34)."""
     return json.dumps(
         {
             "clientID": client_id,

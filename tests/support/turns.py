@@ -1,4 +1,4 @@
-"""Waiting for a state of a broker in this event loop that no event announces."""
+"""Wait for a state of a broker in this event loop that no event announces."""
 
 import asyncio
 import time
@@ -9,10 +9,10 @@ _PAUSE_S = 0.002
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give the other tasks turns until the condition holds; the test's timeout bounds it.
+    """Let other tasks run until the condition holds; the test's timeout bounds it.
 
-    What takes longer than some turns waits for a socket, a thread or a clock: leave them the
-    processor. In a thread, for the loop's own clock may be held (held_clock.py).
+    A longer wait is for a socket, a thread or a clock, so leave them the processor. The pause is in
+    a thread, because the loop's own clock may be stopped (held_clock.py).
     """
     turns = 0
     while not condition():

@@ -1,11 +1,11 @@
-"""A broker that is mistreated, and the proof afterwards that nothing came of it.
+"""A broker that receives bad input, and the proof that it is unharmed.
 
-``Unharmed`` runs a broker on a store of its own. ``check`` asks for what has to hold after any
-input: a neighbour still gets its answers, the log names each peer at most once and blames nothing
-on us, and no exception reached the event loop. At the end a copy of the store, opened as after a
+``Unharmed`` runs a broker on a store of its own. ``check`` verifies what must hold after any input:
+a neighbour still gets its answers, the log names each peer at most once and reports no error of
+ours, and no exception reached the event loop. At the end a copy of the store, opened as after a
 crash, has no holes, no torn end and nothing that recovery would refuse.
 
-Tests may share one: ``afresh`` takes away what the last one left.
+Tests may share one: ``afresh`` removes what the last one left.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ NEIGHBOUR_TOPIC = "neighbour"
 
 
 class Unharmed:
-    """A broker under *root*, a healthy client of it, and what was logged."""
+    """A broker under *root*, a healthy client of it, and the log."""
 
     def __init__(
         self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
@@ -70,11 +70,11 @@ class Unharmed:
 
     @property
     def lines(self) -> list[MutableMapping[str, Any]]:
-        """What was logged, at any level."""
+        """All logged entries, of any level."""
         return self._capture.entries
 
     async def check(self) -> None:
-        """What has to hold after any input; the store is checked at the end."""
+        """Check what must hold after any input; the store is checked at the end."""
         await self.check_neighbour()
         self.check_log()
 
@@ -84,13 +84,13 @@ class Unharmed:
             ask = self._neighbour.ask
             answer = await ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
             assert answer.code == ResponseCode.SUCCESS, answer.remark
-        # Else topics of the same names went on behind the offsets of the last test.
+        # Otherwise topics of the same names would continue after the offsets of the last test.
         self.broker.tables.topic_ends.clear()
         self._capture.entries.clear()
         return self
 
     async def check_neighbour(self) -> None:
-        """A client that was there all along sends a message and reads it."""
+        """Send and read a message with a client that was connected all along."""
         body = f"neighbour {self._sent}".encode()
         ask = self._neighbour.ask
         answer = await ask(RequestCode.SEND_MESSAGE, send_fields(NEIGHBOUR_TOPIC), body)
@@ -102,7 +102,7 @@ class Unharmed:
         self._sent += 1
 
     def check_log(self) -> None:
-        """At most one line for each connection, and none that says we made a mistake."""
+        """Check that there is at most one line for each connection, and no error of ours."""
         assert self._problems == [], self._problems
         ours = [line for line in self.lines if line["log_level"] in ("error", "critical")]
         assert ours == [], ours
@@ -110,9 +110,9 @@ class Unharmed:
         assert all(count == 1 for count in peers.values()), peers
 
     def _check_store(self) -> None:
-        """A copy of the store opens as if the machine had stopped now, and holds the same."""
+        """Check that a copy of the store opens as after a crash now, and has the same contents."""
         copy = self._root / "copy"
-        # Tables are saved by threads, and recovery does not look at them.
+        # Threads save the tables, and recovery ignores them.
         ignore = shutil.ignore_patterns("config", "*.tmp")
         shutil.copytree(self.broker.config.store.root, copy, ignore=ignore)
         try:
@@ -150,7 +150,7 @@ class Unharmed:
 
 
 def _capture_logs(capture: LogCapture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put *capture* in the place of every logger of the broker, whatever was configured before."""
+    """Replace every logger of the broker by *capture*, whatever was configured before."""
     logger: Any = structlog.wrap_logger(
         structlog.testing.ReturnLogger(),
         processors=[capture],

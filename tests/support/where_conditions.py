@@ -1,4 +1,4 @@
-"""Conditions for ``search --where``: such as need no Spark, and such as do."""
+"""Conditions for ``search --where``: some need no Spark, some do."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ LEFT_TO_SPARK = (
 
 
 def log_of_odd_messages(root: Path) -> WrittenLog:
-    """Messages with and without tags and keys, properties and characters beyond ASCII."""
+    """Return messages with and without tags and keys, properties and characters beyond ASCII."""
     log = WrittenLog(root)
     texts: list[Any] = [None, "red", "Ä", "k1", "k2.", "re", "\U0001f600", "a\nb", "rede"]
     regions: list[Any] = [None, "eu", "us", "é", "z"]

@@ -1,4 +1,4 @@
-"""A client that speaks frames, for tests of what goes over a real socket."""
+"""A client that sends and receives frames, for tests over a real socket."""
 
 import asyncio
 from types import TracebackType
@@ -10,10 +10,10 @@ from tests.support.hang import HANG_S
 
 
 class WireClient:
-    """One connection: ask and wait for the answer, or wait for what the broker sends by itself."""
+    """One connection: send a request and wait for its answer, or wait for a push of the broker."""
 
     def __init__(self, address: str, *, source: str = "") -> None:
-        """From *source*, an address of this host, if it matters."""
+        """*source* is an address of this host to connect from, if it matters."""
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
         self._source = (source, 0) if source else None
@@ -59,12 +59,12 @@ class WireClient:
     def send(
         self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
     ) -> "asyncio.Future[Command]":
-        """Send a request; its answer comes in the future.
+        """Send a request; the future receives its answer.
 
         Raises:
             ConnectionError: the broker has hung up.
         """
-        if self._writer.is_closing():  # uvloop's would raise RuntimeError
+        if self._writer.is_closing():  # uvloop would raise RuntimeError
             raise ConnectionResetError("the broker has hung up")
         self._opaque += 1
         answer = self._answers[self._opaque] = asyncio.get_running_loop().create_future()
@@ -73,7 +73,7 @@ class WireClient:
         return answer
 
     def send_oneway(self, code: RequestCode, ext: dict[str, str], body: bytes = b"") -> None:
-        """Send a request that is not answered."""
+        """Send a request without an answer."""
         self._opaque += 1
         command = Command(code=code, opaque=self._opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
         self._writer.write(encode_command(command))
@@ -86,6 +86,6 @@ class WireClient:
             return await self.send(code, ext, body)
 
     async def next_push(self) -> Command:
-        """The next request that the broker sends by itself."""
+        """Return the next request that the broker pushes."""
         async with asyncio.timeout(HANG_S):
             return await self.pushed.get()

@@ -1,4 +1,4 @@
-"""Archives of commit logs, as the job archive makes them, without Spark."""
+"""Archives of commit logs, as the job archive creates them, without Spark."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.written_logs import WrittenLog, store_reader
 
 
 def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: int = -1) -> Path:
-    """An archive of what is in front of *end* in a log, as the job archive makes them."""
+    """Archive the part of a log before *end*, like the job archive."""
     files = files_at(str(directory))
     files.create_directory("_rockhopper")
     catalog = Catalog(files)

@@ -1,4 +1,4 @@
-"""Commit log directories written from messages, for what reads them without a broker."""
+"""Commit log directories written from messages, for readers without a broker."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ T0_MS = 1_760_000_000_000
 
 @dataclass
 class WrittenLog:
-    """A store directory under *root*; ``add`` appends, and rolls as a broker does."""
+    """A store directory under *root*; ``add`` appends, and rolls files like a broker."""
 
     root: Path
     file_size_bytes: int = 65_536
@@ -25,11 +25,11 @@ class WrittenLog:
 
     @property
     def commit_log(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return self.root / "commitlog"
 
     def add(self, count: int = 1, **fields: Any) -> "WrittenLog":
-        """Append *count* messages; body, keys and store time follow from their number."""
+        """Append *count* messages; body, keys and store time depend on their number."""
         for _ in range(count):
             number = len(self.offsets)
             given = {
@@ -53,7 +53,7 @@ class WrittenLog:
         return self
 
     def write(self, offset: int, data: bytes) -> None:
-        """Put *data* at a commit log offset, in one file."""
+        """Write *data* at a commit log offset, in one file."""
         path = self.file_of(offset)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -62,17 +62,17 @@ class WrittenLog:
         overwrite(path, offset % self.file_size_bytes, data)
 
     def file_of(self, offset: int) -> Path:
-        """The file that holds *offset*."""
+        """Return the file that holds *offset*."""
         base = offset - offset % self.file_size_bytes
         return self.commit_log / f"{base:020d}"
 
     def next_of(self, offset: int) -> int:
-        """Where the record behind the one at *offset* starts."""
+        """Return the start of the record after the one at *offset*."""
         return self.offsets[self.offsets.index(offset) + 1]
 
 
 def read_rows(path: Path | str, options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """What ``rocketmq-store`` reads, without Spark: every row of every partition, in order."""
+    """Return what ``rocketmq-store`` reads, without Spark: all rows of all partitions, in order."""
     reader = store_reader(path, options)
     return [
         row
@@ -83,7 +83,7 @@ def read_rows(path: Path | str, options: Mapping[str, Any] | None = None) -> lis
 
 
 def store_reader(path: Path | str, options: Mapping[str, Any] | None = None) -> Any:
-    """The reader that Spark gets for these options, with all columns unless they choose."""
+    """Return the reader that Spark gets for these options, with all columns by default."""
     from pyspark.sql.datasource import CaseInsensitiveDict
 
     from rockhopper.pipeline.store_source.source import StoreSource
@@ -95,7 +95,7 @@ def store_reader(path: Path | str, options: Mapping[str, Any] | None = None) -> 
 
 @contextmanager
 def environment(**values: str | None) -> Iterator[None]:
-    """Environment variables, set or taken away for a while."""
+    """Set or remove environment variables for a while."""
     before = {name: os.environ.get(name) for name in values}
     try:
         for name, value in values.items():
