@@ -1,7 +1,7 @@
 """The suite of faults: ``make chaos`` for two minutes, ``make chaos-long`` for a night.
 
-Each fault is a module with a function ``rounds(workshop, seed)`` that yields an Outcome for each
-time that it did its worst; ``registry.py`` lists them. What a broker acknowledged stands in a
-Ledger, what is left of it is read back from a broker on the same store, and ``verdict.judge`` holds
-the one against the other.
+Each fault is a module with a function ``rounds(workshop, seed)``, which yields an Outcome for each
+round; ``registry.py`` lists the faults. A Ledger records what a broker acknowledged. After the
+fault, a broker on the same store returns its messages, and ``verdict.judge`` compares them with the
+ledger.
 """

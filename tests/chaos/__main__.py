@@ -1,7 +1,7 @@
-"""``python -m tests.chaos``: run faults until the time or the rounds are up, and print the table.
+"""``python -m tests.chaos``: run faults until the time or the rounds are used up; print the table.
 
-As root it starts itself once more in namespaces of its own for processes and mounts: when it ends,
-in whatever way, the kernel ends every broker and unmounts every disk of it.
+Run by root, the suite restarts itself in its own process and mount namespaces. When it ends, for
+any reason, the kernel kills all its brokers and unmounts all its disks.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def main(
         names = (*names, SCRIPTED)
     chosen = [one for one in FAULTS if one.name in names or not (names or one.is_asked_for)]
     _enter_namespaces(has_network=any(one.has_hosts for one in chosen) and can_cut())
-    # That brokers go away is what the clients are here for.
+    # Brokers are stopped on purpose, so the client's warnings are noise.
     logging.getLogger("rockhopper.client").setLevel(logging.CRITICAL)
     chosen = [_only(scripts, one) if one.name == SCRIPTED else one for one in chosen]
     lacking = {one.name: missing(one.needs) for one in chosen}
@@ -108,13 +108,13 @@ def main(
 
 
 def _only(scripts: tuple[str, ...], fault: Fault) -> Fault:
-    """The fault of scripts, of some of them if some were named."""
+    """Return the fault of scripts, limited to the named *scripts* if there are any."""
     some = functools.partial(script_rounds, names=scripts)
     return dataclasses.replace(fault, rounds=some) if scripts else fault
 
 
 def _with_java(chosen: list[Fault]) -> tuple[list[Fault], dict[str, str]]:
-    """The faults, those of replica sets with Java clients; else why they have none."""
+    """Return the faults with Java clients in replica sets, and the reason if that is impossible."""
     names = {one.name for one in chosen} & {USED_BY_JAVA}
     if names and (what := java.lacking()):
         return chosen, {f"{USED_BY_JAVA}: Java": f"needs {what}"}
@@ -127,9 +127,9 @@ def _with_java(chosen: list[Fault]) -> tuple[list[Fault], dict[str, str]]:
 async def _run(
     fault: Fault, workshop: Workshop, kept: ResultsFile, seed: int, wanted: int | None, end_s: float
 ) -> None:
-    """Rounds until there are *wanted*, or else until *end_s*; always one.
+    """Run *wanted* rounds, or rounds until *end_s*; at least one.
 
-    What was asked for by number is made whole, so that a seed brings its whole session again.
+    With a number, the whole round is run each time, so that a seed repeats its whole session.
     """
     first = kept.next_seed(fault.name, seed)
     made = kept.rounds(fault.name)
@@ -167,11 +167,11 @@ def _tell(fault: Fault, outcome: Outcome) -> None:
 
 
 def _enter_namespaces(*, has_network: bool) -> None:
-    """Go on as a process whose end is the end of all that it started, mounted and cut off.
+    """Continue in a process whose end also ends its children, mounts and networks.
 
-    With *has_network* it may make hosts; nothing outside is reached then.
+    With *has_network* the process may create hosts; it then cannot reach any outside network.
     """
-    # As Ctrl-C does, for asyncio ends its tasks in good order then.
+    # Like Ctrl-C, for which asyncio ends its tasks in order.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if INSIDE in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
         if INSIDE in os.environ and has_network:
@@ -183,14 +183,14 @@ def _enter_namespaces(*, has_network: bool) -> None:
     inside = ["--propagation=private", sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
     command = ["setpriv", "--pdeathsig=KILL", *unshare, *inside]
     process = subprocess.Popen(command, env={**os.environ, INSIDE: "1"})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one inside has got it too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the inner process received it too
     signal.signal(signal.SIGTERM, lambda *_: _end(process.pid))
     code = process.wait()
     sys.exit(code if code >= 0 else 128 - code)
 
 
 def _end(unshare_pid: int) -> None:
-    """End the suite inside, in good order: unshare itself ignores SIGTERM."""
+    """Stop the inner suite with SIGTERM, which unshare itself ignores."""
     for pid in descendants(unshare_pid)[:1]:
         os.kill(pid, signal.SIGTERM)
 

@@ -1,9 +1,10 @@
-"""Bit rot: one file after the other of a store is damaged, while it lies there or is being served.
+"""Bit rot: the files of a store are damaged one after another, at rest or while they are served.
 
-A broker opens the damaged copy in a process of its own and everything is read. What is handed out
-must be what was sent; what is missing must be named in the log; a store that cannot be opened is
-refused in a sentence. Nothing may end in a traceback, nor take the process with it. Of the tables
-under config/ and their like every damage must be named, or written over by a later save.
+A broker in its own process opens the damaged copy, and a reader reads everything. Every message
+that the broker returns must be one that was sent, and the log must name what is missing. A broker
+that cannot open a store must refuse it with one sentence. No damage may cause a traceback or kill
+the process. Every damage to the tables under config/ and similar tables must be named in the log or
+overwritten by a later save.
 """
 
 import asyncio
@@ -28,24 +29,24 @@ from tests.chaos.workshop import Workshop
 DAMAGES_PER_STORE = 12
 LOAD_S = 2.0
 SETTLE_S = 3.0
-"""What is delayed has come when the store is put away."""
+"""By then the delayed messages have been delivered, and the store is set aside."""
 LEFT_ALONE = frozenset({"lock"})
 EDITABLE = "consumerOffset.json"
-"""What stands there after a clean stop counts, as an edit by hand would: it is named, no more."""
+"""After a clean stop its content is trusted, as after an edit by hand; damage is only logged."""
 TABLES = (".json", ".json.bak")
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a file."""
+    """A damage to a file."""
 
     kind: str
     start: int
     data: bytes | None
-    """What stands there afterwards; None cuts the file off there."""
+    """The bytes at *start* after the damage; None truncates the file at *start*."""
 
     def do(self, path: Path) -> None:
-        """Do it."""
+        """Damage the file."""
         with path.open("r+b") as file:
             if self.data is None:
                 file.truncate(self.start)
@@ -59,7 +60,7 @@ class Damage:
 
 
 def choose_damage(content: bytes, dice: random.Random) -> Damage:
-    """A damage to what is used of a file."""
+    """Return a damage to the used part of a file."""
     used = len(content.rstrip(b"\0"))
     start = dice.randrange(max(used, 1))
     kind = dice.choices(["flip", "zeros", "garbage", "cut"], [6, 2, 2, 1])[0]
@@ -73,7 +74,7 @@ def choose_damage(content: bytes, dice: random.Random) -> Damage:
 
 
 def files_of(store: Path) -> list[Path]:
-    """The files of a store that may rot, as paths inside it."""
+    """Return the files of a store that may rot, as relative paths."""
     return sorted(
         path.relative_to(store)
         for path in store.rglob("*")
@@ -82,7 +83,7 @@ def files_of(store: Path) -> list[Path]:
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """Some files of one store; which, and how they are damaged, follows from the seed."""
+    """Damage some files of one store; the seed determines which, and how."""
     dice = random.Random(seed)
     with workshop.scratch("rot") as directory:
         ledger = Ledger(random.Random(seed))
@@ -98,7 +99,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                 copy = directory / "copy"
                 shutil.copytree(template, copy)
                 damage = choose_damage((copy / name).read_bytes(), dice)
-                # A file that another process cuts off under a mapping is no rot.
+                # Truncating a file that another process has mapped is not bit rot.
                 is_live = damage.data is not None and dice.random() < 0.3
                 try:
                     opened = await _open(pool, copy, name, damage, is_live)
@@ -116,7 +117,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 async def _open_intact(
     pool: ProcessPoolExecutor, template: Path, directory: Path, ledger: Ledger
 ) -> list[str]:
-    """What is logged without any damage. Raises AssertionError: the checker itself is wrong."""
+    """Return what the log names without damage. Raise AssertionError if the checker is wrong."""
     copy = directory / "copy"
     shutil.copytree(template, copy)
     loop = asyncio.get_running_loop()
@@ -144,7 +145,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 async def _make(store: Path, ledger: Ledger, *, is_killed: bool) -> None:
-    """A store with messages of every kind, stopped or killed when nothing is pending."""
+    """Create a store with all kinds of messages; stop or kill its broker when all are delivered."""
     async with living(store) as life:
         await topics.create_topics(life.nameserver)
         async with Load(life.address, life.nameserver, ledger, ledger.dice, pause_s=0.03):
@@ -185,7 +186,7 @@ def _outcome(
         outcome.complaints.append(
             f"{where}: {len(verdict.lost)} messages are gone, though the commit log has them"
         )
-    # What is under rockhopper/ is looked at by the next start.
+    # Files under rockhopper/ are checked only at the next start.
     is_looked_at = name.name.endswith(TABLES) and (not is_live or name.parts[0] == "config")
     if is_looked_at and not opened.named and not opened.is_written_over:
         outcome.complaints.append(f"{where}: the log does not say so")

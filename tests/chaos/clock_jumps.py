@@ -1,8 +1,8 @@
-"""Clock jumps, by libfaketime: the broker's wall clock is set forward and back under load.
+"""Clock jumps: libfaketime sets the broker's wall clock forward and back under load.
 
-Nothing may be lost, repeated, or delivered before its time has really passed, unless the clock was
-set forward meanwhile. In the end the clock shows the latest time that it ever showed, so that
-everything that was delayed by it has to come.
+No message may be lost, repeated, or delivered before its delay has really passed, unless the clock
+was set forward meanwhile. At the end the clock is set to the latest time that it ever showed, so
+that all messages that it delayed become due.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ JUMPS_S = (-86_400, -7200, -90, -5, 5, 90, 7200, 86_400)
 JUMPS = 3
 BETWEEN_S = (0.4, 1.5)
 TOLERANCE_S = 0.05
-"""Between a message's way into the broker and the look at its clock."""
+"""The longest time between the broker's receipt of a message and its reading of the clock."""
 
 
 class FakedClock:
-    """The clock of a daemon, some seconds beside the machine's."""
+    """The clock of a daemon, with an offset from the machine's clock."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "clock"
         self.offset_s = self.furthest_s = 0
         self.forward: list[tuple[float, int]] = []
-        """When it was set forward (monotonic), and by how much."""
+        """The times at which the clock was set forward (monotonic seconds), and by how much."""
         self.set(0, 0.0)
 
     def set(self, offset_s: int, now_s: float) -> None:
-        """Set it *offset_s* from the machine's."""
+        """Set the clock to the machine's time plus *offset_s*."""
         if offset_s > self.offset_s:
             self.forward.append((now_s, offset_s - self.offset_s))
         self.offset_s = offset_s
@@ -50,7 +50,7 @@ class FakedClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a daemon needs to see it."""
+        """The environment variables that make a daemon use this clock."""
         return {
             "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -60,12 +60,12 @@ class FakedClock:
         }
 
     def was_set_forward(self, since_s: float) -> bool:
-        """Whether it was, after *since_s*."""
+        """Return whether the clock was set forward after *since_s*."""
         return any(at_s >= since_s for at_s, _ in self.forward)
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One life with some jumps, and another one after a kill."""
+    """Run one life with some jumps, and a second life after a kill."""
     dice = random.Random(seed)
     ledger = Ledger(dice)
     jumps = [dice.choice(JUMPS_S) for _ in range(JUMPS)]
@@ -95,7 +95,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 
 
 async def _watch(address: str, ledger: Ledger, clock: FakedClock) -> None:
-    """Look for what is delivered too early, as soon as it is delivered."""
+    """Read delayed messages as soon as they are delivered, and note any that are early."""
     positions = {
         (topic, queue_id): 0
         for topic in (topics.LATER, topics.TIMED)

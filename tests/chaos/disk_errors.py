@@ -1,9 +1,9 @@
-"""Errors of the disk, by strace: system calls of a broker under load fail for a while.
+"""Disk errors by strace: system calls of a broker under load fail for a while.
 
-A failed fsync must end the broker (what it did not sync may never reach the disk); then its disk is
-cloned, and under SYNC_FLUSH everything acknowledged has to be on the clone. Anything else may cost
-refusals while it lasts: afterwards the broker takes messages again, and nothing acknowledged is
-missing after kill -9.
+A failed fsync must end the broker, because the unsynced data may never reach the disk. The test
+then clones the disk; under SYNC_FLUSH the clone must hold everything acknowledged. Other errors may
+cause refusals while they last. Afterwards the broker must accept messages again, and no
+acknowledged message may be missing after kill -9.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Injection:
-    """System calls and what they say."""
+    """System calls, and the error that they return."""
 
     calls: str
     error: str = ""
     files: str = ""
-    """Only calls on the files of the store that match this pattern; sockets are written to too."""
+    """Affects only calls on files of the store that match this pattern, not those on sockets."""
     delay_ms: int = 0
-    """Instead of an error: how much later each call returns."""
+    """A delay of each call's return, instead of an error."""
 
     @property
     def is_sync(self) -> bool:
-        """Whether it is the disk's word that counts."""
+        """Whether the calls sync data to the disk."""
         return "sync" in self.calls
 
     @property
     def name(self) -> str:
-        """Its line in the table."""
+        """The injection's line in the table."""
         first = self.calls.partition(",")[0].removesuffix("64")
         return f"{self.error} of {first}"
 
     def expression(self, when: str) -> str:
-        """What strace is told; *when* says which of the calls are meant."""
+        """Return strace's expression; *when* selects the affected calls."""
         what = f"delay_exit={self.delay_ms * 1000}" if self.delay_ms else f"error={self.error}"
         return f"inject={self.calls}:{what}:when={when}"
 
@@ -71,10 +71,10 @@ INJECTIONS = (
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One injection into one life."""
+    """Make one injection into one life."""
     dice = random.Random(seed)
     injection = INJECTIONS[seed % len(INJECTIONS)]
-    # Nothing is asked of the disk itself under ASYNC_FLUSH.
+    # Under ASYNC_FLUSH nothing is required of the disk itself.
     flush = "SYNC_FLUSH" if injection.is_sync else dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
     with workshop.scratch("errors") as directory, ExitStack() as stack:
         disk: Ext4Disk | None = None
@@ -104,7 +104,7 @@ def _outcome(
 async def _live(
     store: Path, flush: str, injection: Injection, ledger: Ledger, dice: random.Random
 ) -> str:
-    """A life with the error in its middle; what became of the broker."""
+    """Run a life with the error in the middle, and return what happened to the broker."""
     async with AsyncExitStack() as stack:
         life = await stack.enter_async_context(living(store, flushDiskType=flush))
         await topics.create_topics(life.nameserver)
@@ -125,7 +125,10 @@ async def _live(
 
 
 def _why_it_ended(life: Life, injection: Injection, code: int | None) -> list[str]:
-    """A disk that fails may end the broker, which says so; a full one may not."""
+    """Return complaints about a broker that ended: a failing disk may end it, if it logs why.
+
+    A full disk may not end it.
+    """
     levels = {line.get("level") for line in life.daemon.lines}
     if not (injection.is_sync or injection.error == "EIO"):
         return [f"the broker ended with code {code}, of a full disk"]
@@ -135,7 +138,7 @@ def _why_it_ended(life: Life, injection: Injection, code: int | None) -> list[st
 
 
 async def _goes_on_or_ends(life: Life, ledger: Ledger) -> bool:
-    """Wait until the broker takes messages again, or has ended; which."""
+    """Wait until the broker accepts messages again (return False) or has ended (return True)."""
     before = ledger.acknowledged_count()
     deadline_s = ledger.now_s() + PATIENCE_S
     while life.daemon.exit_code is None:
@@ -150,7 +153,7 @@ async def _goes_on_or_ends(life: Life, ledger: Ledger) -> bool:
 
 @asynccontextmanager
 async def injected(pid: int, injection: Injection, when: str, store: Path) -> AsyncIterator[None]:
-    """Let a broker's calls fail, from strace's arrival to the end of the block."""
+    """Make a broker's calls fail, from when strace has attached until the end of the block."""
     paths = (
         [path for path in store.glob(injection.files) if path.is_file()] if injection.files else ()
     )

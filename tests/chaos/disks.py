@@ -1,8 +1,8 @@
-"""Disks in files: an ext4 file system whose image can be cloned in an instant while it is in use.
+"""Disks in files: an ext4 file system whose image can be cloned instantly while it is in use.
 
 ``reflink/`` is xfs with reflink=1, in a file of the workshop, mounted on a loop device. In it,
-``disk-0.img`` is ext4, mounted on a loop device of its own, where a broker writes, and
-``disk-0-cut-7.img`` is ``cp --reflink`` of it: the disk as it was at that moment.
+``disk-0.img`` is ext4, mounted on its own loop device, where a broker writes. ``disk-0-cut-7.img``
+is a ``cp --reflink`` of it: the disk as it was at that moment.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from pathlib import Path
 from tests.chaos.workshop import clear, run
 
 RESERVED_BYTES = 8 << 30
-"""The size of the reflink file system; sparse, so it costs what is written."""
+"""The size of the reflink file system, which is sparse: it uses only the bytes that are written."""
 DISK_BYTES = 192 << 20
 
 
 class ReflinkDisk:
-    """A place for images that are cloned."""
+    """A file system for images that are cloned."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -28,7 +28,7 @@ class ReflinkDisk:
     @classmethod
     @contextlib.contextmanager
     def made(cls, directory: Path) -> Iterator["ReflinkDisk"]:
-        """Make and mount one in *directory*."""
+        """Create and mount one in *directory*."""
         image, point = directory / "reflink.img", directory / "reflink"
         _make_sparse(image, RESERVED_BYTES)
         run("mkfs.xfs", "-q", "-m", "reflink=1", image)
@@ -42,13 +42,13 @@ class ReflinkDisk:
 
     @contextlib.contextmanager
     def ext4(self, size_bytes: int = DISK_BYTES) -> Iterator["Ext4Disk"]:
-        """A new disk, mounted."""
+        """Create and mount a new disk."""
         disk = self.formatted(size_bytes)
         with disk.mounted():
             yield disk
 
     def formatted(self, size_bytes: int = DISK_BYTES) -> "Ext4Disk":
-        """A new disk, not mounted."""
+        """Create a new disk without mounting it."""
         disk = Ext4Disk(self._root, next(self._numbers))
         _make_sparse(disk.image, size_bytes)
         run("mkfs.ext4", "-q", "-F", "-m", "0", disk.image)
@@ -56,7 +56,7 @@ class ReflinkDisk:
 
     @property
     def root(self) -> Path:
-        """Where the images are; beneath the disks, so what is synced here syncs none of them."""
+        """The directory of the images, below the disks: a sync here syncs none of them."""
         return self._root
 
 
@@ -72,7 +72,7 @@ class Ext4Disk:
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[Path]:
-        """Mount it; it is gone at the end."""
+        """Mount the disk, and unmount it at the end."""
         self.point.mkdir()
         try:
             run("mount", "-o", "loop", self.image, self.point)
@@ -82,7 +82,7 @@ class Ext4Disk:
             self.image.unlink(missing_ok=True)
 
     def cut(self) -> "Ext4Disk":
-        """The disk as it would be if the power failed now."""
+        """Return the disk as it would be if the power failed now."""
         clone = Ext4Disk(self._root, self._number)
         name = f"disk-{self._number}-cut-{next(self._cuts)}"
         clone.image, clone.point = self._root / f"{name}.img", self._root / name

@@ -1,7 +1,7 @@
-"""A flood on one connection, in a process of its own: ``python -m tests.chaos.flood ADDRESS KIND``.
+"""A flood on one connection, in its own process: ``python -m tests.chaos.flood ADDRESS KIND``.
 
-It keeps thousands of requests under way until its standard input is closed, then prints how many
-were answered, and how many of these with success.
+It keeps thousands of requests in flight until its standard input is closed. Then it prints how many
+were answered, and how many of these succeeded.
 """
 
 import json
@@ -26,7 +26,7 @@ BODY = b"flood"
 
 
 def requests_of(kind: str) -> bytes:
-    """Some hundred requests, as one piece of bytes."""
+    """Return several hundred encoded requests."""
     match kind:
         case "sends":
             one = request(RequestCode.SEND_MESSAGE, send_fields(topics.FLOODED), BODY)
@@ -49,7 +49,7 @@ def requests_of(kind: str) -> bytes:
 
 
 class Flood:
-    """One connection, a thread that writes and one that reads."""
+    """One connection, with a thread that writes and a thread that reads."""
 
     def __init__(self, address: str, kind: str) -> None:
         host, _, port = address.rpartition(":")
@@ -60,7 +60,7 @@ class Flood:
         self._is_over = False
 
     def run(self) -> None:
-        """Flood until standard input ends, and take all answers."""
+        """Send requests until standard input ends, and read all answers."""
         reading = threading.Thread(target=self._read, daemon=True)
         writing = threading.Thread(target=self._write, daemon=True)
         reading.start()

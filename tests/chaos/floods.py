@@ -1,8 +1,8 @@
-"""Floods beside probes: one connection asks without end, and another one wants its answers.
+"""Floods beside probes: one connection sends requests without pause while another measures latency.
 
-A probe is a send and a pull, one after the other. Its p99 beside the flood may be longer than
-without by what one turn of the flood may take, and by what this machine is late; and everything
-that was acknowledged to either is there.
+A probe is a send followed by a pull. Beside the flood, its p99 may grow by the length of one turn
+of the flood and by the machine's own delays. All messages that were acknowledged to either
+connection must be stored.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from tests.support.wire import WireClient
 
 QUIET_S, FLOOD_S = 0.5, 2.0
 TURN_S = 0.1
-"""What the flood may add to a probe; a flood that is served first adds seconds."""
+"""The time that the flood may add to a probe; a flood that is served first adds seconds."""
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One flood of each kind."""
+    """Make one flood of each kind."""
     for number, kind in enumerate(KINDS):
         with workshop.scratch("flood") as directory, Pace(directory) as pace:
             ledger = Ledger(random.Random(seed * len(KINDS) + number))
@@ -71,7 +71,7 @@ async def _flooded(life: Life, ledger: Ledger, kind: str, pace: Pace, seed: int)
 async def _judge_messages(
     life: Life, ledger: Ledger, kind: str, seed: int, succeeded: int
 ) -> Outcome:
-    """Every acknowledged message is there, the flood's too."""
+    """Check that every acknowledged message is stored, including those of the flood."""
     reader = Reader(life.address)
     await reader.read((topics.PLAIN, topics.FLOODED))
     stored = [one for one in reader.found.messages if one.topic == topics.FLOODED]
@@ -99,7 +99,7 @@ def _judge_waits(outcome: Outcome, quiet_p99_s: float, flooded_p99_s: float, pac
 
 
 async def _probe(address: str, ledger: Ledger, duration_s: float) -> list[float]:
-    """How long each of some sends and pulls took, one after the other."""
+    """Send and pull in turn for *duration_s*, and return how long each pair took."""
     waits_s = []
     async with WireClient(address) as client:
         end_s = time.monotonic() + duration_s

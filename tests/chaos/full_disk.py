@@ -1,7 +1,8 @@
 """A full disk: a small file system is filled beside a broker under load, and freed again.
 
-While it is full, requests may be refused. Afterwards the broker takes messages again by itself,
-and nothing that it acknowledged is missing; sometimes it is killed while the disk is full.
+While it is full, the broker may refuse requests. Afterwards the broker must accept messages again
+without help, and no acknowledged message may be missing. Some rounds kill the broker while the disk
+is full.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ PATIENCE_S = 60.0
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One store whose disk is filled twice."""
+    """Run one store whose disk is filled twice."""
     dice = random.Random(seed)
     flush = dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
     is_killed_full = dice.random() < 0.4
@@ -68,7 +69,7 @@ async def _fill_and_free(
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Fill a file system by a new file, but for *left_bytes*."""
+    """Fill a file system with a new file, except for *left_bytes*."""
     free = os.statvfs(ballast.parent)
     size_bytes = max(free.f_bavail * free.f_frsize - left_bytes, 1)
     with ballast.open("xb") as file:
@@ -76,7 +77,7 @@ def fill(ballast: Path, left_bytes: int) -> None:
             try:
                 os.posix_fallocate(file.fileno(), 0, size_bytes)
                 return
-            except OSError:  # the broker was quicker, or the file system needs some of it itself
+            except OSError:  # the broker used the space first, or the file system needs some
                 size_bytes -= 64 << 10
 
 

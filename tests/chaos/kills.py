@@ -1,4 +1,4 @@
-"""kill -9 under the mixed load, again and again on one store, and then everything is read back."""
+"""kill -9 under the mixed load, repeated on one store; then everything is read back."""
 
 import asyncio
 import random
@@ -17,12 +17,12 @@ from tests.chaos.workshop import Workshop
 KILLS_PER_STORE = 4
 LIFE_S_MAX = 2.5
 OFFSETS_WINDOW_S = 0.025
-"""What the journal of offsets gathers before it writes."""
+"""The time for which the journal of offsets collects changes before it writes them."""
 SLACK_S = 1.0
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """Some kills of the brokers of one store, judged together."""
+    """Kill the brokers of one store several times, and judge all kills together."""
     dice = random.Random(seed)
     flush = dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"])
     ledger = Ledger(dice)

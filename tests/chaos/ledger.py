@@ -1,9 +1,9 @@
-"""Ledger: what was asked of a broker, and when it acknowledged it.
+"""Ledger: the requests to a broker, and when it acknowledged each.
 
-A *fact* is one message that has to be found in a topic: its body names it, so that a body that is
-found is either the body of a fact, whole, or one that nobody sent. Times are monotonic seconds of
-this process; a cut of the power at time t asks for what was acknowledged before t and allows all
-that was asked.
+A *fact* is one message that must be found in a topic. Its body is unique, so every body that is
+found is either the complete body of a fact or one that no client sent. Times are monotonic seconds
+of this process. After a power cut at time t, what was acknowledged before t must be there; anything
+that was requested may be there.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """How a message gets into the topic where it has to be found."""
+    """How a message gets into the topic where it must be found."""
 
     PLAIN = "plain"
     BATCH = "batch"
@@ -32,12 +32,12 @@ class Kind(StrEnum):
 
 
 LATER = frozenset({Kind.LEVEL, Kind.TIMER, Kind.SENT_BACK})
-"""What appears some time after its acknowledgement."""
+"""The kinds of messages that appear some time after their acknowledgement."""
 
 
 @dataclass(slots=True)
 class Fact:
-    """One message, and what is known of it."""
+    """One message and what is known about it."""
 
     topic: str
     body: bytes
@@ -45,27 +45,30 @@ class Fact:
     order: tuple[str, int] | None = None
     """The key of an ordered message, and its number under that key."""
     batch: str | None = None
-    """What appears whole or not at all; of a producer's batch that nobody answered, a part may."""
+    """The batch of which all messages or none must appear.
+
+    Part of a producer's unanswered batch may appear.
+    """
     was_refused: bool = False
-    """Whether the broker answered, and refused it."""
+    """Whether the broker answered with a refusal."""
     due_ms: int = 0
-    """The earliest time at which it may be delivered, by the broker's wall clock."""
+    """The earliest permitted delivery time, by the broker's wall clock."""
     asked_s: float | None = None
     delay_s: float = 0.0
-    """When it was asked for and how much later it is wanted, whatever the wall clock does."""
+    """The request time and the requested delay, independent of the wall clock."""
     acknowledged_s: float | None = None
     settling_s: float | None = None
-    """When its acknowledgement by a popping consumer was asked for."""
+    """When a popping consumer sent the acknowledgement of the message."""
     settled_s: float | None = None
-    """When the broker answered that."""
+    """When the broker answered the consumer's acknowledgement."""
 
     def acknowledge(self, now_s: float) -> None:
-        """The broker has said that it has it."""
+        """Note that the broker has acknowledged the message."""
         if self.acknowledged_s is None:
             self.acknowledged_s = now_s
 
     def is_owed(self, moment_s: float) -> bool:
-        """Whether it was acknowledged before *moment_s*."""
+        """Return whether the message was acknowledged before *moment_s*."""
         return self.acknowledged_s is not None and self.acknowledged_s < moment_s
 
 
@@ -81,7 +84,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a broker said that it has put a message."""
+    """The place of a message, according to the broker."""
 
     topic: str
     queue_id: int
@@ -111,47 +114,51 @@ class Ledger:
     published: list[Publication] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     seen: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
-    """Topic, queue id and queue offset -> the body that whoever looked first found there."""
+    """Topic, queue id and queue offset -> the body that the first reader found there."""
     rewritten: list[str] = field(default_factory=list)
-    """Where somebody found another body later."""
+    """Places where a later reader found a different body."""
     popped_again: list[tuple[Fact, float, float]] = field(default_factory=list)
-    """What was popped though its acknowledgement had been answered, when that was, and when the
-    pop: whoever pops it acknowledges it again."""
+    """Messages that were popped after their acknowledgement had been answered.
+
+    Each has the time of that answer and of the pop. The consumer acknowledges such a message again.
+    """
     problems: list[str] = field(default_factory=list)
-    """What was seen to be wrong while the broker was under load."""
+    """Errors that clients observed while the broker was under load."""
     refusals: dict[str, int] = field(default_factory=dict)
     clock_set_s: float = float("-inf")
-    """When the broker's wall clock was last set: what it had promised by it is over then."""
+    """When the broker's wall clock was last set; earlier promises about times end then."""
     about_to: Callable[[str], object] = lambda _: None
-    """Called when somebody asks for what may take several steps: ``publish``, ``delivery``
-    (when its time has come), ``transaction-end``."""
+    """Called before a client starts an operation of several steps.
+
+    The operations are ``publish``, ``delivery`` (when it is due) and ``transaction-end``.
+    """
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def body(self, text: str) -> bytes:
-        """A body that occurs once, of any length up to 2,000 bytes."""
+        """Return a unique body of up to 2,000 bytes."""
         name = f"{text} {next(self._numbers)} ".encode()
         return name + self.dice.randbytes(self.dice.randrange(1000)).hex().encode()
 
     def expect(self, topic: str, kind: Kind, body: bytes | None = None, **known: object) -> Fact:
-        """A message that is about to be sent."""
+        """Note a message that is about to be sent."""
         fact = Fact(topic, self.body(kind) if body is None else body, kind, **known)  # type: ignore[arg-type]
         self.facts[topic, fact.body] = fact
         return fact
 
     def acknowledged(self, *facts: Fact) -> None:
-        """The broker has answered."""
+        """Note that the broker has acknowledged these messages."""
         for fact in facts:
             fact.acknowledge(self.now_s())
 
     def placed(self, fact: Fact, queue_id: int, queue_offset: int, asked_s: float) -> None:
-        """The broker has answered that a message has this place."""
+        """Note the place of a message that the broker returned."""
         self.placements.append(
             Placement(fact.topic, queue_id, queue_offset, fact.body, asked_s, self.now_s())
         )
         self.saw(fact.topic, queue_id, queue_offset, fact.body)
 
     def saw(self, topic: str, queue_id: int, queue_offset: int, body: bytes) -> None:
-        """Somebody was shown a message."""
+        """Note that a client read a message at this place."""
         first = self.seen.setdefault((topic, queue_id, queue_offset), body)
         if first != body:
             self.rewritten.append(
@@ -160,10 +167,10 @@ class Ledger:
             )
 
     def refused(self, error: BaseException) -> None:
-        """The broker has refused, or could not be reached: what was asked may be there or not."""
+        """Note that the broker refused or was unreachable; the request may have taken effect."""
         name = type(error).__name__
         self.refusals[name] = self.refusals.get(name, 0) + 1
 
     def acknowledged_count(self, moment_s: float = float("inf")) -> int:
-        """How many messages were acknowledged before *moment_s*."""
+        """Return how many messages were acknowledged before *moment_s*."""
         return sum(fact.is_owed(moment_s) for fact in self.facts.values())

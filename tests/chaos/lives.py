@@ -1,4 +1,4 @@
-"""One life of a broker under the mixed load, and how long its start took."""
+"""One life of a broker under the mixed load, and the duration of its start."""
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -28,12 +28,12 @@ class Life:
         return self.daemon.nameserver
 
     def complaints(self) -> list[str]:
-        """Lines of its log that no fault excuses: a traceback."""
+        """Return complaints about tracebacks in the log, which no fault excuses."""
         return [f"the broker logged {text[-1200:]}" for text in tracebacks(self.daemon.lines)]
 
 
 def tracebacks(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """The log's lines that hold a traceback, or are none of the broker's."""
+    """Yield the log's texts that contain a traceback or a fatal error of Python."""
     for line in lines:
         text = str(line.get("exception", "")) + str(line.get("event", ""))
         if "Traceback" in text or "Fatal Python error" in text:
@@ -44,7 +44,7 @@ def tracebacks(lines: list[dict[str, Any]]) -> Iterator[str]:
 async def living(
     store: Path, environment: Mapping[str, str] | None = None, **settings: object
 ) -> AsyncIterator[Life]:
-    """Start a broker; it is killed at the end if it still lives."""
+    """Start a broker; at the end, kill it if it is still running."""
     began_s = time.monotonic()
     daemon = Daemon(
         store,

@@ -1,7 +1,8 @@
-"""Load: clients that send every kind of message to one life of a broker, and note what it answers.
+"""Load: clients that send all kinds of messages to one life of a broker and note its answers.
 
-Each worker does one thing over and over until the load is stopped. What fails is noted as refused
-and tried with a new message after a pause: what becomes of it then is up to the broker.
+Each worker repeats one operation until the load is stopped. A failed operation is noted as refused;
+after a pause, the worker tries again with a new message. The broker may store or drop the failed
+one.
 """
 
 import asyncio
@@ -56,10 +57,11 @@ class Load:
         timeout_s: float = TIMEOUT_S,
         session_s: float | None = None,
     ) -> None:
-        """*pause_s* lies between two requests of a worker, on average.
+        """Take the clients' settings.
 
-        *address* may change from one session to the next, and a session ends after *session_s*:
-        as it must where a broker may fall silent and another takes its place.
+        *pause_s* is the mean pause between two requests of a worker. *address* may change between
+        sessions, and a session ends after *session_s*. That is needed if a broker may fall silent
+        and another one takes over.
         """
         self._find_address = address if callable(address) else lambda: address
         self._timeout_s = timeout_s
@@ -228,10 +230,10 @@ class Load:
         try:
             await self._producer.reply(message, b"heard " + message.body)
         except ClientError as error:
-            self._ledger.refused(error)  # who asked has gone
+            self._ledger.refused(error)  # the requester is gone
 
     async def _read_and_commit(self) -> None:
-        """Read the plain messages as a group does that commits now and then, until it fails."""
+        """Read the plain messages and commit offsets now and then, until it fails."""
         queues = await self._reader.queues(topics.PLAIN)
         await self._reader.assign([])
         await self._reader.assign(queues)
@@ -248,7 +250,7 @@ class Load:
             await self._rest()
 
     def _see(self, message: ReceivedMessage) -> None:
-        """What a consumer was shown must stay."""
+        """Note the message that a consumer read, which must stay in the store."""
         fact = self._ledger.facts.get((topics.PLAIN, message.body))
         if fact is None:
             self._ledger.problems.append(f"{message} holds {message.body[:40]!r}: nobody sent it")

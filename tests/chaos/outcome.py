@@ -1,7 +1,7 @@
-"""Outcome: what one round of a fault came to; a file of them; the table of all.
+"""Outcome: the result of one round of a fault; a file of outcomes; the table of all.
 
-The file holds a line of JSON for each outcome and is written as they come, so that a long run that
-was interrupted goes on where it stopped:
+The file has one line of JSON per outcome, written as outcomes arrive. An interrupted long run
+therefore continues where it stopped:
 
     {"fault": …, "variant": …, "seed": …, "rounds": …, "acknowledged": …, "lost": …,
      "repeated": …, "wrong": …, "window_ms": …, "recovery_s": …, "complaints": […], "note": …}
@@ -22,9 +22,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     """One round, or several that were judged together."""
 
     fault: str
-    """The fault, as the command line names it."""
+    """The fault's name on the command line."""
     variant: str
-    """Its line in the table."""
+    """The line of the table to which the outcome belongs."""
     seed: int
     rounds: int = 1
     acknowledged: int = 0
@@ -32,11 +32,11 @@ class Outcome(msgspec.Struct, kw_only=True):
     repeated: int = 0
     wrong: int = 0
     window_ms: float = 0.0
-    """The age of the oldest message that the fault took or repeated, or the longest wait."""
+    """The age of the oldest message that the fault lost or repeated, or the longest wait."""
     recovery_s: float = 0.0
-    """How long the longest start after the fault took."""
+    """The duration of the longest start after the fault."""
     complaints: list[str] = []
-    """What makes the round a failure."""
+    """The reasons why the round failed."""
     note: str = ""
 
     @property
@@ -54,7 +54,7 @@ def outcome_of(
     may_lose: bool = False,
     may_repeat: bool = True,
 ) -> Outcome:
-    """The outcome of a verdict; losses and repeats complain unless the fault allows them."""
+    """Return a verdict's outcome; losses and repeats are complaints unless they are allowed."""
     complaints = list(verdict.wrong)
     if verdict.lost and not may_lose:
         names = ", ".join(describe(fact) for fact in verdict.lost[:EXAMPLES])
@@ -79,7 +79,7 @@ def _more(count: int) -> str:
 
 
 class ResultsFile:
-    """Outcomes as they come; without a path they are kept in memory only."""
+    """Outcomes in a file, or only in memory if there is no path."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -88,25 +88,25 @@ class ResultsFile:
             self.outcomes = _read(path)
 
     def add(self, outcome: Outcome) -> None:
-        """Keep an outcome."""
+        """Append an outcome."""
         self.outcomes.append(outcome)
         if self._path is not None:
             with self._path.open("ab") as file:
                 file.write(msgspec.json.encode(outcome) + b"\n")
 
     def rounds(self, fault: str) -> int:
-        """How many rounds of a fault there have been."""
+        """Return the number of rounds of a fault so far."""
         return sum(one.rounds for one in self.outcomes if one.fault == fault)
 
     def next_seed(self, fault: str, first: int) -> int:
-        """The seed to go on with."""
+        """Return the seed of the next round."""
         return max((one.seed + 1 for one in self.outcomes if one.fault == fault), default=first)
 
 
 def _read(path: Path) -> list[Outcome]:
     outcomes = []
     for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):  # the last one may have been cut short
+        if line.endswith(b"\n"):  # the last line may be incomplete
             outcomes.append(msgspec.json.decode(line, type=Outcome))
     whole = b"".join(msgspec.json.encode(one) + b"\n" for one in outcomes)
     if whole != path.read_bytes():
@@ -117,7 +117,7 @@ def _read(path: Path) -> list[Outcome]:
 def print_table(
     outcomes: Iterable[Outcome], skipped: dict[str, str], console: Console | None = None
 ) -> None:
-    """One line for each fault."""
+    """Print one line for each fault."""
     table = Table(title="make chaos", title_justify="left")
     table.add_column("fault")
     for name in ("rounds", "acknowledged", "lost", "repeated", "wrong"):

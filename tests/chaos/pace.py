@@ -1,10 +1,10 @@
-"""Pace: how slow this machine is just now, measured beside the broker on the disk that it is on.
+"""Pace: how slow this machine is now, measured beside the broker on the broker's disk.
 
-A promise in milliseconds holds on a machine that runs its processes when they are ready and syncs
-when it is asked. What the machine keeps a process waiting is added to the promise.
+A promise in milliseconds holds only on a machine that runs ready processes at once and syncs at
+once. The delay that the machine adds to a process is added to the promise.
 
-The file is written in place, within blocks that it has: syncing it waits for the disk as the broker
-does and brings nothing of the broker's there, neither data nor the file system's journal.
+The thread overwrites blocks that the file already has. Syncing it therefore waits for the disk, as
+the broker does, but syncs nothing of the broker: neither data nor the file system's journal.
 """
 
 import os
@@ -20,7 +20,7 @@ BLOCK = bytes(4096)
 
 
 class Pace:
-    """A thread that sleeps, writes and syncs, and notes how much longer than asked it took."""
+    """A thread that sleeps, writes and syncs, and notes how much longer than expected it took."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "pace"
@@ -40,7 +40,7 @@ class Pace:
 
     @property
     def worst_s(self) -> float:
-        """The longest delay of the last 20 seconds, that which lasts included."""
+        """The longest delay of the last 20 seconds, including one that still lasts."""
         began_s = self._under_way_s
         lasting_s = 0.0 if began_s is None else time.monotonic() - began_s - INTERVAL_S
         return max(lasting_s, *tuple(self._delays_s))

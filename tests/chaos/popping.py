@@ -1,4 +1,4 @@
-"""A consumer that pops: it acknowledges most of what it gets and leaves the rest to come again."""
+"""A consumer that pops: it acknowledges most messages and leaves the rest to be delivered again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ async def pop_and_acknowledge(
 
 
 async def pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> None:
-    """Pop, note what came, and acknowledge it unless it *is_left*."""
+    """Pop and note the messages; acknowledge them unless *is_left*."""
     popped_s = ledger.now_s()
     try:
         messages = await consumer.pop(invisibleTime=INVISIBLE_MS)
@@ -48,7 +48,7 @@ async def pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> N
         fact.settling_s = ledger.now_s()
         answer = await consumer.ack(message)
         now_s = ledger.now_s()
-        # An acknowledgement that comes too late is answered alike and counts for nothing.
+        # A late acknowledgement gets the same answer but has no effect.
         is_in_time = now_s - popped_s < INVISIBLE_MS / 2000 and ledger.clock_set_s < popped_s
         if answer.code == ResponseCode.SUCCESS and is_in_time:
             fact.settled_s = now_s
@@ -57,7 +57,7 @@ async def pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> N
 async def pop_everything(
     address: str, wanted: set[bytes], patience_s: float, invisible_ms: int = 600_000
 ) -> dict[bytes, int]:
-    """Pop until nothing is left and all of *wanted* has come; how often each body came."""
+    """Pop until nothing is left and all of *wanted* arrived; return how often each body arrived."""
     popped: dict[bytes, int] = {}
     deadline_s = asyncio.get_running_loop().time() + patience_s
     async with RawPeer(address) as peer:

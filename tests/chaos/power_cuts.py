@@ -1,13 +1,14 @@
 """Power cuts: the disk of a broker under load is cloned, and a broker starts on the clone.
 
-The store is on an ext4 file system, its image on a reflink file system, so ``cp --reflink`` is a
-disk as it stands at one moment: what the kernel had not written by then is gone, as after a power
-cut. Mounting the clone replays the journal of ext4. Only what was acknowledged before the copy
-began is asked for; what was under way may be there or not.
+The store is on an ext4 file system whose image is on a reflink file system. ``cp --reflink`` copies
+the disk at one moment: data that the kernel has not written by then is lost, as after a power cut.
+Mounting the clone replays the journal of ext4. Only messages acknowledged before the copy began
+must be there; requests that were in flight may be there or not.
 
-Under SYNC_FLUSH nothing may be missing. Under ASYNC_FLUSH the last ``flushIntervalCommitLog`` may,
-and the worst window is measured. Delayed messages and what a popping group acknowledged may come
-twice, offsets go back by ``flushConsumerOffsetInterval``; a sink's batch is never stored twice.
+Under SYNC_FLUSH nothing may be missing. Under ASYNC_FLUSH the messages of the last
+``flushIntervalCommitLog`` may be missing; the test measures the worst window. Delayed messages and
+messages that a popping group acknowledged may be delivered twice, and offsets may fall back by
+``flushConsumerOffsetInterval``. A sink's batch is never stored twice.
 """
 
 import asyncio
@@ -37,22 +38,22 @@ FLUSH_INTERVAL_S = StoreConfig().flush_interval_ms / 1000
 REPEAT_WINDOW_S = 0.5
 OFFSETS_WINDOW_S = 1.0
 SLACK_S = 1.0
-"""Beside the pace: two flushes may lie in a window, and each waits for a disk."""
+"""Added to the pace: two flushes may lie in a window, and each waits for a disk."""
 
 
 @dataclass
 class Cut:
-    """A cloned disk and when it was cloned."""
+    """A cloned disk and the time of its cloning."""
 
     disk: Ext4Disk
     moment_s: float
     wall_ms: int
     delay_s: float
-    """How much the machine kept processes waiting around then."""
+    """How long the machine kept processes waiting around that time."""
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One session of load, cut several times; an outcome for each cut."""
+    """Run one session of load with several cuts; yield an outcome for each cut."""
     dice = random.Random(seed)
     flush = "SYNC_FLUSH" if seed % 2 else "ASYNC_FLUSH"
     with workshop.scratch("power") as directory, ReflinkDisk.made(directory) as reflink:
@@ -95,7 +96,7 @@ async def _verify(
         with cut.disk.mounted() as point:
             store = point / "store"
             found = await read_in_a_new_life(store, ledger, cut.moment_s, flushDiskType=flush)
-    # What a producer sends as a batch is one write, of which the disk may have got a part.
+    # A producer's batch is one write; the disk may have received part of it.
     whole = frozenset({Kind.SUNK})
     verdict = judge(ledger, found, cut.moment_s, pops_settle=False, whole_batches=whole)
     outcome = outcome_of(
@@ -112,7 +113,7 @@ async def _verify(
 
 
 def _judge_windows(outcome: Outcome, verdict: Verdict, cut: Cut, allowed_s: float) -> None:
-    """What was lost or repeated must be of the last moments before the cut."""
+    """Check that only messages of the last moments before the cut were lost or repeated."""
     lost_s = max((cut.moment_s - (fact.acknowledged_s or 0) for fact in verdict.lost), default=0)
     if lost_s > FLUSH_INTERVAL_S + allowed_s:
         outcome.complaints.append(
@@ -146,7 +147,7 @@ def _judge_windows(outcome: Outcome, verdict: Verdict, cut: Cut, allowed_s: floa
 
 
 def _repeated_s(verdict: Verdict, kind: Kind, cut: Cut) -> float:
-    """How long before the cut the oldest message had been delivered that came again."""
+    """Return how long before the cut the oldest repeated message had first been delivered."""
     ages_ms = [
         cut.wall_ms - min(one.store_time_ms for one in seen)
         for fact, seen in verdict.repeated

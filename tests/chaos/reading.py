@@ -1,4 +1,4 @@
-"""Reads back what a broker holds after a fault, and waits for what is still to come."""
+"""Reads all messages of a broker after a fault, and waits for the pending ones."""
 
 import asyncio
 from collections import defaultdict
@@ -33,7 +33,7 @@ class Reader:
         self.marked: set[bytes] = set()
 
     async def read(self, names: tuple[str, ...] = (*topics.READ_BACK, topics.PARCELS)) -> None:
-        """Take what came since."""
+        """Read the messages that arrived since the last call."""
         async with WireClient(self._address) as client:
             for topic in names:
                 for queue_id in range(topics.queue_count(topic)):
@@ -74,7 +74,7 @@ async def read_in_a_new_life(
     environment: Mapping[str, str] | None = None,
     **settings: object,
 ) -> Found:
-    """Start a broker on *store*, read everything back, and kill it; as ``read_back``."""
+    """Start a broker on *store*, read everything back as ``read_back`` does, and kill it."""
     async with living(store, environment, **settings) as life:
         found = await read_back(life.address, ledger, moment_s)
         found.problems += life.complaints()
@@ -85,7 +85,10 @@ async def read_in_a_new_life(
 async def read_back(
     address: str, ledger: Ledger, moment_s: float = float("inf"), *, marks: bool = True
 ) -> Found:
-    """All that the broker holds, when what was acknowledged before *moment_s* has had its time."""
+    """Return everything that the broker has, once the delayed messages are due.
+
+    Only messages that were acknowledged before *moment_s* are waited for.
+    """
     reader = Reader(address)
     if marks:
         await send_markers(address)
@@ -106,7 +109,10 @@ async def read_back(
 async def _wait_for_the_rest(
     reader: Reader, ledger: Ledger, moment_s: float, *, marks: bool
 ) -> None:
-    """Delay levels and timers come in order: behind the markers nothing is pending any more."""
+    """Wait until nothing is pending.
+
+    Delay levels and timers deliver in order, so nothing is pending once the markers have arrived.
+    """
     owed = {
         key for key, fact in ledger.facts.items() if fact.kind in LATER and fact.is_owed(moment_s)
     }
@@ -128,7 +134,7 @@ MARKERS = {
 
 
 async def send_markers(address: str) -> None:
-    """Send what comes after all that is pending now."""
+    """Send markers, which are delivered after all messages that are pending now."""
     async with WireClient(address) as client:
         for body, (topic, properties) in MARKERS.items():
             fields = send_fields(topic) | {"properties": properties}
@@ -138,7 +144,7 @@ async def send_markers(address: str) -> None:
 
 
 async def committed_offsets(address: str) -> dict[int, int]:
-    """Queue id -> committed offset of the reading group."""
+    """Return queue id -> committed offset of the reading group."""
     found = {}
     async with WireClient(address) as client:
         for queue_id in range(topics.QUEUES):

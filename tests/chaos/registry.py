@@ -1,4 +1,4 @@
-"""Which faults there are, what each needs, and how much of the time it gets."""
+"""The faults, what each needs, and its share of the time."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -30,18 +30,18 @@ class Fault:
     name: str
     rounds: Rounds
     share: float
-    """Its part of the time."""
+    """The fault's share of the time."""
     long_rounds: int
-    """How many rounds the long form makes."""
+    """The number of rounds in the long form."""
     needs: tuple[str, ...] = ()
     is_asked_for: bool = False
-    """Whether it is made only when it is named."""
+    """Whether the fault is run only if it is named."""
     lacking: Callable[[], Mapping[str, str]] = dict
-    """Which parts of it cannot be made here -> what they need; the rest of it is made."""
+    """The parts of the fault that cannot run here -> what they need; the other parts still run."""
     is_made_once: bool = False
-    """Whether one pass of it is all, however many rounds others make."""
+    """Whether one pass is enough, regardless of the number of rounds."""
     has_hosts: bool = False
-    """Whether it makes hosts, which takes a network of its own where that can be had."""
+    """Whether the fault creates hosts, for which the suite uses its own network if it can."""
 
 
 FAULTS = (

@@ -1,4 +1,4 @@
-"""A consumer that sends messages back: to be retried, or to the dead letters at once."""
+"""A consumer that sends messages back, to be retried or directly to the dead letters."""
 
 import random
 from collections.abc import Awaitable, Callable

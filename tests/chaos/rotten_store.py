@@ -1,4 +1,4 @@
-"""A broker of this process on a damaged store: what it logs, refuses and hands out."""
+"""A broker in this process on a damaged store: what it logs, refuses and returns."""
 
 import asyncio
 import time
@@ -25,15 +25,15 @@ NAMING = frozenset({"warning", "error", "critical"})
 
 
 class Damaging(Protocol):
-    """What can be done to a file."""
+    """A damage that can be done to a file."""
 
     def do(self, path: Path) -> None:
-        """Do it."""
+        """Damage the file."""
 
 
 @dataclass
 class Opened:
-    """What came of opening a store."""
+    """The result of opening a store."""
 
     refusal: str = ""
     is_crash: bool = False
@@ -42,12 +42,15 @@ class Opened:
     """Warnings and errors of the log: the event, and an example of its line."""
     tracebacks: list[str] = field(default_factory=list)
     is_written_over: bool = False
-    """Whether the broker replaced the file after it was damaged under it."""
+    """Whether the broker replaced the file after it was damaged."""
     start_s: float = 0.0
 
 
 def open_and_read(store: Path, damage: Damaging | None, name: Path) -> Opened:
-    """Open a store, damage a file of it if that is to be done while it is served, read it all."""
+    """Open a store and read everything.
+
+    With *damage*, the file *name* is damaged while the broker serves the store.
+    """
     lines: list[dict[str, Any]] = []
 
     def keep(_logger: object, method: str, event: MutableMapping[str, Any]) -> str:
@@ -111,6 +114,6 @@ async def _stop(broker: Broker, opened: Opened) -> None:
     try:
         await broker.stop()
     except (StoreError, OSError):
-        pass  # what was damaged cannot be saved, and was named
+        pass  # damaged data cannot be saved, and was named
     except Exception:
         opened.tracebacks.append(traceback.format_exc())

@@ -1,8 +1,8 @@
-"""Exactly-once batches on several brokers: kill -9 of the job, and of brokers, at random moments.
+"""Exactly-once batches on several brokers: the job and brokers are killed at random moments.
 
-The job is a process that does what Spark does with the sink (tasks in threads, commit on the
-driver) without Spark: it stages each batch in tasks whose rows it deals out anew at each try,
-publishes it, and notes it as done in a file, from which it goes on when it is started again.
+The job is a process that uses the sink as Spark does (tasks in threads, commit on the driver),
+without Spark. It stages each batch in tasks, whose rows it distributes differently at each attempt.
+It publishes the batch and notes it as done in a file, from which it continues after a restart.
 """
 
 import argparse
@@ -35,7 +35,7 @@ KILL_EVERY_S = (0.5, 2.0)
 AWAY_S = (0.0, 1.5)
 READ_WITHIN_S = 60.0
 FAILURES_MAX = 20
-"""A job that ends by itself so often does not come to its end."""
+"""A job that ends by itself more often than this never completes."""
 
 
 class Brokers:
@@ -72,13 +72,13 @@ class Brokers:
         await process.wait()
 
     async def end(self, number: int) -> None:
-        """Shut it down cleanly, which removes it from the name service."""
+        """Stop a broker cleanly, which removes it from the name service."""
         process = self.processes.pop(number)
         process.terminate()
         await process.wait()
 
     async def registered(self) -> None:
-        """Return when the name service knows all that were started."""
+        """Wait until the name service knows all started brokers."""
         async with asyncio.timeout(READ_WITHIN_S):
             while True:
                 with contextlib.suppress(ClientError):
@@ -89,7 +89,7 @@ class Brokers:
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """A job of some batches, and everything read back."""
+    """Run a job of some batches, and read everything back."""
     dice = random.Random(seed)
     count = dice.choice([1, 2, 2, 3, 3, 3])
     rows = dice.choice([20, 200, 1000])
@@ -114,7 +114,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 async def _live(
     directory: Path, brokers: Brokers, dice: random.Random, rows: int
 ) -> dict[str, int]:
-    """Have the job come to its end, whatever is killed."""
+    """Run the job to completion, with kills on the way."""
     kills = Counter[str]()
     while True:
         job = await asyncio.create_subprocess_exec(
@@ -149,7 +149,7 @@ async def _live(
 
 
 async def _read(nameserver: str, count: int) -> list[tuple[str, int, int, str]]:
-    """Broker, queue, offset and body of all that is there, and a moment's more."""
+    """Return broker, queue, offset and body of all messages, waiting a little for extra ones."""
     found: list[tuple[str, int, int, str]] = []
     async with PullConsumer(TOPIC, nameserver=nameserver) as consumer:
         async with asyncio.timeout(READ_WITHIN_S):
@@ -207,7 +207,7 @@ def job(seed: int, rows: int, state: Path, nameserver: str) -> None:
     done = json.loads(state.read_text()) if state.exists() else -1
     for batch in range(done + 1, BATCHES):
         tasks = dice.randint(1, 4)
-        # What has one key is in one task, in its order, as after a shuffle by it.
+        # Rows of one key go to one task, in order, as after a shuffle by key.
         keys = [dice.randrange(tasks) for _ in range(KEYS)]
         numbers = range(batch * rows, batch * rows + rows)
         parts = [[each for each in numbers if keys[each % KEYS] == task] for task in range(tasks)]
@@ -239,7 +239,7 @@ def _stage(
 
 
 def main() -> None:
-    """The job's command line."""
+    """Run the job's command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--rows", type=int, required=True)

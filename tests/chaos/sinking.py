@@ -1,4 +1,4 @@
-"""A job that publishes batches: staged in two parts, then published whole."""
+"""A job that publishes batches: it stages each in two parts, then publishes it as a whole."""
 
 import itertools
 import random
@@ -17,7 +17,7 @@ PART_MAX = 12
 async def ask_sink(
     peer: RawPeer, code: RequestCode, body: bytes = b"", **fields: object
 ) -> Command:
-    """One request about the sink; OSError when it is refused."""
+    """Send one request about the sink. Raise OSError if it is refused."""
     peer.send(request(code, {"sinkId": topics.SINK, **fields}, body))
     answer = await peer.answer()
     if answer.code != ResponseCode.SUCCESS:
@@ -26,7 +26,7 @@ async def ask_sink(
 
 
 async def last_batch_id(peer: RawPeer) -> int:
-    """The last batch that the broker knows as published, -1 for none."""
+    """Return the last batch that the broker knows as published, -1 for none."""
     answer = await ask_sink(peer, RequestCode.SINK_STATUS)
     return int((answer.ext or {})["lastBatchId"])
 
@@ -34,7 +34,7 @@ async def last_batch_id(peer: RawPeer) -> int:
 async def publish_batches(
     address: str, ledger: Ledger, dice: random.Random, rest: Callable[[], Awaitable[None]]
 ) -> None:
-    """Publish one batch after the other, until something fails."""
+    """Publish one batch after another, until something fails."""
     async with RawPeer(address) as peer:
         known = await last_batch_id(peer)
         await _publish_again(peer, ledger, known)
@@ -67,13 +67,13 @@ async def _publish(peer: RawPeer, ledger: Ledger, dice: random.Random, batch_id:
     ledger.about_to("publish")
     answer = await ask_sink(peer, RequestCode.SINK_PUBLISH, _parts(parts), batchId=batch_id)
     if (answer.ext or {}).get("repeated") == "true":
-        return  # what an earlier session staged was published after all, and not these
+        return  # an earlier session's batch was published instead of these
     ledger.acknowledged(*facts)
     ledger.published.append(Publication(batch_id, parts, ledger.now_s()))
 
 
 async def _publish_again(peer: RawPeer, ledger: Ledger, known: int) -> None:
-    """A batch that was acknowledged counts as repeated, whatever became of the broker."""
+    """Check that an acknowledged batch is answered as a repeat, whatever happened to the broker."""
     if not ledger.published or ledger.published[-1].batch_id != known:
         return
     last = ledger.published[-1]

@@ -1,11 +1,12 @@
-"""Exactly-once copies by real Spark: SIGKILL for the driver, its Python processes, and brokers.
+"""Exactly-once copies by real Spark: the driver, its Python processes and brokers are killed.
 
-A streaming query copies a topic that is being written to, on two or three brokers, into others; in
-most rounds its rows say into which, with sharding keys or without, and some cannot be sent and
-become dead letters. At random moments the driver with all that it has started, one of Spark's
-Python processes, or one or more brokers are killed and started again, and a further broker, which
-only has what is written to, joins and leaves. In the end each message of the source is once where
-it belongs, those of a sharding key in order, and all that was acknowledged is in the source.
+A streaming query copies a topic to other topics, on two or three brokers, while the topic is being
+written. In most rounds the rows name their target topic, with or without sharding keys, and some
+rows cannot be sent and become dead letters. At random moments the test kills and restarts the
+driver with all its children, one of Spark's Python processes, or one or more brokers. Another
+broker, which only has the source topic, joins and leaves. At the end each source message must be
+exactly once in its target, in order within its sharding key, and the source must hold everything
+that was acknowledged.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ class Stored(NamedTuple):
 
     @property
     def copied(self) -> str:
-        """What the body of its copy is."""
+        """The body of its copy."""
         _, broker, queue_id = self.queue
         return f"{broker}:{queue_id}:{self.offset} {self.body}"
 
@@ -55,7 +56,7 @@ class Stored(NamedTuple):
 async def rounds(
     workshop: Workshop, seed: int, counts: tuple[int, ...] = (2, 3, 3, 3), kills: int = KILLS
 ) -> AsyncGenerator[Outcome]:
-    """A copy with so many kills, on as many brokers as one of *counts* says."""
+    """Run a copy with *kills* kills, on a number of brokers drawn from *counts*."""
     dice = random.Random(seed)
     count = dice.choice(counts)
     by_columns = dice.random() < 0.75
@@ -88,7 +89,7 @@ async def rounds(
 
 
 class _Copy:
-    """The brokers, the query, and who writes what it copies."""
+    """The brokers, the query, and the producer of the source."""
 
     def __init__(self, directory: Path, count: int, dice: random.Random, by_columns: bool) -> None:
         self._dice = dice
@@ -103,7 +104,7 @@ class _Copy:
 
     @property
     def errors(self) -> str:
-        """What the query has said last on standard error."""
+        """The last output of the query on standard error."""
         return self._errors.read_text(errors="replace")[-ERRORS_SHOWN:]
 
     async def begin(self) -> None:
@@ -115,7 +116,10 @@ class _Copy:
                 await admin.create_topic(topic, queues=2)
 
     async def live(self, kills: int) -> int:
-        """Have so much killed while messages come, then all of them copied; 0 if that worked."""
+        """Kill *kills* times while messages arrive, then let all be copied.
+
+        Return 0 on success.
+        """
         ends = asyncio.Event()
         producing = asyncio.create_task(self._produce(ends))
         await self._driver.start()
@@ -138,7 +142,7 @@ class _Copy:
         return await self._finish()
 
     async def _make(self, event: str) -> int:
-        """Have it happen; how many processes, or trees of them, it killed."""
+        """Make the event happen, and return how many processes, or process trees, it killed."""
         if event == "guest":
             await self._let_guest_in_or_out()
             return 0
@@ -157,7 +161,10 @@ class _Copy:
         return len(some)
 
     async def _let_guest_in_or_out(self) -> None:
-        """The first batch is published by now, so that the guest is not the sink's home."""
+        """Start the guest broker, or stop it.
+
+        By now the first batch is published, so the guest is not the sink's home.
+        """
         if self._count in self._brokers.processes:
             await self._brokers.end(self._count)
             self.events["brokers left"] += 1
@@ -174,7 +181,7 @@ class _Copy:
         await self._driver.gone()
 
     async def _finish(self) -> int:
-        """Let the query copy all that is there; 0 if it says that it has."""
+        """Let the query copy everything that is left; return 0 if it succeeds."""
         for _ in range(LAST_TRIES):
             await self._driver.start("--to-the-end")
             status = await self._driver.end()
@@ -183,7 +190,7 @@ class _Copy:
         return status
 
     async def _produce(self, ends: asyncio.Event) -> None:
-        """Send until told to end; what a killed broker did not answer may or may not be there."""
+        """Send until *ends* is set; unanswered sends to a killed broker may be stored or not."""
         number = 0
         async with Producer(self.nameserver, retries=0) as producer:
             while not ends.is_set():
@@ -203,7 +210,7 @@ class _Copy:
 
 
 async def _stored(nameserver: str, topics: Iterable[str]) -> list[Stored]:
-    """Everything in some topics."""
+    """Return all messages of some topics."""
     found: list[Stored] = []
     async with Admin(nameserver) as admin:
         for topic in topics:
@@ -226,7 +233,7 @@ async def _stored(nameserver: str, topics: Iterable[str]) -> list[Stored]:
 def judge(
     source: list[Stored], found: list[Stored], acknowledged: set[str], *, by_columns: bool
 ) -> tuple[list[str], int, int]:
-    """What is wrong; how many are lost, and how many are there more than once."""
+    """Return the complaints, the number of lost and the number of repeated messages."""
     complaints = []
     if gone := acknowledged - {each.body for each in source}:
         complaints.append(f"{len(gone)} acknowledged messages are not in the source: {min(gone)}")
@@ -244,7 +251,7 @@ def judge(
 
 
 def _disorder(found: list[Stored]) -> list[str]:
-    """What is wrong with the order: of a sharding key, in each queue that has had it."""
+    """Return violations of the order within a sharding key, in each queue that has had it."""
     last: dict[tuple[str, ...], tuple[int, str]] = {}
     for each in sorted(found):
         place, _, number = each.body.partition(" ")

@@ -1,4 +1,4 @@
-"""The topics and groups of the mixed load, and how a broker is set up for it."""
+"""The topics and groups of the mixed load, and the broker's settings for it."""
 
 from rockhopper.client import Admin
 from rockhopper.protocol.bodies.sinks import SinkMessage
@@ -17,7 +17,7 @@ FLOODED = "flooded"
 TOPICS = (PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID, PARCELS, RETURNED, SUNK, QUESTIONS, FLOODED)
 RETRY, DEAD = "%RETRY%returners", "%DLQ%returners"
 READ_BACK = (*(topic for topic in TOPICS if topic not in (PARCELS, FLOODED)), RETRY, DEAD)
-"""Where facts are looked for by pulling; parcels are looked at by pulling and by popping."""
+"""Topics whose facts are checked by pulling; parcels are checked by pulling and by popping."""
 
 PAYERS, READERS, RETURNERS, PICKERS, ANSWERERS = (
     "payers",
@@ -34,7 +34,7 @@ SETTINGS = {
     "transactionCheckInterval": 500,
     "flushConsumerOffsetInterval": 1000,
     "cleanFileForciblyEnable": "false",
-    # Nobody is told that the machine's own disk is full.
+    # The fullness of the machine's own disk must not affect the broker.
     "diskMaxUsedSpaceRatio": 95,
     "diskSpaceCleanForciblyRatio": 95,
     "diskSpaceWarningLevelRatio": 99,
@@ -46,23 +46,23 @@ SETTINGS = {
 
 
 def options(**changes: object) -> tuple[str, ...]:
-    """The command line of a broker for the load."""
+    """Return the options of a broker for the load."""
     given = SETTINGS | changes
     return tuple(part for key, value in given.items() for part in ("--set", f"{key}={value}"))
 
 
 def queue_count(topic: str) -> int:
-    """How many queues a topic has."""
+    """Return the number of queues of a topic."""
     return 1 if topic == PARCELS or topic.startswith("%") else QUEUES
 
 
 def sink_message(body: bytes, queue_id: int) -> SinkMessage:
-    """A message of a sink's batch."""
+    """Return a message of a sink's batch."""
     return SinkMessage(SUNK, queue_id, 0, 1_700_000_000_000, "", body)
 
 
 async def create_topics(nameserver: str) -> None:
-    """Make the topics, with few queues, so that every queue gets files and use."""
+    """Create the topics with few queues, so that every queue is used and has files."""
     async with Admin(nameserver, request_timeout_s=60) as admin:
         for topic in TOPICS:
             await admin.create_topic(topic, queues=queue_count(topic))

@@ -1,8 +1,8 @@
-"""What is held against the ledger: everything that was found, or not, after a fault.
+"""Verdict: compares everything that was found after a fault with the ledger.
 
-*Lost* is what was acknowledged and is not there. *Repeated* is what is there more than once.
-*Wrong* is what must not be under any fault: a body that nobody sent, half a batch, a message that
-was rolled back, an order turned round, a delayed message before its time.
+A *lost* message was acknowledged and is missing. A *repeated* message was found more than once.
+*Wrong* are results that no fault allows: a body that no client sent, half a batch, a message that
+was rolled back, a reversed order, a delayed message before its time.
 """
 
 from collections import defaultdict
@@ -28,30 +28,30 @@ class Sighting:
 
 @dataclass
 class Found:
-    """What a broker holds: its messages, and how far groups have come."""
+    """A broker's state: its messages, and the progress of groups."""
 
     messages: list[Sighting] = field(default_factory=list)
     popped: dict[bytes, int] | None = None
-    """How often each body was handed to a popping group; None when nobody popped."""
+    """How often each body was delivered to a popping group; None if there was no pop."""
     offsets: dict[int, int] = field(default_factory=dict)
     """Queue id -> committed offset of the reading group."""
     last_batch_id: int | None = None
     """The last batch that the sink knows as published."""
     problems: list[str] = field(default_factory=list)
     start_s: float = 0.0
-    """How long the broker took to start."""
+    """The duration of the broker's start."""
 
 
 @dataclass
 class Verdict:
-    """What came of one fault."""
+    """The judgement of one fault."""
 
     acknowledged: int = 0
     lost: list[Fact] = field(default_factory=list)
     repeated: list[tuple[Fact, list[Sighting]]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     offsets_behind_s: float = 0.0
-    """How old the oldest commit of an offset is that was forgotten."""
+    """The age of the oldest offset commit that was forgotten."""
 
 
 def judge(
@@ -63,12 +63,12 @@ def judge(
     whole_batches: frozenset[Kind] = BATCHES,
     may_come_again: Callable[[float], bool] = lambda _settled_s: False,
 ) -> Verdict:
-    """Hold what was found against what was acknowledged before *moment_s*.
+    """Compare the found messages with those acknowledged before *moment_s*.
 
-    With *pops_settle* a message that a popping group acknowledged must not come again; without (a
-    power cut) it may, and counts as repeated. Of a batch whose kind is not among *whole_batches*
-    some messages may be there without the others. *may_come_again* excuses what was popped again by
-    the time at which its acknowledgement had been answered.
+    With *pops_settle*, a message that a popping group acknowledged must not be delivered again.
+    Without it (after a power cut) it may, and counts as repeated. If a batch's kind is not in
+    *whole_batches*, part of the batch may be missing. *may_come_again* decides whether a message
+    may be popped again, by the time at which its acknowledgement was answered.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])
     sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
@@ -78,7 +78,7 @@ def judge(
     for key, fact in ledger.facts.items():
         seen = sightings.get(key, [])
         _judge_fact(fact, seen, moment_s, verdict)
-    # What a producer sends as a batch is one write, which ``kill -9`` may end between two pages.
+    # A producer's batch is one write, which ``kill -9`` may interrupt between two pages.
     in_batches = [
         fact
         for fact in ledger.facts.values()
@@ -148,7 +148,7 @@ def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> 
         times[one.topic, one.queue_id] = one.store_time_ms
         fact = ledger.facts.get((one.topic, one.body))
         if fact is None or fact.order is None or fact.acknowledged_s is None:
-            continue  # What nobody answered may have lain in a socket for a while.
+            continue  # An unanswered request may have waited in a socket.
         key, number = fact.order
         if number < last.get(key, -1):
             verdict.wrong.append(f"of {key} number {number} lies behind {last[key]}")
@@ -213,6 +213,6 @@ def _judge_sink(ledger: Ledger, found: Found, moment_s: float, verdict: Verdict)
 
 
 def describe(fact: Fact) -> str:
-    """A fact, as a reader of the table can find it."""
+    """Return a fact's description for a reader of the table."""
     name = b" ".join(fact.body.split(b" ")[-2:-1]).decode()
     return f"{fact.kind} message {name} of {fact.topic}"

@@ -1,4 +1,4 @@
-"""Watchdog: a round that hangs ends the run with the stack of every task, not with silence."""
+"""Watchdog: a round that hangs ends the run with the stacks of all tasks, not with silence."""
 
 import asyncio
 import faulthandler
@@ -11,12 +11,12 @@ from typing import Self
 from tests.support.hang import HANG_S
 
 LIMIT_S = 2 * HANG_S
-"""More than any one wait of a round may take."""
+"""Longer than any single wait of a round."""
 EXIT_CODE = 3
 
 
 class Watchdog:
-    """Ends the process unless it is told of an outcome every so often; closing counts as well."""
+    """Ends the process unless an outcome is reported, or it is closed, within the limit."""
 
     def __init__(
         self, what: str, limit_s: float = LIMIT_S, end: Callable[[int], object] = os._exit
@@ -34,7 +34,7 @@ class Watchdog:
         self._timer.cancel()
 
     def reset(self) -> None:
-        """There was an outcome: the time begins anew."""
+        """Restart the time, because there was an outcome."""
         self._timer.cancel()
         self._start()
 

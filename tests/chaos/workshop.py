@@ -1,8 +1,8 @@
-"""Workshop: the directory in which faults are made, and everything that has to go afterwards.
+"""Workshop: the directory in which faults are made, and everything that must be removed afterwards.
 
-``<temporary>/rockhopper-chaos-<random>`` holds a file ``lock`` that is locked while its process
-lives. The next run removes the directories of those that were killed: what is mounted in them, the
-processes that have them on their command line, the files.
+``<temporary>/rockhopper-chaos-<random>`` has a file ``lock``, which is locked while its process
+lives. The next run cleans up the directories of killed runs: their mounts, the processes that have
+them on their command line, and their files.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tests.interop.etcd import binary as etcd_binary
 
 PREFIX = "rockhopper-chaos-"
 LOCKED_WITHIN_S = 60.0
-"""A directory that old has its lock, or nobody."""
+"""A directory of this age is locked, or abandoned."""
 FAKETIME = next(Path("/usr").glob("lib*/*/faketime/libfaketimeMT.so.1"), None)
 
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
@@ -37,7 +37,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
 
 
 def missing(needs: tuple[str, ...]) -> str:
-    """What a fault needs and this machine does not have; empty when it can be made."""
+    """Return what this machine lacks for a fault; empty if the fault can be made."""
     return ", ".join(text for name in needs for has, text in [NEEDS[name]] if not has())
 
 
@@ -51,7 +51,7 @@ class Workshop:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, parent: Path | None = None) -> Iterator["Workshop"]:
-        """A workshop that leaves nothing behind; those of killed runs are cleared away first."""
+        """Open a workshop that leaves nothing behind, after removing those of killed runs."""
         base = parent or Path(tempfile.gettempdir())
         for abandoned in base.glob(f"{PREFIX}*"):
             _clear_abandoned(abandoned)
@@ -65,7 +65,7 @@ class Workshop:
                 clear(directory)
 
     def directory(self, name: str) -> Path:
-        """A new directory."""
+        """Create a new directory."""
         self._count += 1
         made = self.root / f"{name}-{self._count}"
         made.mkdir()
@@ -73,7 +73,7 @@ class Workshop:
 
     @contextlib.contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """A new directory that goes at the end."""
+        """Create a new directory, and remove it at the end."""
         made = self.directory(name)
         try:
             yield made
@@ -82,7 +82,7 @@ class Workshop:
 
 
 def run(*command: str | Path) -> str:
-    """Run a tool; OSError with what it said when it fails."""
+    """Run a tool. Raise OSError with its output if it fails."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.returncode}")
@@ -90,18 +90,18 @@ def run(*command: str | Path) -> str:
 
 
 def mounts_in(directory: Path) -> list[Path]:
-    """What is mounted there, the innermost first."""
+    """Return the mount points in a directory, innermost first."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     points = [Path(line.split(" ")[1].replace("\\040", " ")) for line in lines]
     return sorted((p for p in points if p.is_relative_to(directory)), key=lambda p: -len(p.parts))
 
 
 def clear(directory: Path) -> None:
-    """Unmount what is mounted in a directory, and remove it."""
+    """Unmount everything in a directory, and remove it."""
     for point in mounts_in(directory):
         with contextlib.suppress(OSError):
             run("umount", point)
-    for point in mounts_in(directory):  # somebody still has a file of it open
+    for point in mounts_in(directory):  # some process still has a file open
         run("umount", "--lazy", point)
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -118,7 +118,7 @@ def _clear_abandoned(directory: Path) -> None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return  # another run is at work there
+                return  # another run is using it
             _end_processes_of(directory)
             clear(directory)
     elif time.time() - directory.stat().st_mtime > LOCKED_WITHIN_S:

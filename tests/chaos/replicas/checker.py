@@ -1,7 +1,7 @@
-"""Checker: holds what clients were told against what every replica has in the end.
+"""Checker: compares the answers that clients got with the final state of every replica.
 
-What ``tests.chaos.verdict`` asks of one broker is asked of the last master by it: lost, repeated,
-early, rolled back. Here is what only several brokers can get wrong.
+``tests.chaos.verdict`` checks the last master as it checks a single broker: messages that are lost,
+repeated, early or rolled back. This module checks what only several brokers can get wrong.
 """
 
 from collections import defaultdict
@@ -18,20 +18,20 @@ from tests.chaos.replicas.nemesis.nemesis import Period
 from tests.chaos.verdict import EXAMPLES, Verdict, describe
 
 OFFSETS_WINDOW_S = 0.2
-"""Of committed offsets and of pops: what lies so far in front of a fault may be forgotten."""
+"""Committed offsets and pops may be forgotten if they precede a fault by no more than this."""
 NOT_IN_LOG = frozenset({Kind.ROLLED_BACK, Kind.REQUEST})
-"""What no log has to hold: replies go another way, and the question is looked for as a message."""
+"""Kinds that need not be in a log: replies bypass it, and the request is checked as a message."""
 
 
 def in_short(complaints: Iterator[str]) -> list[str]:
-    """The first few, and how many more there are."""
+    """Return the first few complaints and the number of the others."""
     found = list(complaints)
     more = [f"and {len(found) - EXAMPLES} more like these"] if len(found) > EXAMPLES else []
     return found[:EXAMPLES] + more
 
 
 def repeats(verdict: Verdict, began_ms: int) -> Iterator[str]:
-    """Where and when each message was stored that is there more than once."""
+    """Yield where and when each repeated message was stored."""
     for fact, seen in verdict.repeated:
         places = [
             f"at {(one.store_time_ms - began_ms) / 1000:.2f} s (queue {one.queue_id}, offset "
@@ -43,7 +43,7 @@ def repeats(verdict: Verdict, began_ms: int) -> Iterator[str]:
 
 
 def missing_in_logs(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
-    """What was acknowledged, and a replica does not have."""
+    """Yield the acknowledged messages that a replica lacks."""
     for log in logs:
         for fact in ledger.facts.values():
             if fact.kind in NOT_IN_LOG or not fact.is_owed(float("inf")):
@@ -53,11 +53,11 @@ def missing_in_logs(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
 
 
 def moved(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
-    """What somebody was shown, or told the place of, and what stands there in the end."""
+    """Yield places whose final message differs from the one that a client saw or put there."""
     yield from ledger.rewritten
     for log in logs:
         if log.start_offset:
-            continue  # its first files have been deleted, and the places in them
+            continue  # its first files and their places have been deleted
         bodies = {place: log.pieces[offset] for place, offset in log.places.items()}
         for place, body in ledger.seen.items():
             record = bodies.get(place)
@@ -68,7 +68,10 @@ def moved(ledger: Ledger, logs: Sequence[ReadLog]) -> Iterator[str]:
 
 
 def out_of_order(placements: Collection[Placement]) -> Iterator[str]:
-    """Of two messages of a queue of which the first was acknowledged before the second was sent."""
+    """Yield pairs of messages of a queue in the wrong order.
+
+    In a pair, the first was acknowledged before the second was sent.
+    """
     queues = defaultdict[tuple[str, int], list[Placement]](list)
     for placement in placements:
         queues[placement.topic, placement.queue_id].append(placement)
@@ -86,7 +89,7 @@ def out_of_order(placements: Collection[Placement]) -> Iterator[str]:
 
 
 def forgotten_commits(records: Records, periods: Sequence[Period]) -> Iterator[str]:
-    """Committed offsets that were there, and were not, though no fault was near."""
+    """Yield committed offsets that disappeared although no fault was near."""
     for look in records.looks:
         asked = [one.offset for one in records.commits if one.asked_s <= look.answered_s]
         if look.offset > max(asked, default=0):
@@ -108,14 +111,14 @@ def forgotten_commits(records: Records, periods: Sequence[Period]) -> Iterator[s
 
 
 def may_pop_again(settled_s: float, periods: Sequence[Period]) -> bool:
-    """Whether an acknowledgement came so shortly before a fault that it may be forgotten."""
+    """Return whether an acknowledgement preceded a fault so closely that it may be forgotten."""
     return any(period.touches(settled_s, settled_s + OFFSETS_WINDOW_S) for period in periods)
 
 
 def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[str]:
-    """What was answered of topics and groups, and a replica does not know."""
+    """Yield acknowledged changes of topics and groups that a replica lacks."""
     for replica, store in stores.items():
-        # The file of a large table is behind what has changed since: that lies beside it.
+        # The file of a large table lacks recent changes: they are in the file beside it.
         groups = table_in(store, "subscriptionGroup.json", "subscriptionGroupTable") or {}
         for name in set(records.groups) - groups.keys():
             yield f"replica {replica} does not have the group {name}, which was created"
@@ -127,7 +130,7 @@ def forgotten_changes(records: Records, stores: Mapping[int, Path]) -> Iterator[
 
 
 def held_by_two(holdings: Collection[Holding]) -> Iterator[str]:
-    """Queues that two members held at a time."""
+    """Yield queues that two members held at the same time."""
     queues = defaultdict[int, list[Holding]](list)
     for holding in holdings:
         queues[holding.queue_id].append(holding)
@@ -144,7 +147,7 @@ def held_by_two(holdings: Collection[Holding]) -> Iterator[str]:
 
 
 def second_leaders(leaders: Mapping[int, Collection[int]]) -> Iterator[str]:
-    """Epochs with more than one master."""
+    """Yield epochs with more than one master."""
     for epoch, replicas in leaders.items():
         if len(replicas) > 1:
             yield f"in epoch {epoch} replicas {sorted(replicas)} led"

@@ -1,4 +1,4 @@
-"""Logs: the commit logs and consume queues that replicas leave, read from their files."""
+"""Logs: the commit logs and consume queues of replicas, read from their files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from rockhopper.protocol.sys_flags import (
 )
 
 IN_NO_QUEUE = SYS_FLAG_TRANSACTION_PREPARED & SYS_FLAG_TRANSACTION_ROLLBACK
-"""The bit that prepared and rolled back messages have."""
+"""The bit that is set in prepared and rolled back messages."""
 BLANK_HEAD_SIZE_BYTES = 8
 
 Place = tuple[str, int, int]
@@ -33,7 +33,7 @@ class ReadLog:
     start_offset: int = 0
     end_offset: int = 0
     pieces: dict[int, bytes] = field(default_factory=dict)
-    """Log offset -> what stands there: a record, or the head of a blank one."""
+    """Log offset -> the bytes there: a record, or the head of a blank one."""
     places: dict[Place, int] = field(default_factory=dict)
     bodies: set[tuple[str, bytes]] = field(default_factory=set)
     """Topic and body of every message."""
@@ -41,7 +41,7 @@ class ReadLog:
 
 
 def read_log(replica: int, store: Path, until: int) -> ReadLog:
-    """Read the log of a replica that does not run, up to *until*; what is wrong is noted."""
+    """Read the log of a stopped replica up to *until*, and note its errors."""
     found = ReadLog(replica)
     files = sorted((store / COMMIT_LOG_DIRECTORY).glob("[0-9]*"))
     if not files:
@@ -94,7 +94,7 @@ def _note(found: ReadLog, data: bytes, position: int) -> None:
 
 
 def differences(logs: Sequence[ReadLog]) -> Iterator[str]:
-    """Where logs are not the same bytes, from where the last of them begins."""
+    """Yield where logs differ, from the largest start offset on."""
     start = max(log.start_offset for log in logs)
     first, *others = logs
     for other in others:
@@ -109,7 +109,7 @@ def differences(logs: Sequence[ReadLog]) -> Iterator[str]:
 
 
 def queue_problems(log: ReadLog, store: Path) -> Iterator[str]:
-    """What the consume queues of a replica say that its log does not, or leave out."""
+    """Yield entries of a replica's consume queues that its log lacks, and records they omit."""
     told: dict[Place, int] = {}
     for path in sorted((store / CONSUME_QUEUE_DIRECTORY).glob("*/*/[0-9]*")):
         topic, queue_id = path.parts[-3], int(path.parts[-2])

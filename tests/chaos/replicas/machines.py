@@ -1,8 +1,8 @@
-"""Machines: what replicas run on: each a disk, which fills up and whose power is cut, and a clock.
+"""Machines: each gives a replica a disk, which can fill up or lose power, and a clock.
 
-Where no disk can be made, a machine has a directory, and where libfaketime is not wanted, the
-machine's own clock. A power cut kills the replica, takes away what its file system had not yet
-written, and gives the machine another boot id, which Linux draws anew at each start.
+If no disk can be created, a machine has a directory; if libfaketime is not wanted, it has the real
+clock. A power cut kills the replica, discards everything that its file system had not written, and
+changes the machine's boot id, as Linux does at each start.
 """
 
 import uuid
@@ -16,16 +16,16 @@ from tests.chaos.full_disk import fill
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BOOTED_ANEW = ("sh", "-c", f'mount --bind "$0" {BOOT_ID} && exec "$@"')
-"""Begins a command line that goes on with a file and a command that takes it for the boot id."""
+"""The start of a command line, before a file with the boot id and the command that reads it."""
 
 
 class Machine:
-    """What one replica runs on."""
+    """The disk and clock of one replica."""
 
     def __init__(
         self, directory: Path, *, disk: Ext4Disk | None = None, has_clock: bool = False
     ) -> None:
-        """*disk* is one that is not mounted; ``switched_on`` does that."""
+        """Take a disk that is not mounted; ``switched_on`` mounts it."""
         directory.mkdir()
         self._directory, self._disk = directory, disk
         self.clock = FakedClock(directory) if has_clock else None
@@ -35,37 +35,37 @@ class Machine:
 
     @property
     def home(self) -> Path:
-        """Where the replica's store lies."""
+        """The directory of the replica's store."""
         return self._disk.point if self._disk else self._directory
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process needs to see this machine's clock."""
+        """The environment variables that make a process use this machine's clock."""
         return self.clock.environment if self.clock else {}
 
     def enter(self, host: Sequence[str]) -> Sequence[str]:
-        """What a command line begins with so that it runs on this machine, and that on *host*."""
-        # Without a host of its own a process shares the mounts, /proc among them, with all others.
+        """Return the start of a command line that runs a process on this machine and on *host*."""
+        # Without its own host, a process shares all mounts, including /proc, with the others.
         return (*host, *BOOTED_ANEW, str(self._boot)) if host else host
 
     @contextmanager
     def switched_on(self) -> Iterator[None]:
-        """Mount the disk; at the end it is gone, whichever it is by then."""
+        """Mount the disk, and unmount the current disk at the end."""
         with self._mounts:
             self._mount()
             yield
 
     def fill(self, left_bytes: int) -> None:
-        """Leave that much of the disk free."""
+        """Fill the disk except for *left_bytes*."""
         self.free()
         fill(self._ballast, left_bytes)
 
     def free(self) -> None:
-        """Give the rest of the disk back, if it is filled."""
+        """Free the filled part of the disk, if any."""
         self._ballast.unlink(missing_ok=True)
 
     def cut_power(self) -> None:
-        """Lose what is not on the disk. Nothing may run here."""
+        """Discard everything that is not on the disk. No process may be running here."""
         if self._disk is None:
             raise ValueError("this machine has no disk of its own: its power cannot be cut")
         cut = self._disk.cut()
@@ -91,7 +91,7 @@ class Machine:
 def switched_on(
     directory: Path, numbers: Sequence[int], *, has_disks: bool, has_clocks: bool
 ) -> Iterator[Mapping[int, Machine]]:
-    """One machine for each number, until the end of the block."""
+    """Create one machine for each number, until the end of the block."""
     with ExitStack() as stack:
         reflink = stack.enter_context(ReflinkDisk.made(directory)) if has_disks else None
         machines = {}

@@ -1,9 +1,9 @@
-"""Network: a host of its own for each process of a replica set, and cuts between hosts, each way.
+"""Network: a host for each process of a replica set, and cuts between hosts in either direction.
 
-A host is a network namespace with one end of a veth pair; the other end hangs on a bridge, where
-the clients are. What one host sends another is lost while the sender believes that the other has a
-hardware address that nobody has: no error, no refusal, as when a switch fails. Where namespaces
-cannot be made, all hosts are 127.0.0.1 and nothing can be cut.
+A host is a network namespace with one end of a veth pair; the other end is attached to a bridge,
+where the clients are. A cut gives the sender a wrong hardware address for the receiver, one that
+does not exist. Packets are then lost without an error or a refusal, as when a switch fails. Where
+namespaces cannot be created, all hosts are 127.0.0.1 and nothing can be cut.
 
     10.77.0.254     the clients
     10.77.0.<n>     the host number n
@@ -38,11 +38,11 @@ class Host:
     name: str
     address: str
     enter: tuple[str, ...] = ()
-    """What a command line begins with so that it runs there."""
+    """The start of a command line that runs on this host."""
 
 
 def can_cut() -> bool:
-    """Whether this machine has network namespaces, and this process may make them."""
+    """Return whether this machine has network namespaces and this process may create them."""
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
         return False
     tried = ["unshare", "--net", "ip", "link", "add", "tried", "type", "veth", "peer", "name", "b"]
@@ -64,7 +64,7 @@ class Network:
 
     def __enter__(self) -> "Network":
         if self.is_cuttable:
-            # In the suite's own mounts: what it names does not outlive it.
+            # In the suite's own mounts, so the names disappear with the suite.
             NAMES.mkdir(exist_ok=True)
             run("mount", "-t", "tmpfs", "names", NAMES)
             run("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -78,34 +78,34 @@ class Network:
     def __exit__(self, *_: object) -> None:
         if self.is_cuttable:
             for name in self.hosts:
-                # The namespace outlives its name while a socket of it does, and so would this.
+                # A namespace outlives its name while a socket is open, and so would this.
                 run("ip", "link", "del", f"to-{name}")
                 run("ip", "netns", "del", name)
             run("ip", "link", "del", BRIDGE)
             run("umount", NAMES)
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Lose what a host sends to another one, or to CLIENTS, until ``heal``."""
+        """Drop a host's packets to another host, or to CLIENTS, until ``heal``."""
         self._cuts[sender, receiver] += 1
         if self._cuts[sender, receiver] == 1:
             self._neighbour("replace", sender, receiver, "lladdr", NOBODY, "nud", "permanent")
 
     def heal(self, sender: str, receiver: str) -> None:
-        """Let it through again, once every ``cut`` of it is healed."""
+        """Let packets through again, once each ``cut`` has been healed."""
         self._cuts[sender, receiver] -= 1
         if self._cuts[sender, receiver] == 0:
             self._neighbour("del", sender, receiver)
 
     def socket(self, name: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
-        """A socket of a host, for whoever is to be on that side of a cut."""
+        """Return a socket on a host, for a client on that side of a cut."""
         if not self.is_cuttable:
             return socket.socket(type=kind)
-        # A thread of its own goes there, and ends; a socket stays where it was made.
+        # A separate thread enters the namespace and ends; a socket stays where it was created.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(_socket_on, name, kind).result()
 
     def _try(self) -> None:
-        """Cut two hosts off and let them through again; OSError when that does nothing."""
+        """Cut two hosts and heal the cut. Raise OSError if a cut has no effect."""
         sender, receiver, *_ = self.hosts
         self.cut(sender, receiver)
         if self._arrives(sender, receiver, IS_LOST_AFTER_S):

@@ -1,4 +1,4 @@
-"""Observer: asks every replica how it is, over and over, and notes who leads in which epoch."""
+"""Observer: queries every replica's status repeatedly, and notes who leads in each epoch."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ from tests.support.raw_peer import RawPeer
 INTERVAL_S = 0.2
 ANSWER_TIMEOUT_S = 1.0
 SETTLED_WITHIN_S = 60.0
-"""Ten times what it takes on an idle machine."""
+"""Ten times the usual time on an idle machine."""
 SWITCHED_WITHIN_S = 10.0
 PUT_BACK_SAYS = "the engine was put back from a backup"
 MEANT = "this machine's clock is", "nothing is stored"
-"""In alarms about what the nemesis does to a set: clocks are set, and replicas killed."""
+"""Parts of alarms that the nemesis causes: it sets clocks and kills replicas."""
 
 Status = dict[str, Any]
 
@@ -30,9 +30,9 @@ class Observer:
         self._tasks: list[asyncio.Task[None]] = []
         self._told = asyncio.Event()
         self.statuses: dict[int, Status] = {}
-        """What each replica has said last; without those that did not answer."""
+        """The last status of each replica; replicas that did not answer are absent."""
         self.leaders: dict[int, set[int]] = defaultdict(set)
-        """Epoch -> which replicas were seen to lead in it."""
+        """Epoch -> the replicas that were seen to lead in it."""
         self.alarms: set[str] = set()
         self.epoch_fell: list[str] = []
 
@@ -47,7 +47,7 @@ class Observer:
 
     @property
     def master(self) -> int | None:
-        """Who leads, as far as anybody says; the newest epoch counts."""
+        """The leader according to the newest epoch, if any replica reports one."""
         leading = [
             (status["epoch"], number)
             for number, status in self.statuses.items()
@@ -57,28 +57,28 @@ class Observer:
 
     @property
     def master_address(self) -> str:
-        """Where to ask for what only the master serves: any replica while nobody leads."""
+        """The address for requests that only the master serves; of any replica while none leads."""
         return self._addresses[self.master or next(iter(self._addresses))]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for what the replicas say.
+        """Wait until the replicas' statuses satisfy *condition*.
 
         Raises:
-            TimeoutError: it did not come; says *what*, and what they say instead.
+            TimeoutError: they did not; the text has *what*, and the statuses.
         """
         try:
             async with asyncio.timeout(SETTLED_WITHIN_S):
                 while not condition():
                     for task in self._tasks:
                         if task.done():
-                            await task  # raises: nobody asks any more
+                            await task  # raises: no task queries it any more
                     self._told.clear()
                     await self._told.wait()
         except TimeoutError:
             raise TimeoutError(f"not {what}: {json.dumps(self.statuses)}") from None
 
     async def switch(self) -> None:
-        """Have the master hand over, and wait until another one is seen to lead."""
+        """Ask the master to hand over, and wait until another replica leads."""
         before = self.master
         async with Admin() as admin:
             await admin.request(
@@ -90,10 +90,10 @@ class Observer:
         await self.until(lambda: self.master not in (None, before), "led by another")
 
     async def settle(self) -> None:
-        """Wait until all are in sync, and do meanwhile what alarms ask an operator for.
+        """Wait until all are in sync; meanwhile do what alarms ask of an operator.
 
-        A replica that saw the set change in an engine from a backup takes no part when the engine
-        has its own data again: it is seeded by who leads.
+        A replica that saw a change of the set in an engine restored from a backup stays out when
+        the engine has its own data again. The leader seeds it.
         """
         seeded: set[int] = set()
         while True:
@@ -114,7 +114,7 @@ class Observer:
                     )
 
     def _apart(self) -> set[int]:
-        """Who follows nobody because of what the engine was, while another leads."""
+        """Return replicas that do not follow another leader because of the engine's old data."""
         return {
             number
             for number, status in self.statuses.items()
@@ -123,17 +123,17 @@ class Observer:
         }
 
     def is_led(self) -> bool:
-        """Whether one leads."""
+        """Return whether a replica leads."""
         return self.master is not None
 
     def is_whole_set(self) -> bool:
-        """Whether all are in sync."""
+        """Return whether all are in sync."""
         master = self.statuses.get(self.master or 0)
         in_sync = [each["id"] for each in master["replicas"] if each["isInSync"]] if master else []
         return len(in_sync) == len(self._addresses)
 
     def is_whole(self) -> bool:
-        """Whether all are in sync, and hold and know as confirmed what the master holds."""
+        """Return whether all are in sync and have the master's log and confirmed offset."""
         master = self.statuses.get(self.master or 0)
         if master is None or len(self.statuses) < len(self._addresses):
             return False
@@ -156,7 +156,7 @@ class Observer:
                             break
                         status = json.loads(answer.body)
                         if status["id"] != number:
-                            break  # The connection is passed on, as those of clients are.
+                            break  # The connection is passed on, like those of clients.
                         self.note(number, status)
                         await asyncio.sleep(INTERVAL_S)
                 finally:
@@ -168,7 +168,7 @@ class Observer:
             await asyncio.sleep(INTERVAL_S)
 
     def note(self, number: int, status: Status) -> None:
-        """Take in what a replica has said."""
+        """Note a replica's status."""
         before = self.statuses.get(number)
         if before is not None:
             for what in ("promise", "epoch"):

@@ -1,4 +1,4 @@
-"""A replica set under the mixed load, and a nemesis; then all is mended and compared."""
+"""A replica set under the mixed load and a nemesis; then all is mended and compared."""
 
 import asyncio
 import contextlib
@@ -45,11 +45,11 @@ SESSION_S = 6.0
 READ_BACK_ATTEMPTS = 3
 LOOK_AGAIN_S = 0.2
 KEPT = ROOT / "build" / "replicas"
-"""Where the logs of failed rounds are kept, by their seeds."""
+"""The directory of the logs of failed rounds, by seed."""
 
 
 class Round:
-    """One set, from its first start to the comparison of what its replicas hold."""
+    """One set, from its first start to the comparison of its replicas' data."""
 
     def __init__(
         self, directory: Path, seed: int, script: Script | None = None, *, has_java: bool = False
@@ -62,7 +62,7 @@ class Round:
         self._settings: dict[str, object] = {
             "flushDiskType": dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]),
             "minInSyncReplicas": dice.choice([2, 2, 2, 1]),
-            # A full disk is noticed, and room on it, while the fault lasts.
+            # The full disk, and later the free space, must be noticed while the fault lasts.
             "cleanResourceInterval": 200,
         }
         self._pause_s = dice.choice([0.005, 0.01, 0.03])
@@ -85,7 +85,7 @@ class Round:
         return self._script.name if self._script else "replicas"
 
     async def run(self) -> Outcome:
-        """All of it."""
+        """Run the whole round."""
         network = Network(host_names(self._etcd_size), is_cuttable="cuts" in self._has)
         on = switched_on(
             self._directory,
@@ -99,11 +99,11 @@ class Round:
             ) as replicas:
                 try:
                     return await self._run(replicas)
-                except OSError as error:  # a time-out among them
+                except OSError as error:  # including time-outs
                     return self._outcome_without(replicas, str(error))
 
     def _random(self, number: int) -> random.Random:
-        """Dice of one's own, so that who comes in does not change the throws of others."""
+        """Return separate dice, so that a new user does not change the throws of others."""
         return random.Random(self._seed + number)
 
     async def _run(self, replicas: SetOfReplicas) -> Outcome:
@@ -147,11 +147,11 @@ class Round:
         return self._judge(replicas, observer, administering.records, found, confirmed)
 
     async def _read_back(self, observer: Observer) -> Found:
-        """All that the master has, whoever that is: a slow machine brings elections of its own."""
+        """Read everything from the current master; a slow machine may cause extra elections."""
         for _ in range(READ_BACK_ATTEMPTS - 1):
             with contextlib.suppress(OSError, EOFError):
                 return await read_back(observer.master_address, self._ledger)
-            observer.statuses.clear()  # by which there is a master that is one no more
+            observer.statuses.clear()  # they name a master that no longer is one
             await observer.until(observer.is_whole_set, "complete after an election")
         return await read_back(observer.master_address, self._ledger)
 
@@ -206,7 +206,7 @@ class Round:
             for text in tracebacks(list(replica.lines())):
                 yield f"replica {replica.id} logged {text[-1500:]}"
             for code in replica.exits:
-                # One that has only just been started knows of no good end yet.
+                # One that has only just started cannot exit cleanly yet.
                 if code not in (0, -signal.SIGTERM):
                     yield f"replica {replica.id} ended by itself with {code}"
 
@@ -239,9 +239,10 @@ class Round:
 
 
 async def _until_dispatched(replicas: SetOfReplicas, confirmed: int, records: Records) -> None:
-    """Wait until queues and tables of all replicas have what their logs have.
+    """Wait until queues and tables of all replicas match their logs.
 
-    Tables are written a second after a change. What lacks then is told later.
+    Tables are written a second after a change. If something still lacks, the checker reports it
+    later.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SETTLED_WITHIN_S):
@@ -260,14 +261,14 @@ async def _until_told(number: int, store: Path, confirmed: int, records: Records
 async def rounds(
     workshop: Workshop, seed: int, *, has_java: bool = False
 ) -> AsyncGenerator[Outcome]:
-    """One set; with *has_java* RocketMQ's own clients are among those who use it."""
+    """Run one set; with *has_java*, RocketMQ's own clients also use it."""
     yield await _round(workshop, seed, has_java=has_java)
 
 
 async def script_rounds(
     workshop: Workshop, seed: int, names: Collection[str] = tuple(SCRIPTS)
 ) -> AsyncGenerator[Outcome]:
-    """A set for each script that can be followed here."""
+    """Run a set for each script that can run here."""
     for script in (SCRIPTS[name] for name in names):
         if not set(script.needs) & set(abilities.lacking()):
             yield await _round(workshop, seed, script)
@@ -284,7 +285,7 @@ async def _round(
 
 
 def keep(directory: Path, name: str) -> None:
-    """Keep what the processes of a failed round said, and what an operator would look at."""
+    """Save the logs of a failed round, and the files that an operator would look at."""
     kept = KEPT / name
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """SetOfReplicas: the processes of three replicas and of their etcd, each on its host.
 
-What a process says goes into a file beside its store, over all its lives.
+A process's output goes to one file beside its store, over all its lives.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ SECRET = "what only these three know\n"
 
 @dataclass
 class ReplicaProcess:
-    """One replica: how to start it, and its process while there is one."""
+    """One replica: how to start it, and its process while it has one."""
 
     id: int
     machine: Machine
@@ -42,10 +42,10 @@ class ReplicaProcess:
     nameserver: str
     http: str = ""
     tree: Path = ROOT
-    """The release that it is started from."""
+    """The release from which it is started."""
     process: subprocess.Popen[bytes] | None = None
     exits: list[int] = field(default_factory=list)
-    """What it ended with by itself."""
+    """The exit codes with which it ended without being stopped."""
 
     @property
     def pid(self) -> int | None:
@@ -53,7 +53,7 @@ class ReplicaProcess:
         return self.process.pid if self.process is not None else None
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start it, unless it is running."""
         if self.process is not None:
             code = self.process.poll()
             if code is None:
@@ -71,12 +71,12 @@ class ReplicaProcess:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
+        """Send it a signal, if it is running."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End it with SIGKILL, if it runs; one that had ended by itself is noted."""
+        """Kill it with SIGKILL if it is running; note the exit code if it had already ended."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -88,14 +88,14 @@ class ReplicaProcess:
             process.wait()
 
     async def stop(self) -> None:
-        """End it with SIGTERM, as an operator does, if it runs."""
+        """Stop it with SIGTERM, as an operator does, if it is running."""
         process, self.process = self.process, None
         if process is not None:
             process.terminate()
             await asyncio.to_thread(process.wait)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """All that it has said."""
+        """Yield all lines of its log."""
         for text in self.log.read_text(errors="replace").splitlines():
             try:
                 line = json.loads(text)
@@ -105,7 +105,7 @@ class ReplicaProcess:
 
 
 def leaders(replicas: Iterable[ReplicaProcess]) -> Iterator[tuple[int, int]]:
-    """Epoch and replica of each term, as those say who were elected."""
+    """Yield epoch and replica of each term, according to the elected replicas."""
     for replica in replicas:
         for line in replica.lines():
             if line.get("event") == "this replica leads":
@@ -113,9 +113,9 @@ def leaders(replicas: Iterable[ReplicaProcess]) -> Iterator[tuple[int, int]]:
 
 
 class SetOfReplicas:
-    """Three replicas and an etcd; *settings* go ahead of what it sets itself.
+    """Three replicas and an etcd; *settings* precede the set's own.
 
-    With *listen_port* all have that one, each on a host of its own.
+    With *listen_port*, all replicas use that port, each on its own host.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SetOfReplicas:
         return ";".join(replica.nameserver for replica in self.replicas.values())
 
     async def engine_host(self) -> str:
-        """The host of the member that leads the etcd; of any while none answers."""
+        """Return the host of the etcd's leader, or of any member while none answers."""
         names = [name for name in self.network.hosts if name.startswith("e")]
         with contextlib.suppress(EngineError, LookupError, TimeoutError):
             async with asyncio.timeout(ENGINE_ANSWERS_WITHIN_S):
@@ -195,14 +195,14 @@ class SetOfReplicas:
             replica.start()
 
     def kill(self) -> None:
-        """End everything."""
+        """Kill everything."""
         for replica in self.replicas.values():
             replica.kill()
         self.etcd.kill()
 
 
 def host_names(etcd_size: int) -> list[str]:
-    """Who needs a host."""
+    """Return the names of the hosts that the set needs."""
     return [*(f"r{number}" for number in REPLICAS), *(f"e{number}" for number in range(etcd_size))]
 
 
@@ -214,9 +214,9 @@ async def running(
     machines: Mapping[int, Machine] | None = None,
     **settings: Any,
 ) -> AsyncIterator[SetOfReplicas]:
-    """A set whose processes run, on a network of ``host_names``; killed at the end.
+    """Run a set on a network of ``host_names``, and kill it at the end.
 
-    Without *machines* each replica has a directory and this machine's clock.
+    Without *machines*, each replica has a directory and the real clock.
     """
     if machines is None:
         machines = {number: Machine(directory / f"machine-{number}") for number in REPLICAS}

@@ -1,7 +1,7 @@
-"""Planned switches in a row under the sends of one client: no send may fail, none may be lost.
+"""Repeated planned switches while one client sends: no send may fail, and none may be lost.
 
-A switch is made as soon as the set is whole again, so that most clients are still passed on by the
-master before, or the one before that. A session is one set, and counts as many rounds as switches.
+A switch is made as soon as the set is whole again, so that most clients are still forwarded by the
+previous master or the one before it. A session is one set and counts one round per switch.
 """
 
 import statistics
@@ -29,12 +29,12 @@ from tests.support.steady_sends import (
 SWITCHES = 25
 TOPIC, QUEUES = "Switched", 4
 BETWEEN = 50
-"""How many sends are answered between two switches at least."""
+"""The minimum number of answered sends between two switches."""
 GOAL_MS = 300
 
 
 class Session:
-    """One set, and what its switches came to."""
+    """One set, and the results of its switches."""
 
     def __init__(self, fault: str, seed: int, observer: Observer) -> None:
         self._fault, self._seed, self._observer = fault, seed, observer
@@ -42,7 +42,7 @@ class Session:
         self._problems: list[str] = []
 
     async def run(self, sender: Sender) -> Outcome:
-        """Switch again and again, then read everything back."""
+        """Switch repeatedly, then read everything back."""
         async with sender:
             for _ in range(SWITCHES):
                 await self._observer.until(self._observer.is_whole_set, "whole before a switch")
@@ -119,7 +119,7 @@ async def _session_on(
 
 
 async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One session under the bundled client."""
+    """Run one session with the bundled client."""
     with workshop.scratch("switches") as directory:
         yield await _session(
             directory, "switches", seed, lambda nameserver: OurSender(nameserver, TOPIC)
@@ -127,7 +127,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 
 
 async def java_rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
-    """One session under Apache's client, which repeats nothing: it is passed on, or fails."""
+    """Run one session with Apache's client, which does not retry: it is forwarded, or fails."""
     with workshop.scratch("java-switches") as directory:
         java = JavaClient(directory / "java")
         try:

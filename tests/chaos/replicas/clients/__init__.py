@@ -1,1 +1,1 @@
-"""Clients: what the load of a replica set does beside that of one broker (``tests.chaos.load``)."""
+"""Clients: the load of a replica set, in addition to that of one broker (``tests.chaos.load``)."""

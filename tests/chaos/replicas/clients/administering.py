@@ -1,7 +1,7 @@
-"""Administering: what the load of a replica set does beside that of one broker.
+"""Administering: a load of a replica set, in addition to that of one broker.
 
-Topics are created, and a group commits offsets and looks what has become of them, and at how far
-queues reach: neither goes back but for what had hardly been replicated when a fault came.
+It creates topics, and a group commits offsets and reads them back together with the end offsets of
+queues. Neither may decrease, except for changes that had hardly been replicated when a fault began.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ QUEUE = MessageQueue(topics.PLAIN, "broker-a", 0)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A committed offset that was asked for."""
+    """A read of a committed offset."""
 
     offset: int
     asked_s: float
@@ -36,16 +36,16 @@ class Look:
 
 @dataclass(slots=True)
 class Records:
-    """What was acknowledged, and seen."""
+    """The acknowledged changes, and the values read."""
 
     topics: dict[str, int | None] = field(default_factory=dict)
-    """Name -> how many queues it was given last, None when it was deleted.
+    """Name -> the last number of queues, None once the topic is deleted.
 
-    Without those of which a change was asked for and not answered.
+    Topics with an unanswered change are excluded.
     """
     groups: list[str] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    """Of LOOKERS, in QUEUE."""
+    """Commits of LOOKERS in QUEUE."""
     looks: list[Look] = field(default_factory=list)
     retractions: list[str] = field(default_factory=list)
 
@@ -89,13 +89,13 @@ class Administering:
             await asyncio.sleep(self._dice.uniform(0, 2 * PAUSE_S))
 
     async def create_topic(self) -> None:
-        """Create one more."""
+        """Create one more topic."""
         name = f"made-{self._dice.randrange(1 << 30)}"
         if await self.admin.create_topic(name, queues=1):
             self.records.topics[name] = 1
 
     async def change_topic(self) -> None:
-        """Give a topic more queues, or delete it."""
+        """Increase a topic's number of queues, or delete the topic."""
         names = [name for name, queues in self.records.topics.items() if queues is not None]
         if not names:
             return
@@ -126,7 +126,7 @@ class Administering:
         commit.acknowledged_s = self._ledger.now_s()
 
     async def look(self) -> None:
-        """Ask for the committed offset, and note it. Raises ClientError."""
+        """Read the committed offset and note it. Raises ClientError."""
         asked_s = self._ledger.now_s()
         offset = await self.admin.offsets.committed(LOOKERS, QUEUE)
         self.records.looks.append(Look(offset or 0, asked_s, self._ledger.now_s()))

@@ -1,7 +1,7 @@
-"""Insiders: clients on the replicas' own hosts, which a cut leaves on their replica's side.
+"""Insiders: clients on the replicas' own hosts, which stay on their replica's side of a cut.
 
-Each sends to its replica and reads from it, whether that leads or not: what one that was displaced
-still answers counts as much as the answers of any other.
+Each sends to its replica and reads from it, whether it leads or not. The answers of a deposed
+master count as much as those of any other.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ PAUSE_AFTER_REFUSAL_S = 0.2
 
 
 class Insiders:
-    """A client for each replica, from ``async with`` to its end; none where nothing can be cut."""
+    """A client for each replica, from ``async with`` to its end; none if nothing can be cut."""
 
     def __init__(
         self, network: Network, addresses: Mapping[int, str], ledger: Ledger, dice: random.Random
@@ -55,7 +55,7 @@ class Insiders:
             await asyncio.sleep(PAUSE_AFTER_REFUSAL_S)
 
     async def send_and_read(self, peer: RawPeer) -> None:
-        """One message, and the last ones of its queue; OSError when there is no answer."""
+        """Send one message and read the last ones of its queue. Raise OSError without an answer."""
         queue_id = self._dice.randrange(topics.QUEUES)
         fact, asked_s = self._ledger.expect(topics.PLAIN, Kind.PLAIN), self._ledger.now_s()
         pause_s, end = PAUSE_AFTER_REFUSAL_S, 0

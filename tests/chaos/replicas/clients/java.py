@@ -1,7 +1,7 @@
 """Java: RocketMQ's own producer and consumer in the load, in one JVM.
 
-The producer sends some messages in a row and stops at the first that fails, with a new producer for
-the next ones, as an application does that is started anew; the consumer's group goes on over all.
+The producer sends some messages in a row and stops at the first failure; a new producer sends the
+next ones, as in a restarted application. The consumer's group remains the same throughout.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ OK = "SEND_OK"
 
 
 def lacking() -> str:
-    """What this machine needs for Java clients; empty when they can be made."""
+    """Return what this machine lacks for Java clients; empty if it lacks nothing."""
     tools = missing_tools()
     return f"{', '.join(tools)} (a JDK 17 or later, and Maven)" if tools else ""
 
 
 class JavaClients:
-    """Both, from ``async with`` to its end; nobody when they are not *wanted*."""
+    """Both clients, from ``async with`` to its end; none if they are not *wanted*."""
 
     def __init__(self, nameserver: str, ledger: Ledger, directory: Path, *, wanted: bool) -> None:
         self._nameserver, self._ledger = nameserver, ledger
@@ -81,7 +81,7 @@ class JavaClients:
         self.note_sent(facts, receipts)
 
     def note_sent(self, facts: Sequence[Fact], receipts: Sequence[Sequence[Any]]) -> None:
-        """Take in what the producer was answered: one receipt for each of the first messages."""
+        """Note the producer's answers: one receipt for each of the first messages."""
         for fact, (status, _id, _offset_id, queue_id, queue_offset) in zip(
             facts, receipts, strict=False
         ):
@@ -102,7 +102,7 @@ class JavaClients:
         self.note_consumed(found["messages"])
 
     def note_consumed(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Take in what the consumer was shown: where it was, and the hash of its body."""
+        """Note the messages that the consumer read: their places and the hashes of their bodies."""
         sent = {
             hashlib.sha1(fact.body).hexdigest(): fact
             for fact in self._ledger.facts.values()
@@ -120,5 +120,5 @@ class JavaClients:
 
 
 def _body(prefix: str, number: int) -> bytes:
-    """What interop.Bodies makes of the same."""
+    """Return the body that interop.Bodies makes of the same arguments."""
     return f"{prefix}-{number}".ljust(BODY_BYTES, ".").encode()

@@ -1,7 +1,8 @@
-"""Locking: two members of a group that consumes in order take turns at the locks of queues.
+"""Locking: two members of a group that consumes in order take turns locking queues.
 
-A member holds a queue from the answer that granted it until it asks to unlock it, or notices that
-its connection is gone, with which its locks go. Both are noted by the same clock.
+A member holds a queue from the answer that grants the lock until it sends the unlock request, or
+until it notices that its connection is lost, which releases its locks. Both times come from the
+same clock.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ MEMBERS = ("lockers@one", "lockers@two")
 HELD_S = (0.05, 1.5)
 PAUSE_S = 0.1
 NOTICED_WITHIN_S = 2.0
-"""How much earlier than a member noticed it may the broker have seen its connection end."""
+"""How much earlier the broker may notice the end of a connection than the member does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ class Lockers:
                 await asyncio.sleep(PAUSE_S)
 
     async def take_a_turn(self, peer: RawPeer, member: str) -> None:
-        """Lock one queue, hold it for a while, and give it up.
+        """Lock one queue, hold it for a while, and unlock it.
 
         Raises:
             OSError: there was no answer in time.
-            EOFError: the connection is gone.
+            EOFError: the connection is lost.
         """
         queue_id = self._dice.randrange(topics.QUEUES)
         body = _body(member, queue_id)
@@ -79,7 +80,7 @@ class Lockers:
         from_s = self._ledger.now_s()
         try:
             async with asyncio.timeout(held_s):
-                await peer.answer()  # nothing is asked: only the end of the connection comes
+                await peer.answer()  # no request is pending: only the end of the connection arrives
         except TimeoutError:
             until_s = self._ledger.now_s()
         except (OSError, EOFError):

@@ -1,6 +1,6 @@
-"""Nemesis: what is done to a replica set, and when.
+"""Nemesis: the faults of a replica set and their timing.
 
-``schedule.py`` chooses by a seed, ``scripts.py`` has cases with names, ``nemesis.py`` does what
-either says; ``process_faults.py``, ``cuts.py``, ``machine_faults.py`` and ``engine_faults.py``
-say how.
+``schedule.py`` chooses faults by a seed, ``scripts.py`` has named cases, and ``nemesis.py`` carries
+out both; ``process_faults.py``, ``cuts.py``, ``machine_faults.py`` and ``engine_faults.py``
+implement the faults.
 """

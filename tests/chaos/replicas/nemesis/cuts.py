@@ -1,4 +1,4 @@
-"""Cuts between hosts: one from all others, two from each other, from the engine, from clients."""
+"""Cuts of hosts: one from all others, two from each other, from the engine, from clients."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,12 @@ from tests.chaos.replicas.nemesis.schedule import Act
 from tests.chaos.replicas.network import CLIENTS
 
 Way = tuple[str, str]
-"""Who sends, and who does not get it."""
+"""A sender, and the receiver that does not get its packets."""
 FLAP_S = (0.1, 1.0)
 
 
 class Cuts:
-    """What happens to the network of a scene."""
+    """The network faults of a scene."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._network = scene, scene.replicas.network
@@ -32,7 +32,7 @@ class Cuts:
         return f"r{self._scene.target(act)}"
 
     def _around(self, inside: Iterable[str], *, clients: bool = False) -> list[Way]:
-        """All ways between *inside* and the rest, and *clients* among that."""
+        """Return all ways between *inside* and the other hosts, and to the clients if *clients*."""
         ones = list(inside)
         others = [name for name in self._network.hosts if name not in ones]
         ways = [(one, other) for one in ones for other in others]
@@ -40,11 +40,11 @@ class Cuts:
         return [*ways, *((receiver, sender) for sender, receiver in ways), *lost]
 
     async def _cut_off(self, act: Act) -> None:
-        """Clients go on reaching it."""
+        """Cut the replica off from the other hosts; clients still reach it."""
         await self._cut(self._around([self._host(act)]), act.lasting_s)
 
     async def _cut_away(self, act: Act) -> None:
-        """Nobody reaches it but who is on its own host."""
+        """Cut the replica off from everything except processes on its own host."""
         await self._cut(self._around([self._host(act)], clients=True), act.lasting_s)
 
     async def _cut_off_and_on(self, act: Act) -> None:
@@ -55,7 +55,7 @@ class Cuts:
             await asyncio.sleep(self._scene.dice.uniform(*FLAP_S))
 
     async def _cut_off_with_engine(self, act: Act) -> None:
-        """A replica and the leader of the etcd go together, as where they share a machine."""
+        """Cut off a replica and the etcd's leader together, as if they shared a machine."""
         leader = await self._scene.replicas.engine_host()
         await self._cut(self._around([self._host(act), leader], clients=True), act.lasting_s)
 

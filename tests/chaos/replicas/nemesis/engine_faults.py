@@ -1,4 +1,4 @@
-"""Faults of the etcd: members are killed and frozen, and all is restored from an old backup."""
+"""Faults of the etcd: its members are killed, frozen, or restored from an old backup."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ BACKUP, REAL = "backup", "real"
 
 
 class EngineFaults:
-    """What happens to the etcd of a scene. One fault at a time: they would undo each other."""
+    """The etcd faults of a scene, one at a time, because they would undo each other."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene, self._members = scene, scene.replicas.etcd.members
@@ -34,7 +34,7 @@ class EngineFaults:
         return made
 
     def mend(self) -> None:
-        """Let all of it run."""
+        """Make all members run."""
         for member in self._members:
             if member.process is not None:
                 member.signal(signal.SIGCONT)
@@ -62,7 +62,7 @@ class EngineFaults:
             member.signal(signal.SIGCONT)
 
     async def _back_up(self, _: Act) -> None:
-        """Copy what the members have on their disks, and go on."""
+        """Copy the members' data on disk while they are stopped."""
         for member in self._members:
             member.signal(signal.SIGSTOP)
         try:
@@ -73,12 +73,12 @@ class EngineFaults:
     def _copy(self) -> None:
         for member in self._members:
             shutil.rmtree(member.directory / BACKUP, ignore_errors=True)
-            # Most of what a member has is room that it has not used yet.
+            # Most of a member's data is preallocated and unused.
             data, backup = member.directory / "data", member.directory / BACKUP
             run("cp", "--archive", "--sparse=always", data, backup)
 
     async def _restore(self, act: Act) -> None:
-        """Run the backup in the place of what there is, until somebody sees to it."""
+        """Replace the data with the backup for a while, until an operator restores it."""
         await self._exchange(REAL, BACKUP)
         try:
             await asyncio.sleep(act.lasting_s)

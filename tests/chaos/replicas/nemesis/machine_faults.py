@@ -15,7 +15,7 @@ SLOW_MS = (20, 200, 1500)
 
 
 class MachineFaults:
-    """What happens to the machines of a scene; *ledger* is told when a clock was set."""
+    """The machine faults of a scene; *ledger* records when a clock was set."""
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
         self._scene, self._ledger = scene, ledger
@@ -36,7 +36,7 @@ class MachineFaults:
             machine.free()
 
     async def _slow_disk(self, act: Act) -> None:
-        """Each fsync takes longer than some of what is waited for by the other replicas."""
+        """Delay each fsync by longer than some of the time-outs of the other replicas."""
         replica = self._scene.process(act)
         slow = Injection("fsync,fdatasync", delay_ms=self._scene.dice.choice(SLOW_MS))
         pid = replica.pid
@@ -45,7 +45,7 @@ class MachineFaults:
                 await asyncio.sleep(act.lasting_s)
 
     async def _lose_disk(self, act: Act) -> None:
-        """The replica comes back with an empty store, under the id that it had."""
+        """Delete the replica's store; it returns with an empty store and its old id."""
         replica = self._scene.process(act)
         replica.kill()
         shutil.rmtree(replica.store)
@@ -66,7 +66,7 @@ class MachineFaults:
             self._ledger.clock_set_s = self._ledger.now_s()
 
     def mend(self) -> None:
-        """Set every clock to the latest time that any of them showed: what is delayed comes."""
+        """Set all clocks to the latest time that any showed; delayed messages become due."""
         machines = self._scene.replicas.machines.values()
         clocks = [machine.clock for machine in machines if machine.clock]
         for clock in clocks:

@@ -1,4 +1,4 @@
-"""Moments: a master is made to hand over, or killed, while it does one particular thing."""
+"""Moments: a master is made to hand over, or killed, in the middle of one particular operation."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from tests.chaos.replicas.nemesis.scene import Faults, Make, Scene
 from tests.chaos.replicas.nemesis.schedule import Act
 
 AFTER_S = 0.03
-"""Up to how long after a client asks for it."""
+"""The longest delay after a client's request."""
 DOWN_S = 0.3
 BETWEEN_S = 2.5
 
 
 class Moments:
-    """What happens when a client of the load is *about to* ask for something."""
+    """Faults that start when a client of the load is *about to* request an operation."""
 
     def __init__(self, scene: Scene, ledger: Ledger, processes: ProcessFaults) -> None:
         self._scene, self._ledger = scene, ledger
@@ -25,7 +25,7 @@ class Moments:
 
     def _at(self, make: Make) -> Make:
         async def made(act: Act) -> None:
-            """Over and over; the act's target is the moment."""
+            """Repeat the fault; the act's target is the moment."""
             came = asyncio.Event()
             self._ledger.about_to = lambda what: came.set() if what == act.target else None
             end_s = asyncio.get_running_loop().time() + act.lasting_s
@@ -38,7 +38,7 @@ class Moments:
                     await make(Act(act.kind, "master", DOWN_S))
                     await asyncio.sleep(BETWEEN_S)
             except TimeoutError:
-                pass  # it came no more
+                pass  # the moment did not occur again
             finally:
                 self._ledger.about_to = lambda _: None
 

@@ -1,4 +1,4 @@
-"""Nemesis: does to the processes and to the network what the schedule says, and mends it."""
+"""Nemesis: carries out a schedule's faults on processes and network, and mends them."""
 
 import asyncio
 import signal
@@ -16,24 +16,24 @@ from tests.chaos.replicas.nemesis.scene import Scene
 from tests.chaos.replicas.nemesis.schedule import Act, Step
 
 MENDED_WITHIN_S = 8.0
-"""How long after the end of a fault it may still be to blame: a lease, an election, a start."""
+"""How long after its end a fault may still have effects: a lease, an election, a start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """When a fault was made, in seconds of the monotonic clock."""
+    """The time of a fault, in seconds of the monotonic clock."""
 
     what: str
     began_s: float
     ended_s: float
 
     def touches(self, from_s: float, to_s: float) -> bool:
-        """Whether it may have to do with what happened between two moments."""
+        """Return whether the fault may have affected what happened between two moments."""
         return self.began_s <= to_s and from_s <= self.ended_s + MENDED_WITHIN_S
 
 
 class Nemesis:
-    """Belongs to one round."""
+    """The nemesis of one round."""
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
         self._scene = scene
@@ -51,7 +51,7 @@ class Nemesis:
         }
 
     async def run(self, steps: Sequence[Step]) -> None:
-        """All of it; a backup of the engine is made first, for those that need one."""
+        """Carry out all steps, after a backup of the engine for the faults that need one."""
         self._scene.begin()
         await self.do(Act("back-up-engine", "", 0))
         for step in steps:
@@ -59,7 +59,7 @@ class Nemesis:
             await asyncio.gather(*(self.do(act) for act in step.acts))
 
     async def do(self, act: Act) -> None:
-        """One fault, until it is mended."""
+        """Make one fault, and mend it when its time is over."""
         await asyncio.sleep(act.after_s)
         began_s = time.monotonic()
         try:
@@ -69,7 +69,7 @@ class Nemesis:
             self.periods.append(Period(what, began_s, time.monotonic()))
 
     def mend(self) -> None:
-        """Let everything run that was stopped or killed, and what is delayed come."""
+        """Resume everything that was stopped or killed, and make delayed messages due."""
         self._engine.mend()
         for replica in self._scene.replicas.replicas.values():
             replica.signal(signal.SIGCONT)

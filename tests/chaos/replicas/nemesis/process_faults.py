@@ -1,4 +1,4 @@
-"""Faults of processes of replicas: killed, ended, frozen, and made to hand over."""
+"""Faults of replica processes: killed, ended, frozen, and made to hand over."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ FLAP_S = (0.05, 0.8)
 
 
 class ProcessFaults:
-    """What happens to the processes of a scene."""
+    """The process faults of a scene."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -62,7 +62,7 @@ class ProcessFaults:
         replica.signal(signal.SIGCONT)
 
     async def _flap(self, act: Act) -> None:
-        """Freeze one replica over and over, for as long as it takes to be missed, or not."""
+        """Freeze one replica repeatedly, sometimes long enough to be missed, sometimes not."""
         replica = self._scene.process(act)
         end_s = asyncio.get_running_loop().time() + act.lasting_s
         try:
@@ -82,7 +82,7 @@ class ProcessFaults:
                     await peer.ask(RequestCode.CHANGE_REPLICA_SET, {"action": "switch"})
 
     async def _switch_back(self, act: Act) -> None:
-        """Twice, the second time while the first one's clients are passed on."""
+        """Switch twice; the second time, the first switch's clients are still being forwarded."""
         await self.switch(act)
         await asyncio.sleep(act.lasting_s)
         await self.switch(act)

@@ -1,4 +1,4 @@
-"""Scene: what faults are made on, and who is meant by *master* or *follower* just now."""
+"""Scene: the set under faults, and which replica is currently *master* or *follower*."""
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,16 +20,16 @@ class Scene:
     observer: Observer
     dice: random.Random
     cast: dict[str, int] = field(default_factory=dict)
-    """Who was meant by names that stay; see ``begin``."""
+    """The replicas with fixed names; see ``begin``."""
 
     def begin(self) -> None:
-        """Give out the names *then-master*, *first* and *second*."""
+        """Assign the names *then-master*, *first* and *second*."""
         master = self.observer.master or REPLICAS[0]
         others = [number for number in REPLICAS if number != master]
         self.cast.update(zip(("then-master", "first", "second"), (master, *others), strict=True))
 
     def target(self, act: Act) -> int:
-        """Which replica an act is about."""
+        """Return the replica that an act affects."""
         if act.target in self.cast:
             return self.cast[act.target]
         master = self.observer.master or self.dice.choice(REPLICAS)
@@ -38,13 +38,13 @@ class Scene:
         return self.dice.choice([number for number in REPLICAS if number != master])
 
     def process(self, act: Act) -> ReplicaProcess:
-        """The same, as its process."""
+        """Return the process of that replica."""
         return self.replicas.replicas[self.target(act)]
 
     def other(self, number: int) -> int:
-        """Another replica."""
+        """Return another replica."""
         return self.dice.choice([each for each in REPLICAS if each != number])
 
 
 Faults = Mapping[str, Make]
-"""By the kinds of acts that they are for."""
+"""The makers of faults, by kind of act."""

@@ -1,6 +1,7 @@
-"""Schedule: which faults a round makes, and when; all of it follows from the seed.
+"""Schedule: the faults of a round and their times, all determined by the seed.
 
-A step is one fault, or two at once. Who is meant by *master* or *follower* is seen when it begins.
+A step is one fault, or two at the same time. The replicas that *master* and *follower* mean are
+determined when the step begins.
 """
 
 import random
@@ -23,15 +24,18 @@ KINDS = {
     "clocks": ("set-clock", "set-clock", "set-clock"),
     "backups": ("back-up-engine", "restore-engine"),
 }
-"""What must be there -> which faults it takes; one that is named twice comes twice as often."""
+"""A required ability -> the faults that need it; a fault listed twice occurs twice as often."""
 ONCE = ("cut-power", "lose-disk")
-"""What a second time may take more than a set promises to bear."""
+"""Faults that a set does not promise to survive a second time."""
 ALONE = ("restore-engine",)
-"""A replica that starts meanwhile has forgotten what the engine told it, and believes the past."""
+"""Faults that run alone.
+
+A replica that starts during one has lost what the engine told it, and would trust the old data.
+"""
 TARGETS = ("master", "master", "follower")
 PAUSE_S = (0.2, 2.5)
 PAIRED = 0.3
-"""How often two faults are made at once."""
+"""How often two faults are made at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,9 @@ class Act:
     kind: str
     target: str
     lasting_s: float
-    """From its beginning until what it broke is mended."""
+    """The time from its beginning until its effect is mended."""
     after_s: float = 0.0
-    """From the beginning of its step."""
+    """The delay after the beginning of its step."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.target} {self.lasting_s:.1f}"
@@ -51,14 +55,14 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done at once, after a pause."""
+    """Simultaneous faults after a pause."""
 
     pause_s: float
     acts: tuple[Act, ...]
 
 
 def schedule(dice: random.Random, duration_s: float, has: Collection[str]) -> Sequence[Step]:
-    """Steps that take *duration_s* in all, or a little more, of faults that need what it *has*."""
+    """Return steps of about *duration_s* in total, of faults whose needs are in *has*."""
     kinds = [kind for need, some in KINDS.items() if not need or need in has for kind in some]
     steps: list[Step] = []
     taken_s = 0.0
@@ -88,5 +92,5 @@ def _act(dice: random.Random, kind: str) -> Act:
         longest_s = 4.0
     else:
         longest_s = 8.0
-    # Mostly short: what is over before anybody noticed is as likely to be mistaken.
+    # Mostly short: a fault that ends before any process notices it causes as many errors.
     return Act(kind, dice.choice(TARGETS), 0.2 + longest_s * dice.random() ** 2)

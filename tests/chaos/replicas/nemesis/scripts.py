@@ -1,7 +1,7 @@
-"""Scripts: cases with names, each of which somebody has lost messages by, or may.
+"""Scripts: named cases, each of which has lost messages somewhere, or may.
 
-Who is *then-master*, *first* and *second* (of its followers) is seen when a script begins, and
-stays.
+The replicas that *then-master*, *first* and *second* (of its followers) mean are determined when a
+script begins, and do not change.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ class Script:
     name: str
     acts: tuple[Act, ...]
     needs: tuple[str, ...] = ()
-    """Abilities (see ``abilities.py``)."""
+    """The required abilities (see ``abilities.py``)."""
     settings: Mapping[str, object] = field(default_factory=dict)
     etcd_size: int = 3
     says: str = ""
-    """What some replica has to say meanwhile."""
+    """A text that some replica must log during the script."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -35,7 +35,7 @@ FLOOR_2 = {"minInSyncReplicas": 2, "flushDiskType": "ASYNC_FLUSH"}
 SCRIPTS = {
     one.name: one
     for one in (
-        # KIP-966: the others come back before the last one does, and lack what it took alone.
+        # KIP-966: the others return before the last one, and lack what it acknowledged alone.
         Script(
             "last-standing",
             (
@@ -46,7 +46,7 @@ SCRIPTS = {
             ("cuts", "disks"),
             FLOOR_1,
         ),
-        # The same where the floor holds: who left first comes back first, and may not lead.
+        # The same with the floor in force: the first to leave returns first, and may not lead.
         Script(
             "last-two-standing",
             (
@@ -65,10 +65,10 @@ SCRIPTS = {
             ("cuts",),
             FLOOR_2,
         ),
-        # RocketMQ #5663: who is in sync changes while what is confirmed does.
+        # RocketMQ #5663: the in-sync set changes while the confirmed offset does.
         Script("flapping-follower", (Act("cut-off-and-on", "first", 12),), ("cuts",), FLOOR_2),
-        # RocketMQ 5.5.0: the master lets a follower go before the controller has agreed, which is
-        # frozen, and acknowledges alone; that follower is elected then.
+        # RocketMQ 5.5.0: the master drops a follower before the frozen controller has agreed, and
+        # acknowledges alone; then that follower is elected.
         Script(
             "frozen-engine",
             (
@@ -81,13 +81,14 @@ SCRIPTS = {
             {"minInSyncReplicas": 1, "flushDiskType": "ASYNC_FLUSH"},
             etcd_size=1,
         ),
-        # RocketMQ #7689: a new master gives queue offsets that its undispatched tail has already.
+        # RocketMQ #7689: a new master assigns queue offsets that its undispatched tail already
+        # uses.
         Script(
             "killed-again-and-again",
             tuple(Act("kill", "master", 0.3, after_s=2.5 * number) for number in range(6)),
             settings=FLOOR_2,
         ),
-        # The master stands still, and the engine has the past to say: nobody is elected by that.
+        # The master is frozen and the engine returns old data: that must not elect any replica.
         Script(
             "engine-from-a-backup",
             (
