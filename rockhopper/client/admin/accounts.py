@@ -1,4 +1,7 @@
-"""Users and access rules of brokers. Each master stores its own; a change goes to each."""
+"""Users and access rules of brokers.
+
+Each master stores its own, so every change is sent to all masters.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence

@@ -71,8 +71,7 @@ class PendingRequests:
     ) -> ReceivedMessage:
         """Wait for a reply. Raises ReplyTimeoutError.
 
-        If a connection breaks meanwhile, it is restored: without one the broker cannot deliver the
-        reply.
+        A connection that breaks while waiting is restored: the broker delivers the reply over it.
         """
         waiting = self._waiting[correlation_id]
         try:

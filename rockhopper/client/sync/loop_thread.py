@@ -50,7 +50,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.open_clients: set[Closable] = set()
         self.is_inherited = False
-        """Whether it belongs to the parent of this forked process."""
+        """Whether this process is a forked child and the loop thread is its parent's."""
         self._loop = asyncio.new_event_loop()
         self._waiting: set[Future[Any]] = set()
         self._exits: dict[Future[Any], BaseException] = {}
@@ -205,7 +205,7 @@ class LogRecords(logging.Filter):
                 logging.getLogger(name).addFilter(self)  # no effect if added before
 
     def forget(self) -> None:
-        """Intercept no more: the thread belongs to the parent process, and its id may be reused."""
+        """Stop intercepting in a child: the thread is the parent's, and its id may be reused."""
         self._loop_ident = None
 
     def filter(self, record: logging.LogRecord) -> bool:
