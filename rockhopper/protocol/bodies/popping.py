@@ -7,7 +7,12 @@ from rockhopper.protocol.fastjson import MessageQueueKey
 
 
 class BatchAck(Body):
-    """Messages of one pop from one queue; bit i of byte i/8 of ``bits`` stands for so + i."""
+    """Acknowledges messages that one pop took from one queue.
+
+    ``bits`` is a bit set in base64, lowest bit of the first byte first. If bit i is set, it
+    acknowledges the message at offset ``start_offset`` + i: with 100 and "BQ==" (bits 0 and 2), the
+    messages at 100 and 102.
+    """
 
     group: str = field(name="c", default="")
     topic: str = field(name="t", default="")

@@ -3,7 +3,7 @@
 Values are those of the reference's evaluator: text (of a property or a literal), Integer, Long,
 Double, Boolean, and null. Properties are always texts. So the kind of each node is known at compile
 time, and each comparison is compiled to a closure for its two kinds. None is null. EvaluationError
-stands for any exception of Java: the message does not match.
+replaces every exception that Java would raise here; the message then does not match.
 
 Invalid expressions raise ValueError; the parser adds the position.
 """
