@@ -117,7 +117,7 @@ class Node:
         return int(time_ms * self.rate + self.offset_ms)
 
     @property
-    def held_offset(self) -> int:
+    def acknowledgeable_offset(self) -> int:
         """Up to where the log is by the promise of ASYNC_FLUSH."""
         return len(self.disk.log)
 
@@ -143,7 +143,7 @@ class Node:
             is_clean=disk.is_clean,
             log_start=disk.log_start,
             log_end=end,
-            held_offset=end,
+            acknowledgeable_offset=end,
             confirmed_offset=min(disk.confirmed, end),
             seen_state=disk.seen_state,
         )
