@@ -17,7 +17,7 @@ FEATURES = "broker.features"
 # Packages whose children count as folders of the broker; so do all other children of broker/.
 GROUPS = ("broker.kernel", "broker.server", "broker.replication", "broker.gateways", FEATURES)
 # Folders and modules that may use connections, requests and codes.
-DOORS = frozenset({"remoting", "processors", "name_server", "hot"})
+DOORS = frozenset({"remoting", "processors", "processor_table", "name_server", "hot"})
 
 # Parsing gives the same result, but takes ten times as long.
 _DOCSTRING = re.compile(r'^[ \t]*r?""".*?"""', re.DOTALL | re.MULTILINE)
