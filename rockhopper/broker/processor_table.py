@@ -4,7 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.features.transactions.processors import TransactionProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -27,6 +26,7 @@ from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
+from rockhopper.broker.kernel.processors.transactions import TransactionProcessors
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.server.remoting.permissions import Permission, on_cluster, on_group, on_topic
 from rockhopper.broker.users.access import Action, Kind
@@ -66,7 +66,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         config, store, topics, groups, offsets, producers, stats, clock.steady_ms
     )
     queries = QueryProcessors(config.store.live, store, topics)
-    topic_admin = broker.topic_admin
+    topic_admin = broker.kernel.topic_admin
     group_admin = GroupAdminProcessors(
         config,
         store,
@@ -102,7 +102,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
     )
     accounts = AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls)
-    send, pull = broker.sends.process, pulls.process
+    send, pull = broker.kernel.sends.process, pulls.process
     rows = {
         **_pop(popping),
         **_accounts(accounts),

@@ -41,14 +41,12 @@ def the_master_alone_confirms(stack: ExitStack) -> None:
 def any_one_follower_confirms(stack: ExitStack) -> None:
     def confirm(term: MasterTerm) -> bool:
         held = [
-            term.followers[each].acknowledgeable_offset
-            for each in term.required
-            if each in term.followers
+            term.followers[each].held_offset for each in term.required if each in term.followers
         ]
-        confirmed = min(term.acknowledgeable_offset, max(held, default=-1))
-        if not term.state.is_complete or confirmed <= term.replicated_offset:
+        confirmed = min(term.held_offset, max(held, default=-1))
+        if not term.state.is_complete or confirmed <= term.confirmed_offset:
             return False
-        term.replicated_offset = confirmed
+        term.confirmed_offset = confirmed
         return True
 
     _patch(stack, MasterTerm, "confirm", confirm)
@@ -192,7 +190,7 @@ def the_tail_is_not_counted_in_queue_offsets(stack: ExitStack) -> None:
 
     def from_confirmed(world: World, node: Node, machine: Machine, action: actions.Lead) -> None:
         lead(world, node, machine, action)
-        log = node.disk.log[: machine.replica_state.replicated_offset]
+        log = node.disk.log[: machine.replica_state.confirmed_offset]
         node.next_queue_offset = log[-1].queue_offset + 1 if log else 0
 
     _patch(stack, World, "_lead", from_confirmed)
@@ -217,10 +215,10 @@ def an_older_connection_still_counts(stack: ExitStack) -> None:
 
     def keep(machine: Machine, link: int, hello: Any, now_ms: int) -> None:
         before = machine.term.followers.get(hello.replica) if machine.term else None
-        held = before.acknowledgeable_offset if before else -1
+        held = before.held_offset if before else -1
         greeted(machine, link, hello, now_ms)
         if machine.term and (after := machine.term.followers.get(hello.replica)):
-            after.acknowledgeable_offset = max(held, hello.log_end)
+            after.held_offset = max(held, hello.log_end)
 
     _patch(stack, Machine, "_greeted", keep)
 

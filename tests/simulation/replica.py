@@ -117,7 +117,7 @@ class Node:
         return int(time_ms * self.rate + self.offset_ms)
 
     @property
-    def acknowledgeable_offset(self) -> int:
+    def held_offset(self) -> int:
         """Up to where the log is by the promise of ASYNC_FLUSH."""
         return len(self.disk.log)
 
@@ -143,8 +143,8 @@ class Node:
             is_clean=disk.is_clean,
             log_start=disk.log_start,
             log_end=end,
-            acknowledgeable_offset=end,
-            replicated_offset=min(disk.confirmed, end),
+            held_offset=end,
+            confirmed_offset=min(disk.confirmed, end),
             seen_state=disk.seen_state,
         )
         self.machine = Machine(

@@ -131,13 +131,13 @@ class Rules:
         """See Truth."""
         self.truth_of(epoch).read(epoch, offset)
 
-    def fenced(self, node: Node, replicated_offset: int, text: str) -> None:
+    def fenced(self, node: Node, confirmed_offset: int, text: str) -> None:
         """A replica takes no part because an operator's election gave up what it has.
 
         After a power cut of all nobody has what the one with the longest log has not.
         """
         if not any(truth.by_operator for truth in self.truths) or not any(
-            truth.is_known and (truth.is_apart or truth.differs_from(node, 0, replicated_offset))
+            truth.is_known and (truth.is_apart or truth.differs_from(node, 0, confirmed_offset))
             for truth in self.truths
         ):
             raise Violation(text)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rockhopper.broker.features.sinks.appender import BatchAppender
 from rockhopper.broker.features.sinks.publisher import SinkError, SinkPublisher
-from rockhopper.broker.features.sinks.state import SinkState
+from rockhopper.broker.features.sinks.state import SinksState
 from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -47,7 +47,7 @@ class Sinks:
             store_host=STORE_HOST,
             suffix=b"CLUSTER\x01c\x02",
         )
-        self.state = SinkState(self.store.layout, BrokerClock(clock, clock.monotonic_ns))
+        self.state = SinksState(self.store.layout, BrokerClock(clock, clock.monotonic_ns))
         self.prepared, self.decisions = self.state.prepared, self.state.decisions
         self.contents = self.state.contents
         self.tables = tuple(self.state.tables)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.features.transactions.half_sends import HalfSends
 from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
@@ -63,7 +62,6 @@ class ServingParts:
     """The state of each feature, by its name."""
     features: dict[str, FeaturePart]
     """The part of each feature, by its name."""
-    state: StateChannels
     kernel: Kernel
     config: BrokerConfig
     clock: BrokerClock
@@ -72,9 +70,6 @@ class ServingParts:
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsetTable
-    sends: SendProcessor
-    topic_admin: TopicAdminProcessors
-    peer_brokers: PeerBrokers
     cluster_queues: ClusterQueues
     topic_ids: TopicIds
     consumers: ConsumerGroups
@@ -237,8 +232,8 @@ class ServingParts:
             redirect,
             self.clock,
         )
-        self.sender.steps.append(HalfSends(config, self.transactions).divert)
-        self.producers.joined_listeners.append(self.transactions.check_back.producer_came)
+        self.sender.on_half = self.transactions.opened
+        self.producers.on_joined = self.transactions.check_back.producer_came
         self.positions = ReaderPositions(
             store, self.consumers, self.offsets, stats, self.tables.history
         )
@@ -254,7 +249,6 @@ class ServingParts:
         )
         self.filter_turns = self.puller.turns
         self.puller.positions = self.positions
-        self.peer_brokers = PeerBrokers(config, name_service)
         self.cluster_queues = ClusterQueues(config, topics, name_service)
         self.retry_owners = RetryOwners(topics, self.groups, self.offsets)
         self.pop = PopService(
@@ -271,8 +265,7 @@ class ServingParts:
         self.puller.on_retries_read.append(self.pop.give_to_pulling)
         self.pop.is_pulled = self._pulls_retries
         self.timers.on_import = self.pop.adopt
-        self.sends = SendProcessor(config, store, self.sender)
-        self.topic_admin = TopicAdminProcessors(
+        topic_admin = TopicAdminProcessors(
             config,
             store,
             topics,
@@ -285,7 +278,6 @@ class ServingParts:
             self.retry_owners,
             self.announce,
         )
-        self.state = StateChannels()
         self.kernel = Kernel(
             config=config,
             clock=self.clock,
@@ -300,14 +292,14 @@ class ServingParts:
             producers=self.producers,
             locks=self.locks,
             sender=self.sender,
-            sends=self.sends,
-            topic_admin=self.topic_admin,
-            peer_brokers=self.peer_brokers,
+            sends=SendProcessor(config, store, self.sender),
+            topic_admin=topic_admin,
+            peer_brokers=PeerBrokers(config, name_service),
             puller=self.puller,
             positions=self.positions,
             waiters=self.long_polling,
             scheduled=Scheduled(self.delayed, self.timers, redirect),
-            state=self.state,
+            state=StateChannels(),
             announce=self.announce,
         )
         self.features = {
@@ -330,7 +322,7 @@ class ServingParts:
             self.delayed,
             self.timers,
             *self.features.values(),
-            self.peer_brokers,
+            self.kernel.peer_brokers,
             self.cluster_queues,
             self.filter_turns,
             self.long_polling,

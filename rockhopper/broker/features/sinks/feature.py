@@ -4,7 +4,7 @@ from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.features.sinks.appender import BatchAppender
 from rockhopper.broker.features.sinks.processors import SinkProcessors
 from rockhopper.broker.features.sinks.publisher import SinkPublisher
-from rockhopper.broker.features.sinks.state import SinkState
+from rockhopper.broker.features.sinks.state import SinksState
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.send.sender import broker_properties
 from rockhopper.broker.server.loop.clock import BrokerClock
@@ -12,10 +12,10 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.message_ids import UniqueIds
 
 
-class SinkPart(FeaturePart):
+class SinksPart(FeaturePart):
     """Sinks in one broker."""
 
-    def __init__(self, kernel: Kernel, state: SinkState) -> None:
+    def __init__(self, kernel: Kernel, state: SinksState) -> None:
         config, store, topics, clock = kernel.config, kernel.store, kernel.topics, kernel.clock
         self.publisher = SinkPublisher(
             state,
@@ -70,10 +70,10 @@ class SinkFeature:
         "tests/unit/broker/features/sinks",
     )
 
-    def state(self, layout: StoreLayout, clock: BrokerClock) -> SinkState:
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> SinksState:
         """Return the tables and files of sinks."""
-        return SinkState(layout, clock)
+        return SinksState(layout, clock)
 
-    def build(self, kernel: Kernel, state: SinkState) -> SinkPart:
+    def build(self, kernel: Kernel, state: SinksState) -> SinksPart:
         """Return what serves sinks."""
-        return SinkPart(kernel, state)
+        return SinksPart(kernel, state)

@@ -42,7 +42,7 @@ from rockhopper.broker.features.sinks.state import (
     INTENT,
     PART,
     PUBLISHED,
-    SinkState,
+    SinksState,
     encode_intent,
     encode_parts,
     encode_published,
@@ -77,7 +77,7 @@ class SinkPublisher(Part):
 
     def __init__(
         self,
-        state: SinkState,
+        state: SinksState,
         store: MessageStore,
         appender: BatchAppender,
         channels: StateChannels,

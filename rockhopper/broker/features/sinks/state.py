@@ -48,7 +48,7 @@ PUBLISHED, PART, INTENT = 14, 15, 16
 _SUFFIX = ".part"
 
 
-class SinkState(State):
+class SinksState(State):
     """The files are in *directory*. Whatever writes one blocks for the disk."""
 
     kinds = (PUBLISHED, PART, INTENT)

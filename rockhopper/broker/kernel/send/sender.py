@@ -8,8 +8,14 @@ from a client.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from rockhopper.broker.features.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    immunity_ms,
+    is_half,
+    make_half,
+)
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.kernel.send.message_priority import queue_of_priority
@@ -29,9 +35,9 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.errors import IllegalMessage, Refusal
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
-from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_LEVEL,
@@ -41,6 +47,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_LITE_TOPIC,
     PROPERTY_MSG_REGION,
+    PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRACE_SWITCH,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
@@ -67,32 +74,24 @@ class Placed(NamedTuple):
     queue_offset: int
     transaction_id: str | None
     batch_unique_id: str | None = None
-    diversion: "Diversion | None" = None
+    half: "Half | None" = None
     recall_handle: str | None = None
 
 
-class Diversion:
-    """A message that a feature stores in another queue first, for example a half message."""
+class Half(NamedTuple):
+    """A stored half message of a transaction."""
 
-    def __init__(self, topic: str, queue_id: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.queue_offset = self.log_offset = -1
-        """The place of the staged message; the Sender sets it."""
+    queue_offset: int
+    commit_log_offset: int
+    group: str
+    immune_ms: int | None
+    """How long to wait before the first check; None: the broker's default."""
 
-    def stored(self) -> None:
-        """Continue, now that the message is in the log."""
-
-    def add_to_grpc_entry(self, entry: Any, message_id: str) -> None:
-        """Add to the entry of the message in a gRPC answer."""
-
-
-SendStep: TypeAlias = Callable[[Send, dict[str, str], str, int], Diversion | None]
-"""A step before a single message is staged.
-
-It gets the send, the properties that will be stored, the topic and the queue. It may change the
-properties, divert the message, or raise a Refusal. The first step that diverts a message is the
-last one, and the message is not delayed."""
+    @classmethod
+    def of(cls, queue_offset: int, commit_log_offset: int, properties: dict[str, str]) -> "Half":
+        """Return the half message with these *properties*."""
+        group = properties[PROPERTY_PRODUCER_GROUP]
+        return cls(queue_offset, commit_log_offset, group, immunity_ms(properties))
 
 
 def broker_properties(config: BrokerConfig) -> bytes:
@@ -120,6 +119,7 @@ class Sender:
         timers: Timers,
     ) -> None:
         self._config = config
+        self._live = config.live
         self._live_store = config.store.live
         self._store = store
         self._stats = stats
@@ -130,8 +130,8 @@ class Sender:
         self.check = checks.check
         self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
-        self.steps: list[SendStep] = []
-        """Those of the features, in order."""
+        self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
+        """Called with each stored ``Half``."""
 
     def send(self, send: Send) -> tuple[Placed, int]:
         """Store one message, or one batch.
@@ -145,14 +145,14 @@ class Sender:
         except StoreError:
             self._stats.puts_refused(1)
             raise
-        if placed.diversion is not None:
-            placed.diversion.stored()
+        if placed.half is not None:
+            self.on_half(*placed.half)
         return placed, end if waits_for_disk(send.properties) else 0
 
     def stage(self, send: Send) -> Placed:
         """Stage one message, or one batch: the store's next commit stores it.
 
-        The committer must call ``stored`` of diversions. Raises Refusal, StoreError.
+        The committer must call ``on_half`` for half messages. Raises Refusal, StoreError.
         """
         try:
             topic, queue_id = self.check(send)
@@ -189,9 +189,12 @@ class Sender:
         if level == 0 and not HAS_TIMER.isdisjoint(properties) and not is_dead:
             due_ms = self._timers.due_ms(properties, self._now_ms())
         recall_handle = None
-        diversion = self._divert(send, properties, name, queue_id)
-        if diversion is not None:
-            name, stored_queue_id = diversion.topic, diversion.queue_id
+        opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
+        if opens_transaction:
+            # Delays are evaluated again at the commit.
+            self._check_transaction(send)
+            make_half(properties, name, queue_id, send.group)
+            name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
         elif is_dead:
             properties[PROPERTY_DELAY_LEVEL] = "-1"
         elif level > 0:
@@ -211,29 +214,25 @@ class Sender:
             send.reconsume_times,
         )
         unique_key = properties[PROPERTY_UNIQUE_KEY]
-        self._stats.put(topic.name if diversion is None else name).add(
+        self._stats.put(name if opens_transaction else topic.name).add(
             1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
-        if diversion is not None:
-            diversion.queue_offset, diversion.log_offset = offset, log_offset
+        half = Half.of(offset, log_offset, properties) if opens_transaction else None
         return Placed(
-            self._message_id(log_offset),
-            queue_id,
-            offset,
-            unique_key,
-            None,
-            diversion,
-            recall_handle,
+            self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
         )
 
-    def _divert(
-        self, send: Send, properties: dict[str, str], topic: str, queue_id: int
-    ) -> Diversion | None:
-        for step in self.steps:
-            if (diversion := step(send, properties, topic, queue_id)) is not None:
-                return diversion
-        return None
+    def _check_transaction(self, send: Send) -> None:
+        if "\x01" in send.group or "\x02" in send.group:
+            raise IllegalMessage(
+                "the producer group holds characters that end a property: a transaction keeps its "
+                "group in one"
+            )
+        if self._live.reject_transaction_message:
+            raise NoPermission(
+                f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
+            )
 
     def _check_body(self, body: bytes) -> None:
         most = self._live_store.message_size_max_bytes
@@ -338,3 +337,7 @@ class Sender:
         self._stats.put(topic.name).add(count, self._store.staged_offset - log_offset)
         batch_id = unique_key if send.is_batch else None
         return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)
+
+
+def _ignore_half(queue_offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
+    """Ignore the half message."""

@@ -26,7 +26,7 @@ class Follower:
     heard_at_ms: int
     moved_at_ms: int
     """When the follower last made progress or held the whole log."""
-    acknowledgeable_offset: int = -1
+    held_offset: int = -1
     """-1 until the follower's log is known to be a prefix of ours."""
     left_at_ms: int = 0
     vouched_at_ms: int = 0
@@ -46,8 +46,8 @@ class MasterTerm:
         state: SetState,
         version: int,
         log_end: int,
-        acknowledgeable_offset: int,
-        replicated_offset: int,
+        held_offset: int,
+        confirmed_offset: int,
         now_ms: int,
         timing: Timing,
     ) -> None:
@@ -57,9 +57,9 @@ class MasterTerm:
         self.start_offset = log_end
         self.state = state
         self.version = version
-        self.acknowledgeable_offset = acknowledgeable_offset
+        self.held_offset = held_offset
         """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
-        self.replicated_offset = replicated_offset
+        self.confirmed_offset = confirmed_offset
         self.followers: dict[Replica, Follower] = {}
         self._began_at_ms = now_ms
         self._timing = timing
@@ -74,7 +74,7 @@ class MasterTerm:
     @property
     def is_settled(self) -> bool:
         """Whether the log as of the start of the term is confirmed, so that clients may read."""
-        return self.replicated_offset >= self.start_offset
+        return self.confirmed_offset >= self.start_offset
 
     @property
     def required(self) -> frozenset[Replica]:
@@ -85,15 +85,15 @@ class MasterTerm:
         """Advance the confirmed offset as far as possible; return whether it moved."""
         if not self.state.is_complete:
             return False
-        confirmed = self.acknowledgeable_offset
+        confirmed = self.held_offset
         for replica in self._others():
             follower = self.followers.get(replica)
             if follower is None:
                 return False
-            confirmed = min(confirmed, follower.acknowledgeable_offset)
-        if confirmed <= self.replicated_offset:
+            confirmed = min(confirmed, follower.held_offset)
+        if confirmed <= self.confirmed_offset:
             return False
-        self.replicated_offset = confirmed
+        self.confirmed_offset = confirmed
         return True
 
     def _others(self) -> tuple[Replica, ...]:
@@ -190,5 +190,5 @@ class MasterTerm:
             replica not in self.state.in_sync
             and follower.link is not None
             and follower.is_clean
-            and follower.acknowledgeable_offset >= max(self.replicated_offset, self.start_offset)
+            and follower.held_offset >= max(self.confirmed_offset, self.start_offset)
         )

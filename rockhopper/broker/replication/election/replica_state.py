@@ -11,7 +11,7 @@ class ReplicaState:
     """The state of one replica; only its machine changes it.
 
     ``voted_epoch``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on
-    them. ``replicated_offset`` may be older after a start.
+    them. ``confirmed_offset`` may be older after a start.
     """
 
     me: Replica
@@ -23,9 +23,9 @@ class ReplicaState:
     """Whether it still has everything it ever acknowledged; False after a power cut."""
     log_start: int = 0
     log_end: int = 0
-    acknowledgeable_offset: int = 0
+    held_offset: int = 0
     """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
-    replicated_offset: int = 0
+    confirmed_offset: int = 0
     """The offset up to which it knows the log to be confirmed."""
     is_away: bool = False
     """Whether a master's bytes cannot be appended now because the store is being reopened."""

@@ -56,7 +56,7 @@ _CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
 _PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
 _TAKE_OVER = struct.Struct(">Bxxxq")
 _TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, ACK: _ACK, 6: _SIZED, 7: _TAKE_OVER}
-_WIRE_NAMES = {"voted_epoch": "promise", "replicated_offset": "confirmed_offset"}
+_WIRE_NAMES = {"voted_epoch": "promise"}
 
 
 class WireError(Exception):
@@ -135,7 +135,7 @@ def encode(message: Message) -> bytes:
     match message:
         case Ack():
             flags = CLEAN if message.is_clean else 0
-            return _ACK.pack(ACK, flags, message.epoch, message.acknowledgeable_offset)
+            return _ACK.pack(ACK, flags, message.epoch, message.held_offset)
         case Beat():
             return data_head(message, message.sent_at_ms, 0, 0)
         case Welcome():
@@ -152,7 +152,7 @@ def encode(message: Message) -> bytes:
 
 def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
     """Encode the head in front of *size_bytes* log bytes with the CRC-32 *crc*."""
-    return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.replicated_offset, crc)
+    return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.confirmed_offset, crc)
 
 
 class Decoder:
@@ -256,22 +256,22 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
             return Proof(proof_of_follower)
         case (3, _):
             return _welcome_of(body)
-        case (4, size, epoch, log_offset, replicated_offset, crc):
+        case (4, size, epoch, log_offset, confirmed_offset, crc):
             if not size:
-                return Beat(epoch, replicated_offset, log_offset)
+                return Beat(epoch, confirmed_offset, log_offset)
             if crc32(body) != crc:
                 raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
-            return Data(Beat(epoch, replicated_offset), log_offset, body)
-        case (5, flags, epoch, acknowledgeable_offset):
-            return _ack_of(ACK, flags, epoch, acknowledgeable_offset)
+            return Data(Beat(epoch, confirmed_offset), log_offset, body)
+        case (5, flags, epoch, held_offset):
+            return _ack_of(ACK, flags, epoch, held_offset)
         case (7, epoch):
             return TakeOver(epoch)
         case _:
             return _refused_of(body)
 
 
-def _ack_of(_: int, flags: int, epoch: int, acknowledgeable_offset: int) -> Ack:
-    return Ack(epoch, acknowledgeable_offset, bool(flags & CLEAN))
+def _ack_of(_: int, flags: int, epoch: int, held_offset: int) -> Ack:
+    return Ack(epoch, held_offset, bool(flags & CLEAN))
 
 
 def _wire_fields(message: Hello | Refused) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def _greeting_of(text: bytes, signed: bytes) -> Greeting:
         incarnation=fields.get("incarnation", str),
         voted_epoch=fields.get("promise", int),
         is_clean=fields.get("is_clean", bool),
-        replicated_offset=fields.get("confirmed_offset", int),
+        confirmed_offset=fields.get("confirmed_offset", int),
         log_end=fields.get("log_end", int),
         epochs=fields.epochs(),
     )

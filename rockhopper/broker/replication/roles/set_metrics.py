@@ -16,7 +16,7 @@ _PAST = {
 }
 
 
-def of_set(machine: Machine, replicated_offset: int) -> Iterator[Family]:
+def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
     """Return the metrics of the leader and the in-sync set, as this replica knows them."""
     state = machine.view.state if machine.view else None
     replica_state = machine.replica_state
@@ -40,7 +40,7 @@ def of_set(machine: Machine, replicated_offset: int) -> Iterator[Family]:
     yield _gauge("log_end_bytes", "End of the log").add(replica_state.log_end)
     yield _gauge(
         "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
-    ).add(replicated_offset)
+    ).add(confirmed_offset)
 
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
@@ -52,7 +52,7 @@ def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[
     lag_seconds = _gauge("lag_seconds", "How long a follower is behind, to a second", "replica")
     for replica, follower in sorted(term.followers.items()) if term else ():
         if follower.link is not None:
-            held = max(follower.acknowledgeable_offset, 0)
+            held = max(follower.held_offset, 0)
             lag_bytes.add(max(end - held, 0), str(replica.id))
             lag_seconds.add(seconds(held) if held < end else 0, str(replica.id))
     yield lag_bytes

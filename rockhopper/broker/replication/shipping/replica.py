@@ -269,8 +269,8 @@ class RunningReplica:
                 has_left=replica_disk.left is not None,
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
-                acknowledgeable_offset=self._log.acknowledgeable_offset,
-                replicated_offset=min(replica_disk.replicated_offset, self._log.end_offset),
+                held_offset=self._log.held_offset,
+                confirmed_offset=min(replica_disk.confirmed_offset, self._log.end_offset),
             ),
             self._timing,
             min_in_sync=membership.min_in_sync,
@@ -332,7 +332,7 @@ class RunningReplica:
 
     def wrote(self) -> None:
         """Report the log's end to the machine; a master also sends new data to its followers."""
-        self.machine.wrote(self._log.end_offset, self._log.acknowledgeable_offset)
+        self.machine.wrote(self._log.end_offset, self._log.held_offset)
         self._perform()
         self._streams.wrote()
 
@@ -518,8 +518,8 @@ class RunningReplica:
     def _keep_confirmed(self) -> None:
         if self._machine is None:
             return
-        confirmed = self._machine.replica_state.replicated_offset
-        if confirmed != self._replica_disk.replicated_offset:
+        confirmed = self._machine.replica_state.confirmed_offset
+        if confirmed != self._replica_disk.confirmed_offset:
             self._disk.submit(self._replica_disk.note_confirmed, confirmed)
 
     # Connections.
@@ -670,9 +670,9 @@ class RunningReplica:
             return
         # Send one acknowledgement for both the log and the heartbeat in the same frame.
         replica_state = self.machine.replica_state
-        replica_state.log_end, replica_state.acknowledgeable_offset = (
+        replica_state.log_end, replica_state.held_offset = (
             self._log.end_offset,
-            self._log.acknowledgeable_offset,
+            self._log.held_offset,
         )
         self.machine.received(link.number, data.beat, self._now_ms())
 
@@ -836,7 +836,7 @@ class RunningReplica:
 
     def _beat(self) -> Beat | None:
         term = self.machine.term
-        return Beat(term.epoch, term.replicated_offset) if term else None
+        return Beat(term.epoch, term.confirmed_offset) if term else None
 
     # Tasks.
 

@@ -141,7 +141,7 @@ class StateWriter:
         delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
         parts.pop.lanes.on_noted = self._pop_noted
         parts.locks.on_changed = self._locked
-        parts.state.writer = self
+        parts.kernel.state.writer = self
         visibility = self._store.visibility
         visibility.on_deleted, visibility.on_purged = self._deleted, self._purged
 
@@ -266,8 +266,8 @@ class StateWriter:
 
         Answers that the master gave before that time survive its failure.
         """
-        told, high_watermark = self._told, self._store.high_watermark
-        while told and told[0][0] <= high_watermark:
+        told, safe_offset = self._told, self._store.safe_offset
+        while told and told[0][0] <= safe_offset:
             told.popleft()
         due = [due_ms for _, due_ms in told]
         if self._due_ms is not None:
@@ -278,7 +278,19 @@ class StateWriter:
         return due_ms if due_ms < self._now_ms() else None
 
     def _gathered(self) -> None:
-        """Note the gathered changes in entries of bounded size."""
+        """Note the gathered changes in records of bounded size."""
+        size_bytes, told = 0, list[Entry]()
+        for entry in self._take_gathered():
+            if told and size_bytes + len(entry[1]) > PIECE_SIZE_BYTES:
+                self._log.note(told)
+                size_bytes, told = 0, []
+            told.append(entry)
+            size_bytes += len(entry[1])
+        if told:
+            self._log.note(told)
+
+    def _take_gathered(self) -> list[Entry]:
+        """Return the gathered changes as entries, and forget them."""
         every = self._kept.gathered
         entries: list[Entry] = [
             (Kind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
@@ -299,15 +311,7 @@ class StateWriter:
         for kind, payloads in self._noted.items():
             entries += joined(kind, payloads)
         self._noted.clear()
-        size_bytes, told = 0, list[Entry]()
-        for entry in entries:
-            if told and size_bytes + len(entry[1]) > PIECE_SIZE_BYTES:
-                self._log.note(told)
-                size_bytes, told = 0, []
-            told.append(entry)
-            size_bytes += len(entry[1])
-        if told:
-            self._log.note(told)
+        return entries
 
     def _is_snapshot_old(self) -> bool:
         """Return whether retention has deleted files, and would soon delete the newest snapshot."""

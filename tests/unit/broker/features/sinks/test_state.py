@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.features.sinks.journal import SinkJournal
 from rockhopper.broker.features.sinks.staged_parts import sink_key
-from rockhopper.broker.features.sinks.state import INTENT, PART, PUBLISHED, SinkState, encode_parts
+from rockhopper.broker.features.sinks.state import INTENT, PART, PUBLISHED, SinksState, encode_parts
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     StateRecordError,
@@ -27,15 +27,15 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> SinkState:
-    return SinkState(StoreLayout(tmp_path), BrokerClock())
+def state(tmp_path: Path) -> SinksState:
+    return SinksState(StoreLayout(tmp_path), BrokerClock())
 
 
 def encode_part(name: str, position: int, data: bytes) -> bytes:
     return encode_text(name) + encode_numbers(position) + data
 
 
-def test_parts_come_in_pieces_and_again(tmp_path: Path, directory: Path, state: SinkState) -> None:
+def test_parts_come_in_pieces_and_again(tmp_path: Path, directory: Path, state: SinksState) -> None:
     part = tmp_path / "a.part"
     part.write_bytes(bytes(PIECE_SIZE_BYTES) + b"rest")
     pieces = list(encode_parts([part]))
@@ -46,12 +46,12 @@ def test_parts_come_in_pieces_and_again(tmp_path: Path, directory: Path, state: 
 
 
 @pytest.mark.parametrize("name", ["../a.part", "intent.json"])
-def test_only_parts_are_written(state: SinkState, name: str) -> None:
+def test_only_parts_are_written(state: SinksState, name: str) -> None:
     with pytest.raises(StateRecordError, match="is no name of a part"):
         state.apply(PART, encode_part(name, 0, b"x"), 0)
 
 
-def test_an_intent_stays_until_its_batch_is_published(directory: Path, state: SinkState) -> None:
+def test_an_intent_stays_until_its_batch_is_published(directory: Path, state: SinksState) -> None:
     journal = SinkJournal(directory)
     state.apply(PART, encode_part("a.part", 0, b"x"), 0)
     state.apply(INTENT, NOTED_INTENT, 0)
@@ -65,7 +65,9 @@ def test_an_intent_stays_until_its_batch_is_published(directory: Path, state: Si
     assert not list(directory.glob("*.part"))
 
 
-def test_prepared_parts_go_when_their_batch_is_published(directory: Path, state: SinkState) -> None:
+def test_prepared_parts_go_when_their_batch_is_published(
+    directory: Path, state: SinksState
+) -> None:
     key = sink_key("s")
     for name in (f"{key}-2-0.1.part", f"{key}-3-0.1.part", f"{sink_key('t')}-2-0.1.part"):
         state.apply(PART, encode_part(name, 0, b"x"), 0)
@@ -75,6 +77,6 @@ def test_prepared_parts_go_when_their_batch_is_published(directory: Path, state:
     assert not list(directory.glob(f"{key}-2-*"))
 
 
-def test_an_intent_that_makes_no_sense_is_refused(state: SinkState) -> None:
+def test_an_intent_that_makes_no_sense_is_refused(state: SinksState) -> None:
     with pytest.raises(StateRecordError, match="intent"):
         state.apply(INTENT, b'{"sinkId":1}', 0)

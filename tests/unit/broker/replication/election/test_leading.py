@@ -13,16 +13,14 @@ def a_term(*in_sync: Replica, floor: int = 1) -> MasterTerm:
     return MasterTerm(A, state, 7, 100, 100, 60, 0, TIMING)
 
 
-def follows(
-    term: MasterTerm, replica: Replica, acknowledgeable_offset: int, *, link: int | None = 1
-) -> None:
-    term.followers[replica] = Follower(link, True, 0, 0, acknowledgeable_offset)
+def follows(term: MasterTerm, replica: Replica, held_offset: int, *, link: int | None = 1) -> None:
+    term.followers[replica] = Follower(link, True, 0, 0, held_offset)
 
 
 def test_a_master_alone_confirms_what_it_holds() -> None:
     term = a_term(A)
     assert term.confirm()
-    assert term.replicated_offset == 100
+    assert term.confirmed_offset == 100
     assert term.is_settled
 
 
@@ -32,14 +30,14 @@ def test_everybody_in_sync_is_waited_for() -> None:
     assert not term.confirm()
     follows(term, C, 80)
     assert term.confirm()
-    assert term.replicated_offset == 80
+    assert term.confirmed_offset == 80
     assert not term.is_settled
 
 
 def test_nothing_is_confirmed_below_the_floor() -> None:
     term = a_term(A, floor=2)
     assert not term.confirm()
-    assert term.replicated_offset == 60
+    assert term.confirmed_offset == 60
 
 
 def test_what_is_confirmed_never_falls() -> None:
@@ -48,7 +46,7 @@ def test_what_is_confirmed_never_falls() -> None:
     term.confirm()
     follows(term, B, -1)
     assert not term.confirm()
-    assert term.replicated_offset == 100
+    assert term.confirmed_offset == 100
 
 
 def test_who_leaves_is_waited_for_until_the_engine_has_agreed() -> None:
@@ -59,14 +57,14 @@ def test_who_leaves_is_waited_for_until_the_engine_has_agreed() -> None:
     assert proposed.in_sync == {A}
     term.ask(proposed)
     term.confirm()
-    assert term.replicated_offset == 70
+    assert term.confirmed_offset == 70
     term.answered(Outcome.UNKNOWN, 0)
     term.confirm()
-    assert term.replicated_offset == 70
+    assert term.confirmed_offset == 70
     assert term.proposal(TIMING.gone_ms) == proposed
     term.answered(Outcome.DONE, 8)
     term.confirm()
-    assert term.replicated_offset == 100
+    assert term.confirmed_offset == 100
 
 
 def test_who_joins_is_waited_for_before_the_engine_is_asked() -> None:
@@ -76,9 +74,9 @@ def test_who_joins_is_waited_for_before_the_engine_is_asked() -> None:
     assert proposed is not None
     assert proposed.in_sync == {A, B}
     term.ask(proposed)
-    term.acknowledgeable_offset = 150
+    term.held_offset = 150
     assert term.confirm()
-    assert term.replicated_offset == 100
+    assert term.confirmed_offset == 100
 
 
 def test_a_newer_state_tells_what_became_of_all_that_was_asked() -> None:
@@ -150,7 +148,7 @@ def test_a_master_whose_replicas_are_gone_is_below_its_floor_though_they_count_a
     assert term.has_floor(0)
     gone_ms = 2 * TIMING.gone_ms
     assert not term.has_floor(gone_ms)
-    term.followers[B] = Follower(5, True, gone_ms, gone_ms, acknowledgeable_offset=100)
+    term.followers[B] = Follower(5, True, gone_ms, gone_ms, held_offset=100)
     assert term.has_floor(gone_ms)
     one = MasterTerm(A, SetState(2, A, frozenset({A, B}), 1), 7, 100, 100, 60, 0, TIMING)
     assert one.has_floor(gone_ms)
