@@ -1,7 +1,7 @@
-"""Live through many seeds, on all cores: python -m tests.simulation [--seeds N] [--first K].
+"""Run many seeds, on all cores: python -m tests.simulation [--seeds N] [--first K].
 
-Each five hundred seeds are a line of progress. With ``--progress FILE`` the same command goes on
-where it was stopped, with what was found before.
+Every five hundred seeds, one line of progress is printed. With ``--progress FILE``, the same
+command continues where it was stopped, and keeps the earlier results.
 """
 
 import argparse
@@ -20,22 +20,22 @@ BLOCK = 500
 
 @dataclass
 class Progress:
-    """What came of the seeds so far."""
+    """The results of the seeds so far."""
 
     first: int
     next: int
     broken: int = 0
     acknowledged: int = 0
     lost: int = 0
-    """What elections have cost that an operator forced."""
+    """Messages lost by elections that an operator forced."""
 
     @property
     def lived(self) -> int:
-        """How many seeds there were."""
+        """The number of seeds so far."""
         return self.next - self.first
 
     def __str__(self) -> str:
-        """For a person."""
+        """Return one line for a person."""
         return (
             f"{self.lived:,} seeds, {self.broken} broken, {self.acknowledged:,} messages "
             f"acknowledged, {self.lost:,} lost by operators"
@@ -43,7 +43,7 @@ class Progress:
 
 
 def live(seed: int) -> tuple[int, str, int, int]:
-    """Return the seed, what was broken, and how many messages were acknowledged, and lost."""
+    """Return the seed, the broken rule, and how many messages were acknowledged, and lost."""
     try:
         rules = faults.run(seed).rules
     except Violation as violation:
@@ -52,7 +52,7 @@ def live(seed: int) -> tuple[int, str, int, int]:
 
 
 def load(path: Path | None, first: int) -> Progress:
-    """Where the last run was stopped, if it began with the same seed."""
+    """Return the progress of the last run, if it began with the same seed."""
     if path and path.exists():
         found = Progress(**json.loads(path.read_text()))
         if found.first == first:

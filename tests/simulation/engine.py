@@ -1,7 +1,8 @@
-"""An engine of consensus that keeps its word about compare-and-swap, and about nothing else.
+"""A consensus engine that is reliable only in its compare-and-swap.
 
-Leases end early or late, and reads may be answered from the past. A request may be lost on its way
-in, or its answer on its way out, or it may be done seconds after whoever asked has given up.
+Leases end early or late, and reads may return old data. A request may be lost before the engine
+gets it, its answer may be lost, or the engine may carry it out seconds after the caller has given
+up.
 """
 
 from collections import deque
@@ -15,16 +16,16 @@ from rockhopper.broker.replication.engines.engine import MemorySet
 
 @dataclass
 class FakeEngine(MemorySet):
-    """One set."""
+    """The engine of one set."""
 
     random: Random = field(kw_only=True)
     past: deque[View] = field(default_factory=lambda: deque(maxlen=8))
     is_lying: bool = False
     behind: View | None = None
-    """What every read is answered with, from the past."""
+    """The old data that answers every read, if set."""
 
     def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> Outcome:
-        """Keep what there was before as well."""
+        """Campaign, and remember the previous view."""
         before = self.read(now_ms)
         outcome = super().campaign(request, leader, now_ms)
         if outcome is Outcome.DONE:
@@ -32,7 +33,7 @@ class FakeEngine(MemorySet):
         return outcome
 
     def alter(self, request: Alter) -> Outcome:
-        """Keep what there was before as well."""
+        """Alter the set, and remember the previous view."""
         before = View(self.state, self.version, self.leader, dict(self.members))
         outcome = super().alter(request)
         if outcome is Outcome.DONE:
@@ -40,7 +41,7 @@ class FakeEngine(MemorySet):
         return outcome
 
     def answer(self, now_ms: float) -> View:
-        """What a read brings; from a member of the engine that is behind, if it lies."""
+        """Return what a read returns; an old view at times, if the engine is lying."""
         if self.behind:
             return self.behind
         if self.past and self.is_lying and self.random.random() < 0.3:

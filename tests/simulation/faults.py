@@ -1,4 +1,4 @@
-"""A seed's life: which faults come when, and that all is well again some time after the last."""
+"""The life of a seed: which faults occur when, and a recovery some time after the last."""
 
 from collections.abc import Callable
 from random import Random
@@ -16,7 +16,7 @@ ALONE_MS = 30_000
 
 
 def run(seed: int) -> World:
-    """Live through a seed; raises Violation if a rule is broken, or the set does not recover."""
+    """Run a seed. Raise Violation if a rule is broken or the set does not recover."""
     random = Random(seed * 7919)
     replicas = random.choice((2, 3, 3, 3, 4))
     min_in_sync = random.randint(1, min(2, replicas))
@@ -39,7 +39,7 @@ def run(seed: int) -> World:
 
 
 def recover(world: World) -> None:
-    """End every fault, and wait until all is well."""
+    """End every fault, and wait until the set has recovered."""
     heal(world)
     end_ms = world.now_ms + HEALED_MS
     help_ms = world.now_ms + (ALONE_MS if world.replicas_after_power_cut else 0)
@@ -63,10 +63,10 @@ def heal(world: World) -> None:
 
 
 def is_well(world: World) -> bool:
-    """Whether one master leads, all replicas are in sync, and all that is confirmed is the same.
+    """Return whether one master leads, all replicas are in sync, and all confirmed data is equal.
 
-    A set whose only members lost their memory waits for a person, rightly: one comes. Where it may
-    go on by itself, nobody comes before it had the time for that.
+    A set whose members have all lost their memory rightly waits for an operator, who helps. Where
+    the set may recover by itself, the operator first gives it time to do so.
     """
     state = world.engine.state
     leading = [node for node in world.nodes.values() if node.machine and node.machine.term]
@@ -78,7 +78,7 @@ def is_well(world: World) -> bool:
 
 
 def describe(world: World) -> str:
-    """Who is what, for a person to read."""
+    """Return each replica's state, for a person to read."""
     roles = {
         node.id: (
             node.machine.role.value if node.machine else "dead",
@@ -160,7 +160,7 @@ def exchange_disk(world: World, random: Random) -> None:
 
 
 def restore(world: World, random: Random) -> None:
-    """Put a backup back. One of the last start's own time nobody can tell from the disk itself."""
+    """Restore a backup. A disk cannot show that a backup is from its last start."""
     node = random.choice(list(world.nodes.values()))
     if node.backup is None:
         node.backup = node.disk.copy()
@@ -180,7 +180,7 @@ def begin_anew(world: World, random: Random) -> None:
 
 
 def expire(world: World, random: Random) -> None:
-    """Have retention delete from the start of a log, as far as it is confirmed."""
+    """Let retention delete the start of a log, up to the replicated offset."""
     node = random.choice(list(world.nodes.values()))
     if node.machine and node.machine.role.value in ("leading", "following"):
         confirmed = min(node.machine.replica_state.confirmed_offset, len(node.disk.log))

@@ -1,7 +1,7 @@
-"""Each rule of the replica switched off: the simulator must find every one of them.
+"""Each rule of the replica disabled: the simulator must detect every one.
 
-Each mutant keeps a life that it breaks, since a search takes up to a minute. To find another life
-after a change of the machine or the world: ``python -m tests.simulation.mutants NAME``.
+Each mutant has a stored life that it breaks, because a search takes up to a minute. To find another
+life after a change of the machine or the world: ``python -m tests.simulation.mutants NAME``.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.simulation.rules import Violation
 from tests.simulation.world import World
 
 SCENES = 20
-"""How many seeds of each scenario are looked at."""
+"""The number of seeds that are tried for each scenario."""
 
 Mutant = Callable[[ExitStack], None]
 
@@ -120,8 +120,8 @@ def a_backup_is_not_noticed(stack: ExitStack) -> None:
 
 
 def a_voted_epoch_is_forgotten(stack: ExitStack) -> None:
-    """It is in memory only, and following goes on meanwhile."""
-    a_state_from_the_past_is_believed(stack)  # or that is noticed first
+    """The promise is in memory only, and the replica meanwhile continues to follow."""
+    a_state_from_the_past_is_believed(stack)  # else the old state is noticed first
 
     def voted_epoch(
         world: World, node: Node, machine: Machine, action: actions.StoreVotedEpoch
@@ -134,7 +134,7 @@ def a_voted_epoch_is_forgotten(stack: ExitStack) -> None:
 
 
 def a_candidate_asks_before_its_voted_epoch_is_on_disk(stack: ExitStack) -> None:
-    a_state_from_the_past_is_believed(stack)  # or that is noticed first
+    a_state_from_the_past_is_believed(stack)  # else the old state is noticed first
     vote = World._store_voted_epoch
 
     def later(world: World, node: Node, machine: Machine, action: actions.StoreVotedEpoch) -> None:
@@ -153,8 +153,8 @@ def a_candidate_asks_before_its_voted_epoch_is_on_disk(stack: ExitStack) -> None
 
 
 def a_smaller_epoch_is_followed(stack: ExitStack) -> None:
-    """And its master is not told of the larger one."""
-    a_state_from_the_past_is_believed(stack)  # or that is noticed first
+    """The master of the smaller epoch is not told of the larger one either."""
+    a_state_from_the_past_is_believed(stack)  # else the old state is noticed first
 
     def hello(replica: Replica, incarnation: str, voted_epoch: int, *rest: Any) -> Hello:
         return Hello(replica, incarnation, 0, *rest)
@@ -210,7 +210,7 @@ def a_log_is_thrown_away_without_a_mark(stack: ExitStack) -> None:
 
 
 def an_older_connection_still_counts(stack: ExitStack) -> None:
-    """A follower that lost its tail is believed what it said before."""
+    """The master still believes the earlier reports of a follower that has lost its tail."""
     greeted = Machine._greeted
 
     def keep(machine: Machine, link: int, hello: Any, now_ms: int) -> None:
@@ -224,7 +224,10 @@ def an_older_connection_still_counts(stack: ExitStack) -> None:
 
 
 def a_new_master_tells_what_it_knows_to_be_confirmed(stack: ExitStack) -> None:
-    """Which is less than was confirmed: a replica that lost its tail takes itself for whole."""
+    """The new master reports less than was confirmed.
+
+    A replica that has lost its tail then considers itself complete.
+    """
     welcomed = Following._welcomed
 
     def believe(following: Following, welcome: Welcome) -> None:
@@ -244,7 +247,7 @@ def who_is_refused_an_unclean_election_is_clean(stack: ExitStack) -> None:
 
 
 def an_operator_displaces_a_master(stack: ExitStack) -> None:
-    """One that was elected between the wish and the request."""
+    """The operator deposes a master that was elected between the order and the request."""
     request = Campaigning.request
 
     def displace(campaigning: Campaigning, view: View, epoch: int) -> actions.Campaign:

@@ -1,4 +1,4 @@
-"""Connections between replicas: in order, slow, cut in one direction or in both, or broken."""
+"""Connections between replicas: in order, slow, cut in one or both directions, or broken."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ CONNECTED_MS = 1.0
 
 @dataclass(slots=True)
 class Link:
-    """One connection; what cannot pass a cut waits in ``held``, as TCP would have it."""
+    """One connection; messages that cannot pass a cut wait in ``held``, as with TCP."""
 
     number: int
     ends: tuple[int, int]
@@ -18,16 +18,16 @@ class Link:
     stream_offset: int | None = None
     stream_epoch: int = 0
     held: dict[int, deque[object]] = field(default_factory=dict)
-    """What is on its way, by the id of the replica that it goes to."""
+    """Messages in flight, by the id of the receiving replica."""
     due_ms: dict[int, float] = field(default_factory=dict)
 
     def other(self, replica_id: int) -> int:
-        """The replica at the other end."""
+        """Return the replica at the other end."""
         return self.ends[1] if self.ends[0] == replica_id else self.ends[0]
 
 
 class Network:
-    """Who can reach whom, and how slowly."""
+    """Which replica can reach which, and how slowly."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -36,9 +36,9 @@ class Network:
         self.slowness = 1.0
 
     def passes(self, sender: int, receiver: int) -> bool:
-        """Whether anything gets from one to the other now."""
+        """Return whether messages of *sender* reach *receiver* now."""
         return (sender, receiver) not in self.cuts
 
     def delay_ms(self) -> float:
-        """How long a message takes."""
+        """Return the delay of a message."""
         return (0.2 + self._random.random() ** 4 * 20) * self.slowness

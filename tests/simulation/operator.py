@@ -1,7 +1,7 @@
-"""An operator: switches, elections that may lose messages, and seeding, asked for at any moment.
+"""An operator who orders switches, elections that may lose messages, and seeding at any moment.
 
-Also of the wrong replica, and twice. What is refused with a sentence is no fault; ``World.done``
-counts what was not.
+They also order them of the wrong replica, and twice. A refusal with a sentence is no fault;
+``World.done`` counts the orders that were carried out.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ASK_AGAIN_MS = 250
 
 
 def switch(world: World, random: Random) -> None:
-    """As `ha switch` does: no more sends, all of it confirmed, then ask until it is done."""
+    """Switch as `ha switch` does: stop sends, confirm everything, and ask until it is done."""
     node = _any(world, random)
     target = random.choice((*world.nodes, *world.nodes, 9))
 
@@ -54,7 +54,7 @@ def _hand_over(
 
 
 def hand_over_in_the_midst(world: World, random: Random) -> None:
-    """A word to take over that comes while much is under way; to two of them, even."""
+    """Order one or two replicas to take over while many requests are in flight."""
     node = _any(world, random)
     for target in random.choices(list(world.nodes), k=random.randint(1, 2)):
         world.call(node, node.incarnation, partial(_hand_over_once, target))
@@ -65,7 +65,7 @@ def _hand_over_once(target: int, machine: Machine) -> None:
 
 
 def drain(world: World, random: Random) -> None:
-    """A process that is stopped hands over, and is gone before it sees what came of it."""
+    """Stop a process: it hands over, and is gone before it sees the result."""
     node = _any(world, random)
 
     def leave(machine: Machine) -> None:
@@ -79,13 +79,13 @@ def drain(world: World, random: Random) -> None:
 
 
 def elect_unclean(world: World, random: Random) -> None:
-    """At any replica, whether or not there is a master."""
+    """Order an unclean election at any replica, whether or not there is a master."""
     node = _any(world, random)
     _twice(world, random, lambda: ask_to_lead(world, node))
 
 
 def ask_to_lead(world: World, node: Node) -> None:
-    """Have a replica lead that may lack what was confirmed."""
+    """Make a replica lead that may lack confirmed messages."""
 
     def ask(machine: Machine) -> None:
         if _try(lambda: machine.lead_by_operator(node.now(world.now_ms))):
@@ -95,13 +95,13 @@ def ask_to_lead(world: World, node: Node) -> None:
 
 
 def reseed(world: World, random: Random) -> None:
-    """At any replica."""
+    """Order seeding at any replica."""
     node = _any(world, random)
     _twice(world, random, lambda: ask_to_be_seeded(world, node))
 
 
 def ask_to_be_seeded(world: World, node: Node) -> None:
-    """Have a replica's log replaced by its master's."""
+    """Replace a replica's log with its master's."""
 
     def ask(machine: Machine) -> None:
         if _try(machine.reseed):
@@ -112,7 +112,7 @@ def ask_to_be_seeded(world: World, node: Node) -> None:
 
 
 def forget_one(world: World, random: Random) -> None:
-    """Nobody is told that a replica may be scrapped while its word is waited for."""
+    """Check that no replica of the in-sync set may be forgotten."""
     node, replica_id = _any(world, random), random.choice((*world.nodes, 9))
     view = node.machine.view if node.machine else None
 
@@ -139,7 +139,7 @@ ORDERS: tuple[Callable[[World, Random], None], ...] = (
 
 
 def help_out(world: World) -> None:
-    """Do what the alarms of a set ask a person for."""
+    """Do what a set's alarms ask of an operator."""
     for node in world.nodes.values():
         if node.machine and node.machine.replica_state.is_fenced:
             ask_to_be_seeded(world, node)

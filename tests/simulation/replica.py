@@ -1,4 +1,4 @@
-"""A simulated replica: its disk, which may forget what was not synced, and the process on it."""
+"""A simulated replica: its disk, which may forget unsynced data, and its process."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -17,7 +17,7 @@ from rockhopper.broker.replication.election.timing import Timing
 
 
 class Entry(NamedTuple):
-    """One message; its place in the list is its log offset."""
+    """One message; its index in the list is its log offset."""
 
     id: int
     queue_offset: int
@@ -25,7 +25,10 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Disk:
-    """What a store directory holds. The lists are the page cache; ``synced`` what a cut leaves."""
+    """The content of a store directory.
+
+    The lists are the page cache; a power cut leaves the first ``synced`` entries.
+    """
 
     store: str
     log: list[Entry] = field(default_factory=list)
@@ -39,7 +42,7 @@ class Disk:
     seen_state: SeenState = NOTHING_SEEN
 
     def copy(self) -> "Disk":
-        """A backup."""
+        """Return a backup."""
         return Disk(
             self.store,
             list(self.log),
@@ -54,7 +57,7 @@ class Disk:
         )
 
     def lose_power(self, random: Random, *, sync_flush: bool) -> None:
-        """Lose what was not synced, or a part of it."""
+        """Lose all or part of the unsynced data."""
         del self.log[random.randint(min(self.synced, len(self.log)), len(self.log)) :]
         self.synced = len(self.log)
         self.confirmed = min(self.confirmed, len(self.log))
@@ -62,17 +65,17 @@ class Disk:
             self.mark_unclean()
 
     def begin_anew(self) -> None:
-        """Throw the log away, as an operator has asked; the mark is on disk before that."""
+        """Discard the log as an operator ordered; the mark is on disk first."""
         self.mark_unclean()
         self.log, self.epochs, self.synced, self.confirmed = [], (), 0, 0
         self.log_start = 0
 
     def mark_unclean(self) -> None:
-        """Note that something which was acknowledged may be missing."""
+        """Note that acknowledged messages may be missing."""
         self.is_clean = False
 
     def cut(self, end: int, epochs: tuple[Epoch, ...], *, seed: bool) -> None:
-        """Cut the log, or begin it anew."""
+        """Truncate the log, or start a new one."""
         if seed:
             self.mark_unclean()
             self.log_start = end
@@ -95,17 +98,17 @@ class Node:
     machine: Machine | None = None
     paused_until_ms: float = 0.0
     checked: int = 0
-    """Up to where its confirmed log was compared with what was ever confirmed."""
+    """The offset up to which its confirmed log was compared with everything ever confirmed."""
     leads_epoch: int = 0
-    """In which it leads, 0 if it does not."""
+    """The epoch in which it leads, 0 if it does not."""
     checked_epoch: int = 0
-    """Of the truth that it was compared with."""
+    """The epoch of the truth with which its log was compared."""
     may_lose: bool = False
-    """Whether an operator lets it be elected though it may lack what was confirmed."""
+    """Whether an operator permits its election although it may lack confirmed messages."""
     is_given_up: bool = False
-    """Whether an operator lets its log be replaced, whatever it holds."""
+    """Whether an operator permits its log to be replaced, whatever it contains."""
     disk_due_ms: float = 0.0
-    """When all is on disk that was asked for: one thing after the other."""
+    """When all requested writes are on disk; they are done one after another."""
     takes_no_sends: bool = False
     """Whether it is about to hand over."""
     next_queue_offset: int = 0
@@ -113,12 +116,12 @@ class Node:
     is_announced: bool = False
 
     def now(self, time_ms: float) -> int:
-        """The time of its own clock."""
+        """Return the time of its own clock."""
         return int(time_ms * self.rate + self.offset_ms)
 
     @property
     def held_offset(self) -> int:
-        """Up to where the log is by the promise of ASYNC_FLUSH."""
+        """The end of its log, which ASYNC_FLUSH promises to keep."""
         return len(self.disk.log)
 
     def start(
@@ -130,7 +133,7 @@ class Node:
         *,
         replicas_after_power_cut: int,
     ) -> Machine:
-        """Start the process; the count of starts is on the disk before anything else."""
+        """Start the process; the number of starts is on disk before anything else."""
         disk = self.disk
         self.incarnation = f"{self.id}.{disk.store}.{disk.starts}.{random.randrange(1 << 30)}"
         self.checked = disk.log_start
@@ -158,7 +161,7 @@ class Node:
         return self.machine
 
     def announcement(self) -> Announcement:
-        """What it tells of itself."""
+        """Return the announcement that it sends to the engine."""
         epochs = cut(self.disk.epochs, len(self.disk.log))
         return Announcement(
             Replica(self.id, self.disk.store),

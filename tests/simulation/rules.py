@@ -1,9 +1,9 @@
-"""What must hold at every moment, whatever happens to machines, network and engine.
+"""The invariants, which hold at every moment regardless of machines, network and engine.
 
-An election that an operator forced may lose what was confirmed, or one after a power cut of all in
-sync where the settings let it, and these alone: from its epoch on
-another truth holds, of which everything is demanded that is demanded of the first. What masters of
-smaller epochs go on to confirm, who have not heard of it, belongs to the older one.
+Only two kinds of elections may lose confirmed messages: one that an operator forced, and one after
+a power cut of all in-sync replicas if the settings permit it. From the epoch of such an election a
+new truth applies, with the same requirements as the first. Masters of smaller epochs that have not
+heard of it may still confirm messages; these belong to the older truth.
 """
 
 from itertools import pairwise
@@ -17,31 +17,31 @@ class Violation(AssertionError):
 
 
 class Truth:
-    """All that was ever confirmed, and what was seen, since an election that might lose."""
+    """Everything confirmed and read since an election that might lose messages."""
 
     def __init__(
         self, epoch: int, before: "Truth | None" = None, *, by_operator: bool = False
     ) -> None:
         self.epoch = epoch
-        """The first that belongs to it."""
+        """The first epoch that belongs to it."""
         self.entries: list[Entry] = []
         self.is_known = before is None
-        """Whether somebody led already, whose log says what is left."""
+        """Whether a replica has already led, whose log shows what is left."""
         self.by_operator = by_operator
         self.is_apart = False
-        """Whether its first master's log had been given up before: it cannot be compared."""
+        """Whether its first master's log had been discarded before: it cannot be compared."""
         self._before = before
         self._seen_epoch = 0
         self._seen_offset = 0
         self._queue: dict[int, int] = {}
 
     def differs_from(self, node: Node, start: int, end: int) -> bool:
-        """Whether a replica's log, between two offsets, is not this."""
+        """Return whether a replica's log between two offsets differs from this truth."""
         start = max(start, node.disk.log_start)
         return node.disk.log[start:end] != self.entries[start:end]
 
     def begin_with(self, node: Node) -> int:
-        """Be what the log of an unclean master has of the truth before; return what it lacks."""
+        """Copy the part of the previous truth that an unclean master has; return what it lacks."""
         before = self._before
         while before and not before.is_known:
             before = before._before
@@ -55,7 +55,7 @@ class Truth:
             known[index] if index < len(known) and entry.id < 0 else entry
             for index, entry in enumerate(log[:end])
         ]
-        # Who was seeded, and got nothing yet, does not know how far the queue was.
+        # A seeded replica that has received nothing yet does not know the queue's end.
         self._queue = {entry.queue_offset: entry.id for entry in log[:end] if entry.id >= 0}
         self._seen_epoch, self._seen_offset = self.epoch, min(before._seen_offset, end)
         self.is_known = True
@@ -63,14 +63,14 @@ class Truth:
         return len(before.entries) - end
 
     def extend(self, entries: list[Entry]) -> None:
-        """Take what a master has confirmed."""
+        """Add the entries that a master has confirmed."""
         for entry in entries:
             if self._queue.setdefault(entry.queue_offset, entry.id) != entry.id:
                 raise Violation(f"queue offset {entry.queue_offset} stands for two messages")
         self.entries.extend(entries)
 
     def read(self, epoch: int, offset: int) -> None:
-        """What a consumer saw stays: it follows masters of larger epochs."""
+        """Check that a consumer still sees what it read; reads follow masters of larger epochs."""
         if epoch < self._seen_epoch:
             return
         if offset < self._seen_offset:
@@ -81,25 +81,25 @@ class Truth:
 
 
 class Rules:
-    """The truth, and who led when."""
+    """The truths, and the master of each epoch."""
 
     def __init__(self) -> None:
         self.truths = [Truth(0)]
         self.masters: dict[int, tuple[int, str]] = {}
         self.acknowledged = 0
         self.lost = 0
-        """What the elections that operators forced have cost."""
+        """The number of messages lost by elections that operators forced."""
 
     def truth_of(self, epoch: int) -> Truth:
-        """The truth that an epoch belongs to."""
+        """Return the truth that an epoch belongs to."""
         return next(each for each in reversed(self.truths) if each.epoch <= epoch)
 
     def gave_up(self, epoch: int, *, by_operator: bool) -> None:
-        """Take note that from an epoch on something may be missing."""
+        """Note that messages may be missing from an epoch on."""
         self.truths.append(Truth(epoch, self.truths[-1], by_operator=by_operator))
 
     def confirmed(self, node: Node, epoch: int, offset: int, *, is_master: bool) -> None:
-        """What a replica takes for confirmed is what was; only a master adds to it."""
+        """Check that a replica's confirmed messages really are; only a master adds new ones."""
         log, truth = node.disk.log, self.truth_of(epoch)
         if offset > len(log):
             raise Violation(f"replica {node.id} confirms {offset} of {len(log)}")
@@ -117,7 +117,7 @@ class Rules:
         node.checked = max(node.checked, offset)
 
     def elected(self, node: Node, epoch: int) -> None:
-        """An epoch has one master, whose log has all that was confirmed."""
+        """Check that an epoch has one master, whose log has everything confirmed."""
         who = (node.id, node.incarnation)
         if self.masters.setdefault(epoch, who) != who:
             raise Violation(f"epoch {epoch} has two masters, {self.masters[epoch]} and {who}")
@@ -128,13 +128,14 @@ class Rules:
             raise Violation(f"replica {node.id} leads epoch {epoch} without all that was confirmed")
 
     def read(self, epoch: int, offset: int) -> None:
-        """See Truth."""
+        """Check a consumer's read; see Truth."""
         self.truth_of(epoch).read(epoch, offset)
 
     def fenced(self, node: Node, confirmed_offset: int, text: str) -> None:
-        """A replica takes no part because an operator's election gave up what it has.
+        """Check that a replica stays out only because an operator's election discarded its log.
 
-        After a power cut of all nobody has what the one with the longest log has not.
+        After a power cut of all replicas, none has messages that the one with the longest log
+        lacks.
         """
         if not any(truth.by_operator for truth in self.truths) or not any(
             truth.is_known and (truth.is_apart or truth.differs_from(node, 0, confirmed_offset))
@@ -144,7 +145,7 @@ class Rules:
 
 
 def check_epochs(epochs: tuple[Epoch, ...]) -> None:
-    """A table's epochs and offsets grow."""
+    """Check that the epochs and offsets of a table increase."""
     for before, after in pairwise(epochs):
         if before.number >= after.number or before.start_offset > after.start_offset:
             raise Violation(f"a table of epochs that does not grow: {epochs}")

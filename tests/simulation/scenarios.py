@@ -1,4 +1,4 @@
-"""Lives that are written by hand: what chance would bring about too seldom."""
+"""Hand-written lives, for sequences that chance produces too rarely."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +14,10 @@ STEP_MS = 50
 
 
 def a_deposed_master_wakes(seed: int) -> World:
-    """It stood still, another was elected and is killed, and the engine tells what was before.
+    """A paused master wakes up after its successor was elected and killed, while the engine lies.
 
-    The other comes back while the old one still takes itself for the master: it must not follow.
+    The engine returns the old state. The successor returns while the old master still believes that
+    it leads: the successor must not follow it.
     """
     world = World(seed, 3, 1 + seed % 2, sync_flush=False)
     old = _wait_for_master(world, 0)
@@ -43,7 +44,10 @@ def a_deposed_master_wakes(seed: int) -> World:
 
 
 def a_master_is_cut_off_from_all(seed: int) -> World:
-    """From the engine, too: it asks to go on alone, which comes late or never, or another leads."""
+    """A master is cut off from all replicas and from the engine.
+
+    It asks to continue alone; the request arrives late or never, or another replica leads.
+    """
     world = World(seed, 2 + seed % 2, 1, sync_flush=False)
     old = _wait_for_master(world, 0)
     _wait_until(world, lambda: len(_in_sync(world)) == len(world.nodes))
@@ -57,7 +61,7 @@ def a_master_is_cut_off_from_all(seed: int) -> World:
 
 
 def a_member_joins_and_its_master_is_not_told(seed: int) -> World:
-    """The engine has put it into the set, and it lacks what came since; then it is elected."""
+    """The engine has added a replica that lacks recent messages; then it is elected."""
     world = World(seed, 3, 1, sync_flush=False)
     master = _wait_for_master(world, 0)
     _wait_until(world, lambda: len(_in_sync(world)) == 3)
@@ -79,9 +83,10 @@ def a_member_joins_and_its_master_is_not_told(seed: int) -> World:
 
 
 def an_operator_gives_up_what_others_hold(seed: int) -> World:
-    """Who was left behind is elected; who comes back with more keeps it, and waits for a person.
+    """A replica that was left behind is elected, by order; one that returns with more waits.
 
-    With every second seed the new master has deleted meanwhile what both logs had in common.
+    It keeps its messages until a person decides. With every second seed the new master has
+    meanwhile deleted everything that both logs had in common.
     """
     world = World(seed, 3, 1, sync_flush=False)
     old = _wait_for_master(world, 0)
@@ -112,7 +117,7 @@ def an_operator_gives_up_what_others_hold(seed: int) -> World:
 
 
 def an_operator_is_too_late(seed: int) -> World:
-    """Another is elected between the wish and the request; when that one goes, it is no wish."""
+    """Another replica is elected between an operator's order and the request, and then stops."""
     world = World(seed, 3, 1, sync_flush=False)
     old = _wait_for_master(world, 0)
     _wait_until(world, lambda: len(_in_sync(world)) == 3)
@@ -141,7 +146,7 @@ def an_operator_is_too_late(seed: int) -> World:
 
 
 def a_word_to_take_over_comes_to_the_wrong_one(seed: int) -> World:
-    """To a replica that has only begun to copy the log."""
+    """A replica that has only begun to copy the log is ordered to take over."""
     world = World(seed, 3, 1, sync_flush=False)
     old = _wait_for_master(world, 0)
     _wait_until(world, lambda: len(_in_sync(world)) == 3)
@@ -169,10 +174,11 @@ def a_word_to_take_over_comes_to_the_wrong_one(seed: int) -> World:
 
 
 def an_engine_is_put_back_from_a_backup(seed: int) -> World:
-    """And every process is started anew: what they saw since the backup is on their disks only.
+    """The engine is restored from a backup, and every process is restarted.
 
-    A replica that has left the in-sync set since then is in that of the backup, and the quickest;
-    with every second seed another was elected meanwhile as well.
+    Only the processes' disks have what they saw since the backup. A replica that has left the
+    in-sync set since then is in the backup's set, and is the fastest. With every second seed,
+    another master was also elected meanwhile.
     """
     world = World(seed, 3, 1 + seed // 2 % 2, sync_flush=False)
     old = _wait_for_master(world, 0)
@@ -202,7 +208,10 @@ def an_engine_is_put_back_from_a_backup(seed: int) -> World:
 
 
 def who_lost_its_tail_is_left_alone(seed: int) -> World:
-    """It is back before it has left the in-sync set; its master goes before it has sent much."""
+    """A replica that lost its tail returns before it has left the in-sync set.
+
+    Its master stops before it has sent much.
+    """
     world = World(seed, 2, 1, sync_flush=False)
     master = _wait_for_master(world, 0)
     _wait_until(world, lambda: len(_in_sync(world)) == 2)

@@ -1,4 +1,4 @@
-"""Some lives of a replica set; `make simulate` lives through thousands."""
+"""Some lives of a replica set; `make simulate` runs thousands."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ SCENES = 10
 
 @cache
 def _live(seed: int) -> tuple[Counter[str], int, int]:
-    """Return what operators did in a life, and the messages acknowledged and lost."""
+    """Return what operators did in a life, and how many messages were acknowledged and lost."""
     world = faults.run(seed)
     return Counter(world.done), world.rules.acknowledged, world.rules.lost
 

@@ -1,4 +1,4 @@
-"""Time, and everything that happens in it, drawn from the seed."""
+"""Time, and all events in it, drawn from the seed."""
 
 import heapq
 from collections import Counter, deque
@@ -41,7 +41,7 @@ class Frame:
 
 
 class World:
-    """A replica set and all around it."""
+    """A replica set and its surroundings."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class World:
         goes_on_unclean: bool = False,
     ) -> None:
         self.random = Random(seed)
-        # Its watches lose changes, which those of real engines do not.
+        # Its watches lose changes, unlike those of real engines.
         self.timing = Timing(first_start_ms=1000, read_interval_ms=1000)
         self.min_in_sync = min_in_sync
         self.sync_flush = sync_flush
@@ -61,7 +61,7 @@ class World:
         self.now_ms = 0.0
         self.rules = Rules()
         self.done: Counter[str] = Counter()
-        """What an operator has achieved."""
+        """The orders that an operator carried out, and how often."""
         self.network = Network(self.random)
         self.engine = FakeEngine(self.timing.lease_ms, random=self.random)
         self.links: dict[int, Link] = {}
@@ -101,12 +101,12 @@ class World:
     # Time.
 
     def after(self, delay_ms: float, what: Callable[..., None], *arguments: Any) -> None:
-        """Have something happen later."""
+        """Schedule an event."""
         self._count += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._count, what, arguments))
 
     def run_until(self, end_ms: float) -> None:
-        """Let everything happen that is due by then."""
+        """Run all events that are due by then."""
         events = self._events
         while events and events[0][0] <= end_ms:
             self.now_ms, _, what, arguments = heapq.heappop(events)
@@ -114,7 +114,7 @@ class World:
         self.now_ms = end_ms
 
     def call(self, node: Node, incarnation: str, what: Callable[[Machine], None]) -> None:
-        """Have a process handle an event, if it is that one still; later if it stands still."""
+        """Let a process handle an event if it still runs; later if it is paused."""
         machine = node.machine
         if machine is None or node.incarnation != incarnation:
             return
@@ -135,7 +135,7 @@ class World:
     # Processes.
 
     def start(self, number: int) -> None:
-        """Start a replica's process, as soon as it can tell the engine."""
+        """Start a replica's process, as soon as it can reach the engine."""
         node = self.nodes[number]
         if node.machine is not None:
             return
@@ -157,7 +157,7 @@ class World:
         self._announce(node, node.incarnation)
 
     def stop(self, number: int) -> None:
-        """Kill a process: what it wrote is in the page cache, and its connections break."""
+        """Kill a process: its writes are in the page cache, and its connections break."""
         node = self.nodes[number]
         node.machine = None
         node.incarnation = ""
@@ -167,7 +167,7 @@ class World:
             self._break(link)
 
     def cut_power(self, number: int) -> None:
-        """Kill a process and its machine's memory with it."""
+        """Kill a process and discard its machine's memory."""
         self.stop(number)
         self.nodes[number].disk.lose_power(self.random, sync_flush=self.sync_flush)
 
@@ -189,7 +189,7 @@ class World:
         self.after(1000, self._announce, node, incarnation)
 
     def needs_a_person(self) -> bool:
-        """Whether nobody who may lead has all that was acknowledged for certain."""
+        """Return whether no electable replica certainly has everything that was acknowledged."""
         state = self.engine.state
         if state is None:
             return False
@@ -200,10 +200,10 @@ class World:
         return not any(node and node.disk.is_clean for node in members)
 
     def engine_is_behind(self) -> bool:
-        """Whether a running replica says so."""
+        """Return whether a running replica reports that the engine is behind."""
         return any(node.machine and node.machine.is_engine_behind for node in self.nodes.values())
 
-    # Producers, consumers, the disk's own pace.
+    # Producers, consumers, and the disk's syncs.
 
     def _send_some(self) -> None:
         for node in self.nodes.values():
@@ -241,7 +241,7 @@ class World:
             if link.stream_offset is not None and link.ends[1] == node.id:
                 self._pump(node, machine, link)
 
-    # The network: a link's first end connected to its second.
+    # The network: a link's first end connects to its second.
 
     def _open(self, node: Node, machine: Machine, action: actions.Open) -> None:
         self.after(
@@ -326,7 +326,7 @@ class World:
         log = node.disk.log
         if not machine.takes(link.number, message.epoch):
             return
-        if message.offset != len(log):  # as two pauses, one upon the other, make it come
+        if message.offset != len(log):  # two overlapping pauses can cause this
             self._break(link, by=node.id)
             machine.closed(link.number, now_ms)
         else:
@@ -434,7 +434,10 @@ class World:
     def _ask_engine(
         self, node: Node, do: Callable[[], Any], then: Callable[[Machine, Any], None], unknown: Any
     ) -> None:
-        """Answered, or given up after a second, whatever becomes of it then."""
+        """Send a request; give up if there is no answer after a second.
+
+        The request may still take effect later.
+        """
         incarnation = node.incarnation
         answered: list[bool] = []
 
@@ -539,7 +542,7 @@ class World:
                 link.stream_offset = None
 
     def _confirm(self, node: Node, machine: Machine, action: actions.Confirm) -> None:
-        # By then the machine may have resigned: that is another action, behind this one.
+        # The machine may have resigned by then: that is a separate action, after this one.
         epoch = node.leads_epoch or machine.following.epoch
         self.rules.confirmed(node, epoch, action.offset, is_master=node.leads_epoch > 0)
 
