@@ -1,10 +1,10 @@
-"""What a broker costs a message beside others of its kind: ``--brokers 2`` beside one alone.
+"""The CPU cost of a message with several brokers on one core: ``--brokers 2`` beside one alone.
 
     python -m benchmarks.all_cores [--brokers 2] [--rounds 3] [--seconds 3] [--save NAME]
 
-One core for all servers, one for the load. Each round puts single sends on one broker, then on so
-many under one parent, all at once. What counts is messages per second of the brokers' CPU time:
-wall times say how many cores this machine has, and are left out.
+All servers share one core, and the load has another. Each round sends single messages to one
+broker, then to several brokers of one parent at the same time. The figure is messages per second of
+the brokers' CPU time. Wall times depend on the number of cores and are omitted.
 """
 
 import argparse
@@ -29,7 +29,7 @@ POLL_S = 0.05
 
 
 def main() -> None:
-    """Print messages per CPU second of one and of several, and their ratio."""
+    """Print messages per CPU second of one broker and of several, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--brokers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def per_cpu_second(count: int, seconds: float) -> float:
-    """Messages that *count* brokers take together, over the CPU seconds of all."""
+    """Return the messages of *count* brokers per CPU second of all."""
     with servers.rockhopper({"brokers": str(count)}) as server:
         brokers = [(server.port, server.pid)] if count == 1 else _brokers(server, count)
         with ThreadPoolExecutor(count) as threads:
@@ -72,7 +72,7 @@ def per_cpu_second(count: int, seconds: float) -> float:
 
 
 def _brokers(parent: Server, count: int) -> list[tuple[int, int]]:
-    """Port and process of each, when all of them take messages and know the topics."""
+    """Return each broker's port and process, once all accept messages and know the topics."""
     while not _is_ready(parent.http_port):
         time.sleep(POLL_S)
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()

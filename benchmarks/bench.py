@@ -1,13 +1,13 @@
-"""How fast is this broker on this machine: beside a bare echo and, with --peers, beside Apache's.
+"""The speed of this broker on this machine, beside a bare echo and, with --peers, Apache's broker.
 
-Every server runs in a process of its own on one core, the load generator on another. Cases are
-interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
-a round runs the echo, then every case against every server. Each round starts our broker
-afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes or, with
---one-core, on the one that ours has. With --peers and --table the page cache is filled before each
-run, as on a machine that has been up for a while; what is read was brought into it before.
+Every server runs in its own process on one core, the load generator on another. Cases are
+interleaved and repeated, since neighbours on a shared machine change the figures from minute to
+minute: a round runs the echo, then every case against every server. Each round starts our broker
+with an empty store. Apache's broker keeps running, warm, on all cores or, with --one-core, on the
+core that ours has. With --peers and --table the page cache is filled before each run, as on a
+machine that has been up for a while; the data to read is cached before.
 
-Every run is kept under results/: `make bench-compare A=NAME B=NAME` tells two of them apart.
+Every run is stored under results/: `make bench-compare A=NAME B=NAME` compares two of them.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from rockhopper.protocol import compiled
 FILL_S = 0.5
 SETTLE_S = 1.0
 FILL = next(case for case in CASES if case.mode == "batch")
-# Times its number of topics: each connection goes round all of them, and none is the quickest.
+# Times its number of topics: each connection visits all of them, and none is the fastest.
 FIRST_MESSAGES = 1.5
 READS = ("pull", "sql", "pop")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns 1 if any answer was wrong, 2 if it could not be run."""
+    """Run the benchmark; return 1 if any answer was wrong, 2 if it could not run."""
     options = _parse(arguments)
     cases, kept = _chosen(options), list[Path]()
     found = Results(
@@ -94,7 +94,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _chosen(options: argparse.Namespace) -> list[Case]:
-    """All cases; with --table its cells and the base; with --cases those too, or only those."""
+    """Return all cases.
+
+    With --table, return the table's cells and the base. With --cases, add the named cases, or
+    return only those.
+    """
     names = set(filter(None, options.cases.split(",")))
     if options.table:
         names.add(BASE.name)
@@ -127,7 +131,7 @@ def _name(found: Results) -> str:
 
 
 class Round:
-    """All cases once, against a broker of ours that starts with it."""
+    """All cases once, against a broker of ours that starts with the round."""
 
     def __init__(
         self,
@@ -185,7 +189,7 @@ class Round:
         return started
 
     def _measure(self, server: Server, case: Case) -> None:
-        """Run a case once, and once more if somebody disturbed it."""
+        """Run a case once, and again if another process disturbed it."""
         self._before_each()
         for _ in range(2):
             load.wait_until_quiet(self._options.patience)
@@ -207,7 +211,7 @@ class Round:
 
 
 def _spread_topics(server: Server, cases: list[Case]) -> None:
-    """Make the topics that *cases* spread over, and send to each: a first message costs more."""
+    """Create the topics of *cases* and send to each, because a topic's first message costs more."""
     case = max(cases, key=lambda case: case.topics, default=BASE)
     if case.topics == 1:
         return
@@ -222,7 +226,9 @@ def _start_peers(
     stack: contextlib.ExitStack, cases: list[Case], options: argparse.Namespace
 ) -> list[Server]:
     """Start Apache's broker for each setup, and run every case until it is compiled."""
-    from benchmarks.peers import apache_broker  # only here: it needs the interop project
+    from benchmarks.peers import (
+        apache_broker,
+    )  # imported late: it needs the interop project
 
     allowed = {load.cores()[0]} if options.one_core else os.sched_getaffinity(0)
     found = []
@@ -256,7 +262,7 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
 
 
 def _nothing() -> None:
-    """Leave the memory as it is."""
+    """Do nothing to the memory."""
 
 
 def _say(text: str) -> None:

@@ -1,8 +1,8 @@
-"""What is measured, and what it has to reach.
+"""The cases and their targets.
 
-Targets come as ratios, because thousands per second say more about the machine than about the
-broker: messages per second over the frames per second of the bare echo in the same run, and over
-those of the official Apache broker under the same load.
+Targets are ratios, because absolute rates say more about the machine than about the broker. A
+case's messages per second are divided by the frames per second of the bare echo in the same run,
+and by the messages per second of the official Apache broker under the same load.
 """
 
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a case has to reach; None: shown, not judged. Ratios are ours over the other's."""
+    """The targets of a case; None: shown but not judged. Ratios are ours over the other's."""
 
     peer_ratio: float | None = None
-    """Messages per second over those of the Apache broker, at least."""
+    """The minimum of messages per second over those of the Apache broker."""
     cpu_ratio: float | None = None
-    """CPU time per message over that of the Apache broker, at most."""
+    """The maximum of CPU time per message over that of the Apache broker."""
     echo_ratio: float | None = None
-    """Messages per second over echo frames per second, at least."""
+    """The minimum of messages per second over echo frames per second."""
     p50_ratio: float | None = None
-    """Latency over that of the Apache broker, at most; so is the next."""
+    """The maximum of latency over that of the Apache broker, as for the next field."""
     p99_ratio: float | None = None
     base_cpu_ratio: float | None = None
-    """CPU time per message over that of the base of the table, at most."""
+    """The maximum of CPU time per message over that of the table's base."""
 
 
 SETUPS = {
     "async": {"flushDiskType": "ASYNC_FLUSH"},
     "sync": {"flushDiskType": "SYNC_FLUSH"},
-    # 10,000 queues reserve 60 GB at the default size, and 6 GB at this one.
+    # 10,000 queues reserve 60 GB at the default size, and 6 GB at this size.
     "small-files": {"flushDiskType": "ASYNC_FLUSH", "mappedFileSizeConsumeQueue": "600000"},
 }
-"""What the brokers are told, ours and the peer alike."""
+"""The settings of the brokers, the same for ours and for the peer."""
 
 NONE = Targets()
 SENDS = Targets(peer_ratio=5, cpu_ratio=0.12, echo_ratio=0.17)
@@ -45,27 +45,27 @@ class Case:
     name: str
     title: str
     mode: str
-    """What the load generator does; loadgen/loadgen.h lists it."""
+    """The load generator's mode; loadgen/loadgen.h lists them."""
     connections: int = 4
     in_flight: int = 64
     body_size_bytes: int = 128
     flood: int = 0
-    """Requests that one more connection keeps in flight, which is not measured."""
+    """The number of requests that an additional, unmeasured connection keeps in flight."""
     topic: str = "LoadTest"
     topics: int = 1
-    """Above 1, sends go round so many topics."""
+    """Above 1, sends cycle through this number of topics."""
     queues: int = 4
     rate_per_s: float = 0.0
-    """Messages per second at most, whatever comes back; 0: as many as are answered."""
+    """The maximum of messages per second, regardless of answers; 0: as many as are answered."""
     delay_level: int = 3
     with_property: bool = False
-    """Whether the messages of a batch have the property that an SQL filter asks for."""
+    """Whether the messages of a batch have the property that an SQL filter tests."""
     setup: str = "async"
-    """The settings of the brokers it runs against: one of SETUPS."""
+    """The settings of the brokers, a key of SETUPS."""
     half_of: str = ""
-    """The case of which the peer's rate is halved and kept to; left out without a peer."""
+    """The case whose peer rate is halved and used as this case's rate; skipped without a peer."""
     axis: str = ""
-    """Of the table: what differs from the base."""
+    """The axis of the table on which the case differs from the base."""
     targets: Targets = NONE
 
 
@@ -95,7 +95,7 @@ CASES = (
         "pull",
         targets=Targets(peer_ratio=2, cpu_ratio=0.25, echo_ratio=1.3),
     ),
-    # Two requests a message: an echo of one frame is no measure of it.
+    # Two requests per message, so an echo of one frame is no measure of it.
     Case(
         "longpull",
         "parked pulls of one, and their sends",
@@ -133,7 +133,7 @@ CASES = (
         in_flight=1,
         flood=20_000,
     ),
-    # Two hours: none is delivered while others are measured.
+    # Two hours: none is delivered while other cases are measured.
     Case("delay", "sends with a delay", "delay", delay_level=18, targets=Targets(peer_ratio=2)),
 )
 BASE = CASES[0]
@@ -146,7 +146,7 @@ TABLE = (
     ),
     Case("connections-1", "1 connection", "single", connections=1, axis="connections"),
     Case("connections-64", "64 connections", "single", connections=64, axis="connections"),
-    # Apache's broker refuses what exceeds 10,000 requests in its queue.
+    # Apache's broker refuses requests above 10,000 in its queue.
     Case(
         "connections-1000",
         "1,000 connections x 8",
@@ -173,4 +173,4 @@ START_SECONDS_MAX = 0.4
 IDLE_MEMORY_MB_MAX = 50
 STALL_MS_MAX = 20
 FLOOD_MS_MAX = 20
-"""What p99 of a connection may grow by when another one pipelines without an end."""
+"""The permitted growth of a connection's p99 while another one pipelines without end."""

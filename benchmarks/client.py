@@ -1,8 +1,8 @@
-"""How fast is the bundled client: one broker of ours on one core, the client on the other.
+"""The speed of the bundled client: one broker of ours on one core, the client on the other.
 
-Wall times depend on the neighbours of the machine; what to compare is CPU time per message, and an
-awaited send beside the round trip of a bare echo, which takes turns with it. A case runs some times
-for a moment, and its best run counts: neighbours make it slower only.
+Wall times depend on the neighbours of the machine. Compare CPU time per message instead, and an
+awaited send with the round trip of a bare echo, which alternates with it. Each case runs several
+short rounds, and the best one counts, because neighbours can only slow it down.
 """
 
 import argparse
@@ -39,7 +39,7 @@ CONSUMED_PER_S_MIN = 150_000
 
 @dataclass(slots=True)
 class Figures:
-    """What one case took; CPU in seconds."""
+    """The times of one case, and the CPU seconds."""
 
     case: str
     messages: int
@@ -49,7 +49,7 @@ class Figures:
     target_per_s: int | None = None
 
     def row(self) -> list[str]:
-        """A row of the table; the target is one for the client's core."""
+        """Return a row of the table; the target is for the client's core."""
         client_us = self.client_cpu_s / self.messages * 1e6
         broker_us = self.broker_cpu_s / self.messages * 1e6
         on_one_core = 1e6 / client_us
@@ -71,7 +71,7 @@ HEADING = ["case", "k/s", "client CPU us", "broker CPU us", "k/s of a client's c
 
 
 class Meter:
-    """Measures one case after the other against one server."""
+    """Measures one case after another against one server."""
 
     def __init__(self, server: Server, rounds: int) -> None:
         self._server = server
@@ -81,7 +81,7 @@ class Meter:
     async def measure(
         self, case: str, run: Callable[[], Awaitable[int]], target_per_s: int | None = None
     ) -> None:
-        """Time *run*, which returns how many messages it moved; keep the best of its rounds."""
+        """Time *run*, which returns the number of messages it moved; keep the best round."""
         found = [await self._once(case, run, target_per_s) for _ in range(self._rounds)]
         self.figures.append(min(found, key=lambda each: each.client_cpu_s / each.messages))
 
@@ -97,13 +97,13 @@ class Meter:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of all threads of a process so far."""
+    """Return the CPU seconds of all threads of a process so far."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
 
 
 class EchoPeer(asyncio.Protocol):
-    """The bare round trip: a frame is written, and a future waits for it to come back."""
+    """The bare round trip: a frame is written, and a future waits for its return."""
 
     def __init__(self) -> None:
         self._frame = struct.pack(">I", BODY_SIZE_BYTES * 3) + bytes(BODY_SIZE_BYTES * 3)
@@ -112,7 +112,7 @@ class EchoPeer(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way there."""
+        """Store the transport."""
         self._transport = transport  # type: ignore[assignment]
 
     async def round_trip(self) -> None:
@@ -124,13 +124,13 @@ class EchoPeer(asyncio.Protocol):
         await self._back
 
     def data_received(self, data: bytes) -> None:
-        """Count what is back."""
+        """Count the bytes that are back."""
         self._missing_bytes -= len(data)
         if not self._missing_bytes and self._back is not None:
             self._back.set_result(None)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         assert self._transport is not None
         self._transport.close()
 
@@ -138,7 +138,7 @@ class EchoPeer(asyncio.Protocol):
 async def latencies(
     producer: Producer, peer: EchoPeer, seconds: float
 ) -> tuple[list[float], list[float]]:
-    """Seconds of awaited sends and of bare round trips, taken by turns."""
+    """Return the seconds of awaited sends and of bare round trips, taken in turn."""
 
     async def send() -> None:
         await producer.send(message)
@@ -157,13 +157,13 @@ async def latencies(
 
 
 async def awaited(producer: Producer, seconds: float) -> int:
-    """Send one message after the other."""
+    """Send one message after another."""
     message = Message(TOPIC, bytes(BODY_SIZE_BYTES))
     return await repeat(seconds, lambda: producer.send(message), 1)
 
 
 async def gathered(producer: Producer, seconds: float) -> int:
-    """Send as many at once as asyncio.gather is given."""
+    """Send as many messages at once as asyncio.gather is given."""
     body = bytes(BODY_SIZE_BYTES)
 
     async def once() -> None:
@@ -173,7 +173,7 @@ async def gathered(producer: Producer, seconds: float) -> int:
 
 
 async def batches(producer: Producer, seconds: float) -> int:
-    """Send batch after batch."""
+    """Send one batch after another."""
 
     async def once() -> None:
         messages = [Message(TOPIC, bytes(BODY_SIZE_BYTES)) for _ in range(BATCH)]
@@ -183,7 +183,7 @@ async def batches(producer: Producer, seconds: float) -> int:
 
 
 async def repeat(seconds: float, action: Callable[[], Awaitable[object]], count: int) -> int:
-    """Repeat an action that moves *count* messages; return how many were moved in all."""
+    """Repeat an action that moves *count* messages; return the total number moved."""
     moved = 0
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -204,7 +204,7 @@ async def by_loop(server: Server, count: int) -> int:
 
 
 def new_group() -> str:
-    """The name of a group that has consumed nothing yet."""
+    """Return the name of a group that has consumed nothing yet."""
     return f"bench-{time.monotonic_ns()}"
 
 
@@ -267,19 +267,19 @@ async def measure_all(server: Server, echo: Server, options: argparse.Namespace)
 
 
 async def fill(producer: Producer, count: int) -> None:
-    """Have *count* messages stored at least."""
+    """Store at least *count* messages."""
     for _ in range(0, count, BATCH * 10):
         messages = [Message(TOPIC, bytes(BODY_SIZE_BYTES)) for _ in range(BATCH)]
         await asyncio.gather(*[producer.send_batch(messages) for _ in range(10)])
 
 
 def address(server: Server) -> str:
-    """Where the name service of our broker answers."""
+    """Return the address of our broker's name service."""
     return f"127.0.0.1:{server.namesrv_port}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns 2 if it could not be run."""
+    """Run the benchmark; return 2 if it could not run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of each case (default 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="per round of a sending case")

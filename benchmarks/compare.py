@@ -1,9 +1,9 @@
-"""What changed from one kept run to another: `python -m benchmarks.compare A B`.
+"""The changes from one stored run to another: `python -m benchmarks.compare A B`.
 
-Two figures of each case, medians over the rounds: messages per second over the frames of the echo
-of the same round, and CPU time per message. A change counts when it is larger than the rounds of
-either run lie apart, and than NOISE; else it is shown as =. Of one round nobody knows how far
-others would have been: there NOISE_OF_ONE stands for it.
+For each case it compares two medians over the rounds: messages per second over the frames of the
+echo of the same round, and CPU time per message. A change counts if it is larger than the spread of
+the rounds of either run, and larger than NOISE; otherwise it is shown as =. A run of one round has
+no spread, so NOISE_OF_ONE replaces it.
 """
 
 import statistics
@@ -21,7 +21,7 @@ USAGE = "python -m benchmarks.compare A B, where each is a name in benchmarks/re
 
 
 def change(before: Sequence[float], after: Sequence[float]) -> float:
-    """By what share the median changed; 0.0 if that is within the noise."""
+    """Return the relative change of the median; 0.0 if it is within the noise."""
     old, new = statistics.median(before), statistics.median(after)
     is_noise = abs(new - old) <= max(_noise(before), _noise(after))
     return 0.0 if is_noise else results.over(new, old) - 1
@@ -33,7 +33,7 @@ def _noise(rounds: Sequence[float]) -> float:
 
 
 def shown(before: Sequence[float], after: Sequence[float], *, more_is_better: bool) -> str:
-    """Both medians, and the change between them."""
+    """Return both medians and the change between them."""
     if not before or not after:
         return ""
     share = change(before, after)
@@ -45,7 +45,7 @@ def shown(before: Sequence[float], after: Sequence[float], *, more_is_better: bo
 
 
 def render(before: Results, after: Results) -> str:
-    """The table of all cases that both runs have, and what makes it doubtful."""
+    """Return the table of the cases that both runs have, and the reasons to doubt it."""
     rows = [["case", "to the echo", "CPU us per message"]]
     for case in (*CASES, *TABLE):
         if before.of(OURS, case.name) and after.of(OURS, case.name):
@@ -77,7 +77,7 @@ def _doubts(before: Results, after: Results) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what changed; returns 2 if there is nothing to compare."""
+    """Print the changes; return 2 if there is nothing to compare."""
     if len(arguments) != 2 or not all(arguments):
         print(USAGE, file=sys.stderr)
         return 2

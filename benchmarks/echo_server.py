@@ -1,8 +1,8 @@
 """A bare uvloop echo: the yardstick that makes figures from different machines comparable.
 
-It does what any broker of this design must do at the very least: cut the stream into frames by
-their length word and answer every frame with one of the same size, all answers of one pass in one
-write. It prints the port that it listens on, and serves until it is killed.
+It does the minimum of any broker of this design: it splits the stream into frames by their length
+word and answers every frame with one of the same size, all answers of one pass in one write. It
+prints its port, and serves until it is killed.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ class Echo(asyncio.Protocol):
         self._pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Store the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Cut *data* into frames and write them back in one piece."""
+        """Split *data* into frames and write them back in one piece."""
         if self._pending:
             data = self._pending + data
         frames = []

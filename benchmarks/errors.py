@@ -1,5 +1,5 @@
-"""What ends a measurement."""
+"""The error that ends a measurement."""
 
 
 class BenchError(Exception):
-    """The measurement cannot be made; the message says what to do."""
+    """The measurement is impossible; the message says what to do."""

@@ -2,16 +2,16 @@
 
     python -m benchmarks.growth [--only WORD …] [--tries 3] [--directory /tmp]
 
-Each operation gets a broker of its own, prepared at a small size and then at one ten times as
-large. Printed are, for one operation: the broker's processor time (all threads, system time
-included), what it wrote (``wchar`` of /proc, without sockets), and the longest turn of its event
-loop in processor time (benchmarks/watched_broker.py). Of several tries the best counts.
+Each operation gets its own broker, prepared at a small size and then at one ten times as large. The
+output shows, for one operation: the broker's processor time (all threads, including system time),
+the bytes it wrote (``wchar`` of /proc, without sockets), and the longest turn of its event loop in
+processor time (benchmarks/watched_broker.py). The best of several tries counts.
 
-The exit code is 1 if a cost that should be constant is more than half as large again at the larger
-size, or a turn was longer than 50 ms. A LINEAR operation looks at everything by its nature: its
-cost for each thing is what should be constant. Of a BOUNDED one only the turns count.
+The exit code is 1 if a cost that should be constant grows by more than half at the larger size, or
+if a turn takes longer than 50 ms. A LINEAR operation visits everything by its nature: its cost for
+each thing should be constant. Of a BOUNDED operation only the turns count.
 
-Run it on a quiet machine, before a release and for a change that touches one of these.
+Run it on a quiet machine, before a release and for a change that affects one of these.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from rockhopper.protocol.signing import Credentials, sign_fields
 
 GROWTH_MAX, STALL_MS = 1.5, 50.0
 CPU_NOISE_US, WRITTEN_NOISE_BYTES = 60.0, 8192.0
-"""Smaller differences for one operation say nothing."""
+"""Smaller differences for one operation are noise."""
 SETTLING_S = 0.3
 SETTLED_US = 20_000
 SETTLING_ROUNDS_MAX = 30
@@ -65,18 +65,18 @@ class Operation:
     """Brings a broker to a size."""
     small: int
     times: int
-    """How often one try does it."""
+    """How often one try repeats the operation."""
     kind: str = CONSTANT
     settings: Mapping[str, object] = field(default_factory=dict)
     settling_s: float = 0.0
-    """How long nothing may have happened before it is measured."""
+    """How long the broker must be idle before the measurement."""
     has_name_server: bool = False
-    """Whether the broker registers with another one, whose costs count."""
+    """Whether the broker registers with another broker, whose costs also count."""
 
 
 @dataclass
 class Cost:
-    """Of one operation at one size."""
+    """The cost of one operation at one size."""
 
     cpu_us: float
     written_bytes: float
@@ -85,17 +85,17 @@ class Cost:
 
 
 def ask_each(client: Client, requests: Callable[[int], Request]) -> Act:
-    """An operation that is one request."""
+    """Return an operation that is one request."""
     return lambda n: client.ask(*requests(n))
 
 
 def make_topics(broker: Broker, n: int) -> None:
-    """Make *n* topics of one queue."""
+    """Create *n* topics of one queue."""
     broker.make_topics((f"topic-{i}", 1) for i in range(n))
 
 
 def make_groups(broker: Broker, n: int) -> None:
-    """Make *n* groups."""
+    """Create *n* groups."""
     names = [{"groupName": f"group-{i}"} for i in range(n)]
     for start in range(0, n, LIST_LENGTH):
         body = json.dumps({"groupConfigList": names[start : start + LIST_LENGTH]}).encode()
@@ -103,38 +103,38 @@ def make_groups(broker: Broker, n: int) -> None:
 
 
 def signed(user: Credentials, request: Request) -> Request:
-    """A request of a user."""
+    """Return a request signed by a user."""
     code, ext, body = request
     texts = {name: str(value) for name, value in ext.items()}
     return code, sign_fields(user, texts, body, MQ_VERSION), body
 
 
 def rules(resources: list[str]) -> bytes:
-    """The body that allows everything with topics."""
+    """Return the body that allows all actions on these resources."""
     entry = {"resource": resources, "actions": ["All"], "sourceIps": [], "decision": "Allow"}
     return json.dumps({"policies": [{"policyType": "Custom", "entries": [entry]}]}).encode()
 
 
 def user_made(name: str, secret: str) -> Request:
-    """Make a user."""
+    """Return the request that creates a user."""
     body = {"username": name, "password": secret, "userType": "Normal", "userStatus": "enable"}
     return signed(ADMIN, (Code.AUTH_CREATE_USER, {"username": name}, json.dumps(body).encode()))
 
 
 def rule_made(name: str, resources: list[str]) -> Request:
-    """Give a user rules."""
+    """Return the request that gives a user rules."""
     subject = {"subject": f"User:{name}"}
     return signed(ADMIN, (Code.AUTH_CREATE_ACL, subject, rules(resources)))
 
 
 def a_send(broker: Broker, n: int) -> Act:
-    """A send with *n* topics."""
+    """Return a send with *n* topics."""
     make_topics(broker, n)
     return ask_each(broker.client, lambda _: send("topic-1", 0))
 
 
 def a_send_among_connections(broker: Broker, n: int) -> Act:
-    """A send while *n* others are connected."""
+    """Return a send while *n* other clients are connected."""
     make_topics(broker, 2)
     idle = [Client(broker.port) for _ in range(n)]
     for client in idle:
@@ -144,7 +144,7 @@ def a_send_among_connections(broker: Broker, n: int) -> Act:
 
 
 def a_send_with_rules(broker: Broker, n: int) -> Act:
-    """A send by a user with *n* rules."""
+    """Return a send by a user with *n* rules."""
     client = broker.client
     client.ask(*user_made(USER.access_key, USER.secret))
     for start in range(0, n, 500):
@@ -156,7 +156,7 @@ def a_send_with_rules(broker: Broker, n: int) -> Act:
 
 
 def a_topic(broker: Broker, n: int) -> Act:
-    """One topic more."""
+    """Return the creation of one more topic."""
     make_topics(broker, n)
     names = count()
 
@@ -169,7 +169,7 @@ def a_topic(broker: Broker, n: int) -> Act:
 
 
 def a_group(broker: Broker, n: int) -> Act:
-    """One group more."""
+    """Return the creation of one more group."""
     make_groups(broker, n)
     names = count()
     return ask_each(
@@ -183,14 +183,14 @@ def a_group(broker: Broker, n: int) -> Act:
 
 
 def a_user(broker: Broker, n: int) -> Act:
-    """One user more."""
+    """Return the creation of one more user."""
     broker.client.ask_all(user_made(f"user-{i}", USER.secret) for i in range(n))
     names = count()
     return ask_each(broker.client, lambda _: user_made(f"new-{next(names)}", USER.secret))
 
 
 def a_rule(broker: Broker, n: int) -> Act:
-    """Another user's first rule."""
+    """Return the first rule of another user."""
     users = [f"user-{i}" for i in range(n)]
     broker.client.ask_all(user_made(name, USER.secret) for name in users)
     broker.client.ask_all(rule_made(name, ["Topic:orders"]) for name in users)
@@ -200,27 +200,27 @@ def a_rule(broker: Broker, n: int) -> Act:
 
 
 def commit(group: str, topic: str, offset: int) -> Request:
-    """Commit an offset."""
+    """Return the request that commits an offset."""
     ext = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": offset}
     return Code.UPDATE_CONSUMER_OFFSET, ext, b""
 
 
 def commit_all(broker: Broker, n: int) -> None:
-    """Offsets of 50 groups in as many topics each."""
+    """Commit *n* offsets of 50 groups, spread over topics."""
     make_topics(broker, n // 50)
     make_groups(broker, 50)
     broker.client.ask_all(commit(f"group-{i % 50}", f"topic-{i // 50}", 0) for i in range(n))
 
 
 def a_commit(broker: Broker, n: int) -> Act:
-    """One offset more."""
+    """Return the commit of one more offset."""
     commit_all(broker, n)
     offsets = count(1)
     return ask_each(broker.client, lambda _: commit("group-1", "topic-1", next(offsets)))
 
 
 def group_list(broker: Broker, n: int) -> Act:
-    """What the command costs the broker."""
+    """Return the command `group list`, whose cost to the broker counts."""
     commit_all(broker, n)
     command = [sys.executable, "-m", "rockhopper.client"]
     command += ["group", "list", "--json", "-n", f"127.0.0.1:{broker.names_port}"]
@@ -228,7 +228,7 @@ def group_list(broker: Broker, n: int) -> Act:
 
 
 def key_look_up(broker: Broker, n: int) -> Act:
-    """A window before *n* messages of one key."""
+    """Return a look-up by key in a time window before *n* messages of that key."""
     make_topics(broker, 2)
     broker.client.ask_all(send("topic-1", 0, "KEYS\x01one\x02") for _ in range(n))
     ext = {"topic": "topic-1", "key": "one", "maxNum": 64, "beginTimestamp": 0, "endTimestamp": 1}
@@ -241,7 +241,7 @@ def key_look_up(broker: Broker, n: int) -> Act:
 
 
 def filtered_pull(broker: Broker, n: int) -> Act:
-    """A pull whose long expression no message passes."""
+    """Return a pull whose long filter expression no message passes."""
     make_topics(broker, 2)
     make_groups(broker, 2)
     value = "v" * 100
@@ -259,7 +259,7 @@ def filtered_pull(broker: Broker, n: int) -> Act:
 
 
 def pop(topic: str, **changes: object) -> Request:
-    """A pop of group-1."""
+    """Return a pop of group-1."""
     ext: dict[str, object] = {"consumerGroup": "group-1", "topic": topic, "queueId": -1}
     ext |= {"maxMsgNums": 32, "invisibleTime": 600_000, "pollTime": 0, "bornTime": 0}
     ext |= {"initMode": 0, "order": "false"}
@@ -267,7 +267,7 @@ def pop(topic: str, **changes: object) -> Request:
 
 
 def an_ack(broker: Broker, n: int) -> Act:
-    """Acknowledge the oldest of *n* that were in flight; half of them are done."""
+    """Return an acknowledgement of the oldest of *n* messages, of which half are acknowledged."""
     make_topics(broker, 2)
     make_groups(broker, 2)
     broker.client.ask_all(send("topic-1", 0) for _ in range(n))
@@ -295,7 +295,7 @@ def an_ack(broker: Broker, n: int) -> Act:
 
 
 def a_message_for_waiting_pops(broker: Broker, n: int, order: str = "false") -> Act:
-    """One message while *n* pops wait, each under an attempt id of its own."""
+    """Return a send of one message while *n* pops wait, each under its own attempt id."""
     make_topics(broker, 2)
     make_groups(broker, 2)
     waiting = [Client(broker.port) for _ in range(50)]
@@ -309,22 +309,22 @@ def a_message_for_waiting_pops(broker: Broker, n: int, order: str = "false") -> 
         wait(waiting[i % len(waiting)])
     time.sleep(SETTLING_S)
 
-    # The connections of those who wait stay open as long as the operation is there.
+    # The waiting pops' connections stay open as long as the operation exists.
     return lambda _: (broker.client.ask(*send("topic-1", 0)), waiting)
 
 
 def a_message_for_orderly_pops(broker: Broker, n: int) -> Act:
-    """The same, in order: most of these messages wait behind the first."""
+    """Return the same with order: most of these messages wait behind the first."""
     return a_message_for_waiting_pops(broker, n, order="true")
 
 
 def a_timer(broker: Broker, n: int) -> Act:
-    """One timer more, of *n* that are spread over a year."""
+    """Return one more timer, after *n* that are spread over a year."""
     make_topics(broker, 2)
     numbers = count()
 
     def request(_: int) -> Request:
-        # A multiplier that is no divisor of a year meets all its parts.
+        # A multiplier that does not divide a year reaches all its parts.
         due_s = time.time() + 3600 + next(numbers) * 7_919_993 % (YEAR_S - 7200)
         return send("topic-1", 0, f"TIMER_DELIVER_MS\x01{int(due_s * 1000)}\x02")
 
@@ -333,7 +333,7 @@ def a_timer(broker: Broker, n: int) -> Act:
 
 
 def transactions_checked(broker: Broker, n: int) -> Act:
-    """Some rounds in which *n* open transactions are due."""
+    """Return some rounds of checks in which *n* open transactions are due."""
     make_topics(broker, 2)
     half = "TRAN_MSG\x01true\x02PGROUP\x01makers\x02"
 
@@ -346,7 +346,7 @@ def transactions_checked(broker: Broker, n: int) -> Act:
 
 
 def at_rest(broker: Broker, n: int) -> Act:
-    """The heartbeats of two members in each of *n* groups, with nothing to say."""
+    """Return the unchanged heartbeats of two members in each of *n* groups."""
     make_topics(broker, 2)
 
     def beat(member: int, first: int) -> Request:
@@ -401,7 +401,7 @@ TABLE = (
 
 
 def measure(operation: Operation, size: int, directory: Path | None, tries: int) -> Cost:
-    """The best of some tries on a new broker."""
+    """Return the best of some tries on a new broker."""
     with tempfile.TemporaryDirectory(prefix="growth-", dir=directory) as store:
         settings = {**SETTINGS, **operation.settings}
         brokers: list[Broker] = []
@@ -425,7 +425,7 @@ def measure(operation: Operation, size: int, directory: Path | None, tries: int)
 
 
 def _settle(brokers: list[Broker], quiet_s: float) -> None:
-    """Wait until nothing is left of the preparation."""
+    """Wait until the broker has finished all work of the preparation."""
     wanted = 1 + round(quiet_s / SETTLING_S)
     quiet = 0
     for _ in range(SETTLING_ROUNDS_MAX + wanted):
@@ -441,7 +441,7 @@ def _try(brokers: list[Broker], operation: Operation, act: Act) -> Cost:
         broker.worst()
     for i in range(operation.times):
         act(i)
-    # What no answer waits for counts, too.
+    # Work that no answer waits for also counts.
     time.sleep(SETTLING_S)
     found = [broker.worst() for broker in brokers]
     return Cost(
@@ -453,7 +453,7 @@ def _try(brokers: list[Broker], operation: Operation, act: Act) -> Cost:
 
 
 def grown(operation: Operation, small: Cost, large: Cost) -> list[str]:
-    """What is wrong with an operation; nothing, if it is as it should be."""
+    """Return the complaints about an operation; empty if its costs are as they should be."""
     wrong = []
     if operation.kind != BOUNDED:
         share = 10 if operation.kind == LINEAR else 1
@@ -469,7 +469,7 @@ def grown(operation: Operation, small: Cost, large: Cost) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; 1 if something is wrong in it."""
+    """Print the table; return 1 if it has complaints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="operations with one of these words")
     parser.add_argument("--tries", type=int, default=3)

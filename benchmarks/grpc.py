@@ -1,11 +1,11 @@
-"""What a RocketMQ 5 client costs: our endpoint beside Apache's proxy and broker in one JVM.
+"""The cost of a RocketMQ 5 client: our endpoint beside Apache's proxy and broker in one JVM.
 
     python -m benchmarks.grpc [--rounds 3] [--seconds 4] [--save NAME]
 
-Both are measured in turns, on the servers' core, by the same load generator on the other: single
-sends of 512 bytes, then receiving them with an acknowledgement each, then so many idle clients,
-each a connection with a Telemetry stream. Who is not measured stands still. What counts is CPU
-time a message and messages a second; Apache's JVM is warmed up before.
+Both are measured in turn, on the servers' core, by the same load generator on the other core. The
+cases are single sends of 512 bytes, receiving them with an acknowledgement each, and many idle
+clients, each a connection with a Telemetry stream. The server that is not measured is stopped. The
+figures are CPU time per message and messages per second. Apache's JVM is warmed up before.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TOPIC, GROUP = "LoadGrpc", "load_grpc"
 QUEUES = 4
 IDLE_CLIENTS = 500
 WARM_UP_S = 30.0
-"""Of either; by then the JVM has compiled what it is going to run."""
+"""The warm-up of each server; by then the JVM has compiled the code that it will run."""
 CPU_RATIO_MAX = 0.5
 RATE_RATIO_MIN = 1.0
 IDLE_KB_MAX = 15.0
@@ -58,12 +58,12 @@ class Peer:
     broker: str
 
     def cpu_s(self) -> float:
-        """What it used so far."""
+        """Return the CPU seconds used so far."""
         stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def own_kb(self) -> int:
-        """Memory that is its own, without pages of mapped files."""
+        """Return the anonymous memory, without pages of mapped files."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1])
@@ -72,10 +72,10 @@ class Peer:
 
 @dataclass(slots=True)
 class Found:
-    """What one server did in one case, a value a round."""
+    """The results of one server in one case, one value per round."""
 
     cpu_us: list[float] = field(default_factory=list)
-    """A message."""
+    """CPU time per message."""
     per_s: list[float] = field(default_factory=list)
     load_cpu_share: list[float] = field(default_factory=list)
     p50_us: list[float] = field(default_factory=list)
@@ -83,11 +83,11 @@ class Found:
 
 
 Findings = dict[str, dict[str, Found]]
-"""By case and server."""
+"""The results by case and server."""
 
 
 def build_load() -> Path:
-    """Build the load generator, which Go does only where its sources changed."""
+    """Build the load generator; Go rebuilds it only after a change of its sources."""
     BUILD.mkdir(exist_ok=True)
     program = BUILD / "grpcload"
     try:
@@ -100,7 +100,7 @@ def build_load() -> Path:
 
 
 def command(peer: Peer, mode: str, **options: object) -> list[str]:
-    """The load generator's command."""
+    """Return the load generator's command."""
     named = {"endpoint": peer.endpoint, "broker": peer.broker, "topic": TOPIC, "group": GROUP}
     given = {"mode": mode, **named, "queues": QUEUES, **options}
     return [str(BUILD / "grpcload"), *(f"-{key}={value}" for key, value in given.items())]
@@ -111,7 +111,7 @@ def _on_the_load_core() -> None:
 
 
 def put_load(peer: Peer, mode: str, seconds: float, found: Found) -> None:
-    """Put load on *peer* and keep what came of it."""
+    """Put load on *peer* and store the results."""
     before = peer.cpu_s()
     done = subprocess.run(
         command(peer, mode, seconds=seconds),
@@ -135,7 +135,7 @@ def put_load(peer: Peer, mode: str, seconds: float, found: Found) -> None:
 
 
 def idle_client_kb(peer: Peer) -> float:
-    """What a client that does nothing costs in memory."""
+    """Return the memory that an idle client costs."""
     before = peer.own_kb()
     process = subprocess.Popen(
         command(peer, "idle", connections=IDLE_CLIENTS),
@@ -157,7 +157,7 @@ def idle_client_kb(peer: Peer) -> float:
 
 @contextlib.contextmanager
 def rockhopper() -> Iterator[Peer]:
-    """Our broker on the servers' core."""
+    """Run our broker on the servers' core."""
     [port] = servers.free_ports(1)
     settings = {"grpcPort": str(port), "brokerName": "bench"}
     with servers.rockhopper(settings) as server:
@@ -167,7 +167,7 @@ def rockhopper() -> Iterator[Peer]:
 
 @contextlib.contextmanager
 def apache() -> Iterator[Peer]:
-    """Apache's proxy, broker and name service on the servers' core."""
+    """Run Apache's proxy, broker and name service on the servers' core."""
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="proxy-", dir=BUILD) as directory:
         try:
@@ -185,7 +185,7 @@ def apache() -> Iterator[Peer]:
 
 
 def prepare(nameserver: str) -> None:
-    """Make the topic, and the group that begins where it begins."""
+    """Create the topic, and the group that starts at its beginning."""
 
     async def make() -> None:
         await until_registered(nameserver)
@@ -203,7 +203,7 @@ def prepare(nameserver: str) -> None:
 
 @contextlib.contextmanager
 def alone(peer: Peer, others: Sequence[Peer]) -> Iterator[None]:
-    """Let nobody but *peer* run."""
+    """Stop all servers except *peer*."""
     for other in others:
         if other is not peer:
             os.kill(other.pid, signal.SIGSTOP)
@@ -215,7 +215,7 @@ def alone(peer: Peer, others: Sequence[Peer]) -> Iterator[None]:
 
 
 def measure(rounds: int, seconds: float) -> tuple[Findings, dict[str, float]]:
-    """Measure both in turns: what each case found, and the memory of an idle client."""
+    """Measure both in turn; return each case's results, and the memory of an idle client."""
     found = {case: {OURS: Found(), APACHE: Found()} for case in ("send", "receive")}
     idle_kb = {}
     with rockhopper() as ours, apache() as theirs:
@@ -237,7 +237,7 @@ def measure(rounds: int, seconds: float) -> tuple[Findings, dict[str, float]]:
 
 
 def render(found: Findings, idle_kb: dict[str, float]) -> str:
-    """The table for people, with the ratios that are asked for."""
+    """Return the table for people, with the ratios and their targets."""
     rows = [["case", "server", "CPU us", "messages/s", "p50 us", "p99 us", "CPU of the load"]]
     verdicts = []
     for case, by_server in found.items():
@@ -261,7 +261,7 @@ def _verdict(is_well: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure both and print, or keep, what was found."""
+    """Measure both, and print or save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grpc", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)

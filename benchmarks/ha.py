@@ -1,15 +1,15 @@
-"""What a replica set costs, and how long it is without a master: figures as ratios of one run.
+"""The cost of a replica set, and its time without a master: figures as ratios of one run.
 
-    sends       a master with 0, 1 and 2 followers in sync, interleaved, on a core of its own:
-                messages/s, and CPU time of the master per message, which is what counts where
+    sends       a master with 0, 1 and 2 in-sync followers, interleaved, on its own core:
+                messages/s, and the master's CPU time per message, which is what counts if
                 the followers share the other core with the load
-    failover    the master killed with -9, under sends of the bundled client: last answer to next
+    failover    the master is killed with -9 while the bundled client sends: last answer to next
     switch      `rockhopper ha switch` under the same sends
-    seeding     a follower that gets the whole log anew, beside cp and fsync of the same files
-    promotion   1,000 topics and 100,000 pending timers: from being elected to serving
+    seeding     a follower receives the whole log again, beside cp and fsync of the same files
+    promotion   1,000 topics and 100,000 pending timers: from election to serving
 
-Needs etcd (Debian's etcd-server) in PATH or in build/etcd. Each finding is written to *--save* as
-soon as it is there; those that are there already are not measured again.
+It needs etcd (Debian's etcd-server) in PATH or in build/etcd. Each result is written to *--save* as
+soon as it is known; results that are already there are not measured again.
 """
 
 import argparse
@@ -80,13 +80,13 @@ class Replica:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """The address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class Replica:
             self._process = None
 
     def seconds_from_elected_to_serving(self) -> float:
-        """By the last such lines of its log."""
+        """Return the seconds between the last such lines of its log."""
         moments = {}
         for line in self.log.read_text().splitlines():
             for event in ("this replica leads", "serving as the master"):
@@ -123,7 +123,7 @@ class Set:
         self.nameserver = ";".join(f"127.0.0.1:{each.names}" for each in self.replicas)
 
     async def status(self) -> dict[str, Any]:
-        """How the set is, as any replica sees it."""
+        """Return the set's status, from any replica that answers."""
         async with Admin(self.nameserver) as admin:
             for replica in self.replicas:
                 with contextlib.suppress(ClientError, OSError):
@@ -134,7 +134,7 @@ class Set:
         return {"replicas": []}
 
     async def master(self, in_sync: int) -> Replica:
-        """Who leads, once so many are in sync and it takes messages."""
+        """Return the master, once *in_sync* replicas are in sync and it accepts messages."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             status = await self.status()
@@ -150,7 +150,7 @@ class Set:
 
 @contextlib.contextmanager
 def a_set(count: int, etcd: str, *, alone: bool = False) -> Iterator[Set]:
-    """Run a set; *alone* is one broker without an engine."""
+    """Run a set; with *alone*, one broker without an engine."""
     BUILD.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="ha-", dir=BUILD) as name,
@@ -182,7 +182,7 @@ def _etcd(directory: Path, binary: str) -> Iterator[str]:
 
 
 async def sends(etcd: str, rounds: int) -> dict[str, Any]:
-    """Messages/s and CPU per message by followers, and what of the best is left."""
+    """Return messages/s and CPU per message by followers, and their ratios to no followers."""
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for followers in (0, 1, 2):
@@ -212,7 +212,7 @@ async def sends(etcd: str, rounds: int) -> dict[str, Any]:
 
 
 def _place(replicas: Set, master: Replica) -> None:
-    """Give the master a core of its own, as it has where its followers are other machines."""
+    """Give the master its own core, as if its followers were on other machines."""
     masters, others = load.cores()
     for replica in replicas.replicas:
         for task in Path(f"/proc/{replica.pid}/task").iterdir():
@@ -237,7 +237,7 @@ def _medians(figures: dict[str, list[float]]) -> dict[str, float]:
 
 
 class Senders:
-    """Sends of the bundled client without a pause, and when each was answered."""
+    """Continuous sends of the bundled client, and the times of their answers."""
 
     def __init__(self, nameserver: str) -> None:
         self.answered_s: list[float] = []
@@ -266,13 +266,13 @@ class Senders:
                 self.failures.append(str(error))
 
     def gap_s(self, since_s: float) -> float:
-        """The longest time without an answer, from *since_s* on."""
+        """Return the longest time without an answer, from *since_s* on."""
         moments = sorted(each for each in self.answered_s if each >= since_s - 0.2)
         return max((b - a for a, b in pairwise(moments)), default=WAIT_S)
 
 
 async def failover(etcd: str, rounds: int) -> dict[str, Any]:
-    """Kill the master again and again."""
+    """Kill the master repeatedly."""
     gaps = []
     with a_set(3, etcd) as replicas:
         await replicas.master(3)
@@ -289,7 +289,7 @@ async def failover(etcd: str, rounds: int) -> dict[str, Any]:
 
 
 async def switch(etcd: str, rounds: int) -> dict[str, Any]:
-    """Switch the set again and again."""
+    """Switch the set repeatedly."""
     gaps = []
     with a_set(3, etcd) as replicas:
         await replicas.master(3)
@@ -322,7 +322,7 @@ def _times(gaps: list[float], senders: Senders) -> dict[str, Any]:
 
 
 async def seeding(etcd: str, _rounds: int) -> dict[str, Any]:
-    """Seed a follower anew, and copy the same files with cp and fsync."""
+    """Seed a follower again, and copy the same files with cp and fsync."""
     with a_set(2, etcd) as replicas:
         master = await replicas.master(2)
         topics.prepare(master.port)
@@ -409,7 +409,7 @@ MEASURES: dict[str, Callable[[str, int], Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; returns 2 if it could not be done."""
+    """Measure; return 2 if that is not possible."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(MEASURES), help="some of: %(default)s")
     parser.add_argument("--rounds", type=int, default=5, help="%(default)s")

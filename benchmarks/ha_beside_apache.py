@@ -1,4 +1,4 @@
-"""The same faults on a replica set of ours and on Apache's controller mode, under the same sends.
+"""The same faults on our replica set and on Apache's controller mode, under the same sends.
 
     master-killed     kill -9 of the master, which is started again later
     master-frozen     SIGSTOP of the master for ten seconds
@@ -7,13 +7,17 @@
     planned           ours: `rockhopper ha switch`; Apache's: `mqadmin electMaster` of another
     all-killed        kill -9 of every process, then all are started
 
-Three brokers each, an answer needs two of them; three controllers of Apache's, three nodes of etcd.
-Of each fault: the pause (last answer to next), failed sends, acknowledged messages that are lost,
-and places of queues that hold another message than before. A fault after which sends do not go on
-within 90 s is written down as such. The topic is known to all brokers before a fault: Apache's
-slaves copy topics every few seconds, and one that its new master lacks is gone with its messages.
-Clients: Java's with its defaults, the same that polls the route every 5 s, and the bundled one.
-Findings go to *--save* as they come; those that are there are not measured again.
+Each system has three brokers, of which two must store a message before its answer. Apache's has
+three controllers; ours has three nodes of etcd.
+
+For each fault, the results are the pause (last answer to next), failed sends, acknowledged messages
+that are lost, and queue offsets that have another message than before. If sends do not continue
+within 90 s after a fault, this is noted. All brokers know the topic before a fault, because
+Apache's slaves copy topics only every few seconds. A topic that its new master lacks is lost, with
+all its messages.
+
+Clients: Java's with its defaults, the same with a route poll every 5 s, and the bundled one.
+Results are written to *--save* as they arrive; those that are already there are not measured again.
 """
 
 import argparse
@@ -53,7 +57,7 @@ TOPIC, QUEUES = "Compared", 4
 WHOLE_WITHIN_S = 240.0
 FROZEN_S = 10.0
 AWAY_S = 15.0
-"""How long what was killed is away."""
+"""How long the killed processes stay down."""
 BEFORE, AFTER = 100, 100
 JAVA: dict[str, dict[str, object]] = {"java": {}, "java-poll-5s": {"pollMs": 5000}}
 Places = dict[tuple[int, int], int]
@@ -61,32 +65,32 @@ Places = dict[tuple[int, int], int]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one fault came to."""
+    """The results of one fault."""
 
     pause_ms: float | None
-    """None: sends did not go on within TIMEOUT_S."""
+    """None: sends did not continue within TIMEOUT_S."""
     failed: int
     acknowledged: int
     lost: int | None = None
-    """None, as of those below: no master was left to be read."""
+    """None, as in the fields below, if no master was left to read from."""
     rewritten: int | None = None
     repeated: int | None = None
     last_failure: str = ""
 
 
 class System(Protocol):
-    """A set of brokers that faults happen to."""
+    """A set of brokers in which faults are made."""
 
     nameserver: str
 
     async def is_whole(self) -> bool:
-        """Whether all three are in sync."""
+        """Return whether all three are in sync."""
 
     async def master(self) -> str:
-        """Where it answers clients."""
+        """Return the address at which the master answers clients."""
 
     async def all_know_the_topic(self) -> bool:
-        """Whether the topic is there at whoever may lead next."""
+        """Return whether every broker that may lead next has the topic."""
 
     async def kill_master(self) -> None: ...
 
@@ -101,7 +105,7 @@ class System(Protocol):
     async def kill_all(self) -> None: ...
 
     async def mend(self) -> None:
-        """Start what does not run, and let go on what is frozen."""
+        """Start what is stopped, and resume what is frozen."""
 
 
 class Ours:
@@ -120,7 +124,7 @@ class Ours:
         return self._observer.master_address
 
     async def all_know_the_topic(self) -> bool:
-        """See System: it is in the log, as messages are."""
+        """See System: the topic is in the log, as messages are."""
         return True
 
     def _leading(self) -> int:
@@ -176,7 +180,7 @@ class Theirs:
         return await self._set.master()
 
     async def all_know_the_topic(self) -> bool:
-        """See System: slaves ask for topics each few seconds, and what they lack is gone."""
+        """See System: slaves copy topics every few seconds, and topics they lack are lost."""
         return await self._set.all_have(TOPIC)
 
     async def kill_master(self) -> None:
@@ -272,7 +276,7 @@ async def _create_topic(system: System) -> None:
 
 
 async def measure(system: System, fault: str, sender: Sender) -> Finding:
-    """Make one fault under sends that run, mend it, and compare."""
+    """Make one fault during sends, mend it, and compare."""
     await answered_since(sender, wall_ms(), BEFORE)
     before = await read_numbers(await system.master(), TOPIC, QUEUES)
     began_ms = wall_ms()
@@ -294,7 +298,7 @@ async def measure(system: System, fault: str, sender: Sender) -> Finding:
 
 
 async def _read(system: System) -> Places | None:
-    """What queues have; None if there is no master that says it."""
+    """Return the messages of the queues; None if no master can return them."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await read_numbers(await system.master(), TOPIC, QUEUES)
@@ -309,7 +313,7 @@ def judged(
     sent: Sent,
     pause_ms: float | None,
 ) -> Finding:
-    """Hold what queues have now against what they had, and against what was *acknowledged*."""
+    """Compare the queues' messages now with those before, and with the *acknowledged* ones."""
     finding = Finding(
         pause_ms=None if pause_ms is None else round(pause_ms),
         failed=len(sent.failures),
@@ -329,7 +333,7 @@ def judged(
 
 @contextlib.asynccontextmanager
 async def ours(directory: Path) -> AsyncIterator[System]:
-    """Our set, started."""
+    """Start our set."""
     network = Network(host_names(3), is_cuttable=False)
     async with running(directory, network, 3) as replicas:
         addresses = {number: each.address for number, each in replicas.replicas.items()}
@@ -339,7 +343,7 @@ async def ours(directory: Path) -> AsyncIterator[System]:
 
 @contextlib.asynccontextmanager
 async def apache(directory: Path) -> AsyncIterator[System]:
-    """Apache's, started."""
+    """Start Apache's set."""
     found = ApacheSet(directory)
     try:
         await found.start()
@@ -354,7 +358,7 @@ SYSTEMS = {"ours": ours, "apache": apache}
 async def compare(
     name: str, client: str, faults: Sequence[str]
 ) -> AsyncIterator[tuple[str, Finding]]:
-    """Findings of one system, as they come."""
+    """Yield the results of one system as they arrive."""
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="beside-", dir=BUILD) as directory:
         for fault in faults:
@@ -380,7 +384,7 @@ async def _under_sends(system: System, client: str, fault: str, home: Path) -> F
 
 
 Done = dict[str, dict[str, Any]]
-"""Findings by system, client and fault."""
+"""Results by system, client and fault."""
 
 
 def _shown(found: dict[str, Any] | None, key: str) -> str:
@@ -392,7 +396,7 @@ def _shown(found: dict[str, Any] | None, key: str) -> str:
 
 
 def table(done: Done) -> str:
-    """Markdown: a line for each fault and client."""
+    """Return a Markdown table with a line for each fault and client."""
     lines = [
         "| fault | client | pause, ms | failed sends | acknowledged, lost | rewritten places |",
         "|---|---|---|---|---|---|",
@@ -426,7 +430,7 @@ async def _run(options: argparse.Namespace, done: Done) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; returns 2 if it could not be done."""
+    """Measure; return 2 if that is not possible."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", default=",".join(FAULTS), help="some of: %(default)s")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of: %(default)s")

@@ -14,11 +14,11 @@ from benchmarks.errors import BenchError
 HERE = Path(__file__).parent
 BUILD = HERE / ".build"
 WARM_UP_S = 0.5
-# Of one core, used by processes that are neither server nor load: above this a run is not quiet.
+# A share of one core, used by processes other than server and load: above it, a run is disturbed.
 OTHERS_SHARE_MAX = 0.1
 QUIET_SPAN_S = 0.3
 CONNECTED_WITHIN_S = 0.1
-"""One connection, the handshake of the slowest protocol included."""
+"""The time for one connection, including the handshake of the slowest protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,20 @@ class Sample:
     cpu_share: float
     """CPU seconds of the server per second; 1.0 is one whole core."""
     load_cpu_share: float
-    """The same of the load generator: near 1.0 it is what limits."""
+    """The same for the load generator: near 1.0 it is the bottleneck."""
     others_cpu_share: float
-    """The same of everything else on the machine: the run is not quiet if this is not near 0."""
+    """The same for everything else on the machine: the run is not quiet if this is not near 0."""
     p50_us: float
     p99_us: float
     max_us: float
     is_quiet: bool
-    """Whether the machine was left alone meanwhile."""
+    """Whether no other process disturbed the run."""
     failures: dict[str, int]
-    """Answers refused, with a foreign opaque, missing, or with too few messages; messages that are
-    not in the queues. Empty if there are none."""
+    """The number of errors by kind; empty if there are none.
+
+    The kinds are answers that are refused, have a foreign opaque, are missing, or have too few
+    messages, and messages that are not in the queues.
+    """
     refusal: str
     round: int = 0
 
@@ -54,7 +57,7 @@ def cores() -> tuple[int, int]:
 
 
 def build_loadgen() -> Path:
-    """Compile loadgen/ unless that was done since it changed."""
+    """Compile loadgen/ if it has changed since the last build."""
     folder, binary = HERE / "loadgen", BUILD / "loadgen"
     changed = max(path.stat().st_mtime for path in folder.iterdir())
     if binary.exists() and binary.stat().st_mtime > changed:
@@ -75,7 +78,7 @@ def build_loadgen() -> Path:
 
 
 def wait_until_quiet(patience_s: float) -> bool:
-    """Wait, at most *patience_s*, until nobody else uses the machine; return whether that came."""
+    """Wait at most *patience_s* for a quiet machine; return whether it became quiet."""
     deadline = time.monotonic() + patience_s
     while True:
         busy_before, started = _machine_cpu_s(), time.monotonic()
@@ -99,7 +102,7 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
         *(["--property"] if case.with_property else []),
         *("--seconds", str(seconds), "--warm-up", str(warm_up_s)),
     ]
-    os.sync()  # what earlier runs left to write would slow this one
+    os.sync()  # pending writes of earlier runs would slow this one
     busy_before, started = _machine_cpu_s(), time.monotonic()
     timeout_s = seconds + warm_up_s + 60 + case.connections * CONNECTED_WITHIN_S
     try:
@@ -138,7 +141,7 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
 
 
 def _machine_cpu_s() -> float:
-    """CPU seconds that all cores have been busy, their host's neighbours included."""
+    """Return the CPU seconds that all cores have been busy, including the host's neighbours."""
     with open("/proc/stat") as file:
         user, nice, system, _idle, _wait, *others = map(int, file.readline().split()[1:9])
     return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")

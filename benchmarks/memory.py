@@ -1,8 +1,8 @@
-"""Memory as a machine has it that has been up for a while: full of files that nobody needs now.
+"""The memory of a machine that has been up for a while: full of cached files that no process needs.
 
-A page of memory that a virtual machine has never touched, or has given back, costs its first user
-ten times what writing to it costs, and who is measured first, or writes least, is better off. So
-the page cache is filled before a run: what a server writes goes to pages that were used before.
+A page that a virtual machine has never used, or has returned to the host, costs its first user ten
+times as much as a write to it. This would favour the servers that are measured later or write less.
+Filling the page cache before a run avoids it: a server then writes to pages that were used before.
 """
 
 import os
@@ -16,7 +16,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 def read_meminfo() -> dict[str, int]:
-    """Sizes in KiB by their names; empty where there is no such file."""
+    """Return sizes in KiB by their names; empty if the file does not exist."""
     if not MEMINFO.exists():
         return {}
     lines = (line.split() for line in MEMINFO.read_text().splitlines())
@@ -27,10 +27,10 @@ def read_meminfo() -> dict[str, int]:
 def filler(
     directory: Path, read_sizes: Callable[[], dict[str, int]] = read_meminfo
 ) -> Iterator[Callable[[], int]]:
-    """Give a function that fills the page cache until FREE_MB are free, and returns what it took.
+    """Yield a function that fills the page cache until FREE_MB are free.
 
-    What it took, in MiB, is given back at the end. It takes about a minute for 20 GiB, and less
-    when it is called again.
+    The function returns the MiB that it used; they are freed at the end. It takes about a minute
+    for 20 GiB, and less when it is called again.
     """
     path = directory / "page-cache"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -54,7 +54,7 @@ def filler(
 
 
 def read_ahead(directory: Path) -> None:
-    """Read what was written to the files below *directory*: readers find it in memory then."""
+    """Read the files below *directory*, so that readers find them in memory."""
     buffer = bytearray(CHUNK_BYTES)
     for path in directory.rglob("*"):
         if path.is_file():

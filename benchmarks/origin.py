@@ -1,4 +1,4 @@
-"""When, where and with what a run was made."""
+"""The date, the machine and the versions of a run."""
 
 import datetime
 import os
@@ -14,25 +14,25 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What one has to know to compare a run with another."""
+    """The facts that are needed to compare a run with another."""
 
     date: str
-    """When it began, ISO 8601, UTC."""
+    """The start of the run, ISO 8601, UTC."""
     cores: int
     cpu_model: str
     kernel: str
     python: str
     load_average: float
-    """Over the last minute, when it began."""
+    """The load average of the last minute, at the start."""
     commit: str
-    """Of our broker; empty outside of a git checkout."""
+    """The commit of our broker; empty outside of a git checkout."""
     is_dirty: bool
-    """Whether what ran differs from that commit."""
+    """Whether the code that ran differs from that commit."""
     peer_version: str = ""
-    """Of Apache's broker; empty if that was not measured."""
+    """The version of Apache's broker; empty if it was not measured."""
 
     def text(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         changed = ", changed" if self.is_dirty else ""
         commit = f"commit {self.commit[:10]}{changed}" if self.commit else "no commit"
         return (
@@ -58,7 +58,7 @@ def here_and_now(peer_version: str) -> Origin:
 
 
 def cpu_model(text: str) -> str:
-    """Find the model in what /proc/cpuinfo says; the architecture where it names none."""
+    """Return the model from the text of /proc/cpuinfo, or the architecture if it names none."""
     for line in text.splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

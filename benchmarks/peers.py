@@ -1,8 +1,7 @@
-"""The official Apache broker, to be measured beside ours: built and started by the interop project.
+"""The official Apache broker, measured beside ours; the interop project builds and starts it.
 
-It gets every core unless told otherwise, a heap that it does not have to fight for, and its own
-defaults otherwise.
-While another server is measured it stands still: its timers would cost that one CPU time.
+It gets all cores unless restricted, a heap of sufficient size, and its own defaults otherwise. It
+is stopped while another server is measured, because its timers would use that server's CPU time.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from tests.interop import apache
 from tests.interop.processes import ProcessError
 
 HEAP_MB = 2048
-# What Apache's own start script asks for, but for the sizes.
+# The options of Apache's own start script, except for the sizes.
 JVM_OPTIONS = (
     f"-Xms{HEAP_MB}m",
     "-XX:+AlwaysPreTouch",
@@ -38,7 +37,7 @@ def apache_broker(setup: str, cores: Collection[int]) -> Iterator[Server]:
     """Run Apache's broker on *cores* with an empty store, which is removed at the end."""
     settings = {
         **SETUPS[setup],
-        "brokerName": "broker-a",  # as load generator and acknowledgements call it
+        "brokerName": "broker-a",  # the name that load generator and acknowledgements use
         "enablePropertyFilter": "true",
     }
     BUILD.mkdir(exist_ok=True)
@@ -65,7 +64,7 @@ def apache_broker(setup: str, cores: Collection[int]) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def awake(server: Server) -> Iterator[None]:
-    """Let a peer that stands still run for a while."""
+    """Resume a stopped peer for a while."""
     os.kill(server.pid, signal.SIGCONT)
     try:
         yield

@@ -1,9 +1,9 @@
-"""A store directory with a big commit log, made in seconds, for the benchmarks of the pipeline.
+"""A store directory with a big commit log, created in seconds, for the benchmarks of the pipeline.
 
     python -m benchmarks.pipeline_data DIRECTORY [--messages 2000000] [--body-bytes 200]
 
-Every record has the same size, so whole files are filled at once: random bodies, four topics of
-four queues, the properties UNIQ_KEY, KEYS, TAGS, WAIT. There are no consume queues and no index.
+All records have the same size, so that whole files are filled at once: random bodies, four topics
+of four queues, the properties UNIQ_KEY, KEYS, TAGS, WAIT. There are no consume queues and no index.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def write_store(
     body_bytes: int = 200,
     file_size_bytes: int = FILE_SIZE_BYTES,
 ) -> int:
-    """Write the log below *directory*; returns how many bytes of records it has."""
+    """Write the log below *directory*; return the number of bytes in its records."""
     layout = _layout(body_bytes)
     commit_log = directory / "commitlog"
     commit_log.mkdir(parents=True)
@@ -126,7 +126,7 @@ def _properties_size(layout: np.dtype[Any]) -> int:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--messages", type=int, default=2_000_000)

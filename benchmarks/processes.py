@@ -1,4 +1,4 @@
-"""What this process and all below it use, those that end meanwhile included."""
+"""The resources of this process and its descendants, including those that end meanwhile."""
 
 import os
 import threading
@@ -9,20 +9,22 @@ _LOOK_EVERY_S = 0.25
 
 
 class Meter:
-    """Looks at the processes while it is entered.
+    """Measures the processes while it is entered.
 
-    Nobody waits for Spark's Python workers, so their time is in nobody's account when they end: it
-    is looked at all the time.
+    No process waits for Spark's Python workers, so no parent's account includes their time when
+    they end. The meter therefore samples them continuously.
     """
 
     cpu_s: float
-    """What all of them used, once it is left."""
+    """The CPU seconds that all of them used, available after the exit."""
 
     def __init__(self) -> None:
         self._ticks: dict[tuple[int, str], int] = {}
         self.peaks_mb: dict[str, int] = {}
-        """The most that one process of a kind held: driver, java, worker, broker. Of the broker
-        only what is its own, without the pages of its mapped files."""
+        """The peak memory of one process of each kind: driver, java, worker, broker.
+
+        For the broker this is its anonymous memory, without the pages of its mapped files.
+        """
         self._done = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 

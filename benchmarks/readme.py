@@ -1,8 +1,8 @@
-"""The figures in README.md and docs/comparison.md, from kept runs: `python -m benchmarks.readme`.
+"""The figures in README.md and docs/comparison.md: `python -m benchmarks.readme`.
 
 Each page has them between two comments. They come from the newest comparison with other brokers,
-the newest run with all cases beside Apache's broker, and the newest table of single sends.
-With --check nothing is written.
+the newest run with all cases beside Apache's broker, and the newest table of single sends. With
+--check nothing is written.
 """
 
 import statistics
@@ -41,7 +41,7 @@ ROWS = {
 
 
 def newest_with(cases: Iterable[Case], directory: Path = results.DIRECTORY) -> tuple[str, Results]:
-    """The newest run that has all *cases* of ours and of Apache's broker, by its name."""
+    """Return the name and the newest run that has all *cases* of ours and of Apache's broker."""
     for name, found in results.newest_first(directory):
         servers = (OURS, *found.peers())
         if len(servers) > 1 and all(
@@ -53,7 +53,7 @@ def newest_with(cases: Iterable[Case], directory: Path = results.DIRECTORY) -> t
 
 
 def newest_comparison(directory: Path = results.DIRECTORY) -> tuple[str, Comparison]:
-    """The newest comparison with other brokers, by its name."""
+    """Return the name and the newest comparison with other brokers."""
     paths = sorted(directory.glob("comparison-*.json"))
     if not paths:
         raise BenchError(f"no comparison in {directory}: run `make bench-comparison`")
@@ -61,7 +61,7 @@ def newest_comparison(directory: Path = results.DIRECTORY) -> tuple[str, Compari
 
 
 def short_figures(directory: Path = results.DIRECTORY) -> str:
-    """What README.md has: ranges over sizes, where we lose, and Apache's broker."""
+    """Return the figures of README.md: ranges over sizes, our losses, and Apache's broker."""
     _, found = newest_comparison(directory)
     low, *_, high = SIZES.values()
     parts = [
@@ -77,7 +77,7 @@ def short_figures(directory: Path = results.DIRECTORY) -> str:
 
 
 def long_figures(directory: Path = results.DIRECTORY) -> str:
-    """What docs/comparison.md has: the report of the comparison, and all cases beside Apache."""
+    """Return the figures of docs/comparison.md: the comparison, and all cases beside Apache."""
     name, found = newest_comparison(directory)
     run, beside = newest_with(KINDS, directory)
     table_run, by_shape = newest_with(TABLE, directory)
@@ -104,7 +104,7 @@ PAGES = {ROOT / "README.md": short_figures, ROOT / "docs" / "comparison.md": lon
 
 
 def rewrite(text: str, figures: str) -> str:
-    """*text* with other figures between its two comments."""
+    """Return *text* with new figures between its two comments."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -149,7 +149,7 @@ def _middle(values: list[float] | None) -> float:
 
 
 def _range(values: list[float], best: float) -> str:
-    """From the least to the most, in bold if that is the *best* of the row."""
+    """Return the range from minimum to maximum, in bold if it includes the *best* of the row."""
     if not values:
         return "–"
     low, high = (
@@ -171,7 +171,7 @@ def _is_lost(found: Comparison, shape: str) -> bool:
 
 
 def _rates(found: Comparison, name: str, shape: str) -> list[float]:
-    """Thousands a second, by size."""
+    """Return thousands per second, by size."""
     samples = (found.of(name, each) for each in _cells(shape))
     return [results.rate(each) / 1000 for each in samples if each]
 

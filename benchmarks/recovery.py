@@ -1,10 +1,10 @@
-"""How fast a start goes through a log that nothing is derived from yet, beside a plain CRC pass.
+"""The speed of recovery through a log without derived files, beside a plain CRC pass.
 
     python -m benchmarks.recovery [--messages 1000000] [--body-bytes 200] [--rounds 5] [--no-index]
 
-Each round reads the log's bytes from the page cache with ``zlib.crc32``, then opens the store with
-neither queues nor index nor checkpoint, as if they had been lost, which checks every body
-and builds both anew. The figures are CPU seconds and medians.
+Each round reads the log's bytes from the page cache with ``zlib.crc32``, then opens the store
+without queues, index or checkpoint, as if they had been lost. The start checks every body and
+rebuilds queues and index. The figures are CPU seconds and medians.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _DERIVED = ("consumequeue", "index", "checkpoint", "rockhopper")
 
 
 def main() -> None:
-    """Print what a message costs in either, and the ratio."""
+    """Print the cost per message of both, and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--body-bytes", type=int, default=200)

@@ -1,4 +1,4 @@
-"""Turning the samples of a run into tables for people."""
+"""Renders the samples of a run as tables for people."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ LOAD_LIMITED_SHARE = 0.95
 
 
 def remarks(results: Results) -> list[str]:
-    """Say what makes figures doubtful."""
+    """Return the reasons to doubt the figures."""
     found = []
     disturbed: dict[str, float] = {}
     for server, case, sample in results.all():
@@ -39,7 +39,7 @@ def remarks(results: Results) -> list[str]:
 
 
 def judged(ratio: float, target: float | None, *, at_most: bool = False) -> str:
-    """Show a ratio, its target and whether it is reached."""
+    """Return a ratio, its target and whether it is reached."""
     if target is None:
         return f"{ratio:.3f}"
     reached = ratio <= target if at_most else ratio >= target
@@ -50,7 +50,10 @@ def judged(ratio: float, target: float | None, *, at_most: bool = False) -> str:
 
 
 def table(rows: list[list[str]]) -> str:
-    """Lay out rows, the first being the heading, as a Markdown table that also reads as text."""
+    """Return rows as a Markdown table that is also readable as text.
+
+    The first row is the heading.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for number, row in enumerate(rows):
@@ -84,7 +87,7 @@ def render(results: Results) -> str:
 
 
 def _milliseconds(samples: Sequence[Sample]) -> tuple[float, float]:
-    """The medians of p50 and p99."""
+    """Return the medians of p50 and p99."""
     p50 = median(samples, lambda sample: sample.p50_us)
     return p50 / 1000, median(samples, lambda sample: sample.p99_us) / 1000
 
@@ -159,7 +162,7 @@ def _latencies(results: Results, peer: str) -> Iterator[str]:
 
 
 def _spread(results: Results) -> Iterator[str]:
-    """The table of --table: each cell beside the base and beside the peers."""
+    """Yield the table of --table: each cell beside the base and beside the peers."""
     base = results.of(OURS, BASE.name)
     if not base or not any(results.of(OURS, case.name) for case in TABLE):
         return

@@ -1,8 +1,8 @@
-"""What a run found, and the files in which every run is kept: results/NAME.json.
+"""The results of a run, and the files that store them: results/NAME.json.
 
-A sample says which round it is of, so that a ratio can be made of what ran within the same minutes.
-Files of before that (no `origin`, no `round`) are read too: their samples are all of one round, and
-their date is their name.
+A sample records its round, so that ratios compare samples of the same minutes. Older files have
+neither `origin` nor `round`. They can be read too: all their samples belong to one round, and their
+date is their name.
 """
 
 import dataclasses
@@ -21,49 +21,49 @@ from benchmarks.origin import Origin
 OURS = "Rockhopper"
 DIRECTORY = HERE / "results"
 OTHERS = ("spark-", "grpc-", "comparison-", "sizes-")
-"""Names of other benchmarks' results begin with these."""
+"""The prefixes of the names of other benchmarks' results."""
 
 
 @dataclass(slots=True)
 class Results:
-    """Everything that one run of the benchmark found."""
+    """All results of one run of the benchmark."""
 
     machine: str
     origin: Origin | None = None
-    """None in files of before it was kept."""
+    """None in older files."""
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    """By server name, then by case name."""
+    """The samples by server name, then by case name."""
     start_s: list[float] = field(default_factory=list)
     interpreter_start_s: list[float] = field(default_factory=list)
     idle_memory_mb: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    """What the broker itself tells of event-loop stalls: totals summed, others at their worst."""
+    """The broker's own metrics of event-loop stalls: totals are summed, others are maxima."""
 
     def add(self, server: str, case: str, sample: Sample) -> None:
-        """Keep one more sample."""
+        """Add a sample."""
         self.samples.setdefault(server, {}).setdefault(case, []).append(sample)
 
     def of(self, server: str, case: str) -> list[Sample]:
-        """Return the samples of one cell; the disturbed ones only if all were."""
+        """Return the samples of one cell; the disturbed ones only if all were disturbed."""
         return _quiet(self.samples.get(server, {}).get(case, []))
 
     def peers(self) -> list[str]:
-        """Name what was measured beside us."""
+        """Return the names of the servers measured beside ours."""
         return [name for name in self.samples if name not in (OURS, ECHO.name)]
 
     def has_failures(self) -> bool:
-        """Whether our broker refused anything, or any of its answers was missing or foreign."""
+        """Return whether our broker refused a request, or an answer was missing or foreign."""
         return any(sample.failures for server, _, sample in self.all() if server == OURS)
 
     def all(self) -> Iterator[tuple[str, str, Sample]]:
-        """Every sample, with its server and its case."""
+        """Yield every sample, with its server and its case."""
         for server, cases in self.samples.items():
             for case, samples in cases.items():
                 for sample in samples:
                     yield server, case, sample
 
     def by_round(self, server: str, case: str) -> dict[int, list[Sample]]:
-        """The samples of one cell by round; disturbed rounds only if all were."""
+        """Return the samples of one cell by round; disturbed rounds only if all were disturbed."""
         found: dict[int, list[Sample]] = {}
         for sample in self.samples.get(server, {}).get(case, []):
             found.setdefault(sample.round, []).append(sample)
@@ -75,9 +75,9 @@ class Results:
         return {number: _quiet(samples) for number, samples in (quiet or found).items()}
 
     def echo_ratios(self, case: str) -> list[float]:
-        """Our messages per second over the echo's frames per second, one for each round.
+        """Return our messages per second over the echo's frames per second, one for each round.
 
-        Where the echo was disturbed, that of the other rounds stands for it.
+        If the echo was disturbed, the echo of the other rounds replaces it.
         """
         echo = self.by_round(ECHO.name, ECHO.name)
         others = self.of(ECHO.name, ECHO.name)
@@ -88,7 +88,7 @@ class Results:
         ]
 
     def cpu_us(self, case: str) -> list[float]:
-        """The CPU time of our broker per message, one for each round."""
+        """Return the CPU time of our broker per message, one for each round."""
         return [cpu_us(samples) for samples in self.by_round(OURS, case).values()]
 
 
@@ -107,12 +107,12 @@ def rate(samples: Iterable[Sample]) -> float:
 
 
 def cpu_us(samples: Iterable[Sample]) -> float:
-    """Return the median of the server's CPU time per message, which noise moves least."""
+    """Return the median of the server's CPU time per message, which noise affects least."""
     return median(samples, lambda sample: sample.cpu_us)
 
 
 def over(value: float, other: float) -> float:
-    """Return the ratio; not a number where there is nothing to compare with, which is no target."""
+    """Return the ratio; NaN if there is nothing to compare with, which reaches no target."""
     return value / other if other else math.nan
 
 
@@ -122,7 +122,7 @@ def as_json(results: Results) -> str:
 
 
 def from_json(text: str) -> Results:
-    """Read what as_json() made, by this version or one before."""
+    """Read the output of as_json() of this or an earlier version."""
     document: dict[str, Any] = json.loads(text)
     names = {each.name for each in dataclasses.fields(Results)}
     values = {name: value for name, value in document.items() if name in names}
@@ -135,7 +135,7 @@ def from_json(text: str) -> Results:
 
 
 def read(name: str) -> Results:
-    """Read results/NAME.json; a path will do as well."""
+    """Read results/NAME.json, or the file at a path."""
     path = Path(name)
     if path.suffix != ".json":
         path = DIRECTORY / f"{name}.json"
@@ -143,7 +143,7 @@ def read(name: str) -> Results:
 
 
 def newest_first(directory: Path = DIRECTORY) -> Iterator[tuple[str, Results]]:
-    """All runs in *directory* by name, those of other benchmarks left out."""
+    """Yield all runs in *directory* with their names, without those of other benchmarks."""
     found = [
         (path.stem, from_json(path.read_text()))
         for path in directory.glob("*.json")

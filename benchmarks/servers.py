@@ -29,21 +29,21 @@ class Server:
     pid: int
     http_port: int = 0
     start_s: float = 0.0
-    """From spawning the process to the first accepted connection."""
+    """The time from spawning the process to the first accepted connection."""
     setup: str = ""
     namesrv_port: int = 0
     log: Path | None = None
     """The directory of its commit log."""
 
     def memory_mb(self) -> float:
-        """Resident memory, mapped files included."""
+        """Return the resident memory, including mapped files."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         raise BenchError(f"{self.name} is gone.")
 
     def metrics(self, part: str) -> dict[str, float]:
-        """Values of /metrics whose name contains *part*; empty if the server has none."""
+        """Return the values of /metrics whose name contains *part*; empty without metrics."""
         if not self.http_port:
             return {}
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics") as answer:
@@ -53,7 +53,7 @@ class Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on at the moment."""
+    """Return ports on which no process listens at the moment."""
     with contextlib.ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
@@ -113,7 +113,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
 
 @contextlib.contextmanager
 def broker_on(store: Path, *options: str) -> Iterator[str]:
-    """Run our broker on all cores and on a store that stays; gives its name service."""
+    """Run our broker on all cores, on a store that remains; yield its name service."""
     command = [sys.executable, "-m", "rockhopper.broker", "--store", str(store), *options]
     command += ["--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1"]
     process = subprocess.Popen(
@@ -137,7 +137,7 @@ def broker_on(store: Path, *options: str) -> Iterator[str]:
 
 
 def interpreter_start_s() -> float:
-    """How long the bare interpreter takes, for comparison with a broker's start."""
+    """Return the start time of the bare interpreter, to compare with a broker's."""
     started = time.perf_counter()
     subprocess.run([sys.executable, "-c", "pass"], check=True)
     return time.perf_counter() - started

@@ -1,8 +1,8 @@
-"""What a broker takes of memory and disk: `python -m benchmarks.sizes [--save NAME]`.
+"""A broker's use of memory and disk: `python -m benchmarks.sizes [--save NAME]`.
 
-Memory is that of the process when it idles, and what connections and topics with messages add. Disk
-is what the files really take, of a new store and of 100,000 messages. Speed has no part in it, so
-the machine need not be quiet.
+Memory is that of the idle process, and what connections and topics with messages add to it. Disk is
+the allocated space of the files, for a new store and for 100,000 messages. The benchmark does not
+measure speed, so the machine need not be quiet.
 """
 
 import argparse
@@ -32,19 +32,19 @@ FOLDERS = ("commitlog", "consumequeue", "index")
 
 
 def disk_mb(directory: Path) -> float:
-    """What the files below *directory* take, holes left out, in 10**6 bytes."""
+    """Return the allocated size of the files below *directory*, in 10**6 bytes."""
     blocks = sum(path.lstat().st_blocks for path in directory.rglob("*"))
     return blocks * 512 / 1e6
 
 
 def disk_mb_by_folder(server: Server) -> dict[str, float]:
-    """The disk that each kind of the store's files takes."""
+    """Return the allocated size of each kind of the store's files."""
     assert server.log is not None
     return {folder: disk_mb(server.log.parent / folder) for folder in FOLDERS}
 
 
 def idle_connections_mb(server: Server) -> float:
-    """What CONNECTION_COUNT connections add to the memory once each has asked something, in MB."""
+    """Return the memory that CONNECTION_COUNT connections add after a request each, in MB."""
     before_mb = server.memory_mb()
     with contextlib.ExitStack() as stack:
         for _ in range(CONNECTION_COUNT):
@@ -55,7 +55,7 @@ def idle_connections_mb(server: Server) -> float:
 
 
 async def topics_mb(server: Server) -> tuple[float, float]:
-    """What TOPIC_COUNT topics with a message in each queue add to memory and disk, in MB."""
+    """Return the memory and disk that TOPIC_COUNT topics with a message per queue add, in MB."""
     before_mb, disk_before_mb = server.memory_mb(), disk_mb_by_folder(server)["consumequeue"]
     async with Producer(nameserver=f"127.0.0.1:{server.namesrv_port}") as producer:
         for number in range(TOPIC_COUNT):
@@ -67,7 +67,7 @@ async def topics_mb(server: Server) -> tuple[float, float]:
 
 
 async def messages_mb(server: Server) -> dict[str, float]:
-    """What MESSAGE_COUNT messages with a key take of log, queues and index, in MB."""
+    """Return the space of MESSAGE_COUNT messages with a key in log, queues and index, in MB."""
     assert server.log is not None
     before = disk_mb_by_folder(server)
     log_before = end_of_log(server)
@@ -84,13 +84,13 @@ async def messages_mb(server: Server) -> dict[str, float]:
 
 
 def end_of_log(server: Server) -> int:
-    """How far the log goes: its file is reserved as a whole, so its size says nothing."""
+    """Return the log's end offset, because its preallocated file's size says nothing."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         return int(runtime_info(connection)["commitLogMaxOffset"])
 
 
 def measure() -> dict[str, object]:
-    """Start a broker three times, and see what each of the three takes."""
+    """Start a broker three times, and measure what each uses."""
     BUILD.mkdir(exist_ok=True)
     with rockhopper({}) as server:
         time.sleep(SETTLE_S)
@@ -118,7 +118,7 @@ def measure() -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was found, and keep it."""
+    """Print the results, and save them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
     options = parser.parse_args(arguments)

@@ -1,9 +1,9 @@
-"""How fast is the Spark pipeline on this machine, beside Spark's own Parquet reader.
+"""The speed of the Spark pipeline on this machine, beside Spark's own Parquet reader.
 
-One log of 2 million messages of 200 bytes, one session, every case once per round; the best round
-counts, since neighbours on a shared machine move figures from minute to minute. Ratios are between
-best figures of the same run. Beside time there is CPU time, of driver, broker and all processes of
-Spark, which neighbours hardly move.
+There is one log of 2 million messages of 200 bytes and one session, and every case runs once per
+round. The best round counts, since neighbours on a shared machine change the figures from minute to
+minute. Ratios are between best figures of the same run. The report also has the CPU time of driver,
+broker and all processes of Spark, which neighbours hardly change.
 """
 
 import argparse
@@ -40,7 +40,7 @@ DISPATCH_TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Target:
-    """What one figure is to be, in relation to another or by itself."""
+    """The target of one figure, as a ratio to another or absolute."""
 
     case: str
     title: str
@@ -84,11 +84,11 @@ class Results:
     cpu_seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def best(self, case: str) -> float | None:
-        """The quickest round."""
+        """Return the seconds of the fastest round."""
         return min(self.seconds[case]) if self.seconds.get(case) else None
 
     def figure(self, target: Target, *, by_cpu: bool = False) -> float | None:
-        """What is to be judged; None if a case did not run."""
+        """Return the figure to judge; None if a case did not run."""
         rounds = self.cpu_seconds if by_cpu else self.seconds
         ours = min(rounds.get(target.case, []), default=None)
         if ours is None:
@@ -99,7 +99,7 @@ class Results:
         return None if other is None else other / ours
 
     def render(self) -> str:
-        """The tables for people."""
+        """Return the tables for people."""
         heading = ["case", "best s", "k messages/s", "MB/s of log", "CPU us", "all rounds, s"]
         rows = [heading]
         for case, title in CASES.items():
@@ -120,7 +120,7 @@ class Results:
         return "\n\n".join([self.machine, table(rows), table(verdicts)]) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the results for programs."""
         figures = {each.case: self.figure(each) for each in TARGETS}
         return {**asdict(self), "figures": figures}
 
@@ -136,7 +136,7 @@ def _verdict(value: float, target: Target) -> str:
 
 
 class Bench:
-    """One log, one session, and what is measured with them."""
+    """One log, one session, and the cases that use them."""
 
     def __init__(self, spark: "SparkSession", directory: Path, results: Results) -> None:
         self._spark = spark
@@ -159,7 +159,7 @@ class Bench:
         }
 
     def prepare(self, *, network: bool) -> None:
-        """Write the rows as Parquet, and let a broker make its consume queues."""
+        """Write the rows as Parquet, and let a broker create its consume queues."""
         _say("writing the rows as Parquet")
         self._source().write.mode("overwrite").parquet(str(self._parquet))
         if network:
@@ -236,15 +236,15 @@ class Bench:
 
     @contextlib.contextmanager
     def _broker(self) -> Iterator[str]:
-        """A broker on the store, once it has its topics and all messages in its queues."""
-        kept = ("--set", "fileReservedTime=999999")  # the log's times are of long ago
+        """Run a broker on the store; yield once all messages are in its topics' queues."""
+        kept = ("--set", "fileReservedTime=999999")  # the log's timestamps are old
         with broker_on(self._store, "--name", "bench", *kept) as nameserver:
             await_queues(nameserver, self._results.messages)
             yield nameserver
 
 
 def await_queues(nameserver: str, messages: int, more_topics: Sequence[str] = ()) -> None:
-    """Make the topics of the log, and *more_topics*, and wait until all messages are in queues."""
+    """Create the topics of the log and *more_topics*; wait until all messages are in queues."""
 
     async def wait() -> None:
         from rockhopper.client import Admin
@@ -276,7 +276,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns 1 if a target was missed, 2 if it could not be run."""
+    """Run the benchmark; return 1 if a target was missed, 2 if it could not run."""
     options = _parse(arguments)
     cases = [case for case in CASES if case in options.cases.split(",")]
     BUILD.mkdir(exist_ok=True)

@@ -1,9 +1,10 @@
-"""How Spark reads and writes through our source and sink, and through its own for Kafka.
+"""Reads and writes of Spark through our source and sink, beside its own for Kafka.
 
-One session, both brokers on this machine and on the same disk, a million messages of 200 bytes in 4
-queues or partitions; every case once per round, ours and Kafka's in turn. Wall time, and CPU time
-of everything together: driver, JVM, Python workers and the broker that is asked. Ratios are of
-medians of the same run. Messages of a batch read are counted by their offsets, never assumed.
+There is one session, and both brokers are on this machine and the same disk. The data is a million
+messages of 200 bytes in 4 queues or partitions. Every case runs once per round, ours and Kafka's in
+turn. The figures are wall time, and CPU time of everything together: driver, JVM, Python workers
+and the broker of the case. Ratios are of medians of the same run. Messages of a batch read are
+counted by their offsets, never assumed.
 """
 
 import argparse
@@ -36,7 +37,7 @@ BODY_BYTES = 200
 TOPIC, TARGET, WIDE = "read", "written", "wide"
 WIDE_QUEUES, WIDE_MESSAGES = 4000, 12_000
 KAFKAS_COLUMNS = "topic,queueId,queueOffset,body,keys,storeTimestamp"
-"""What Kafka's source gives: key, value, topic, partition, offset, timestamp."""
+"""The columns of Kafka's source: key, value, topic, partition, offset, timestamp."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Case:
 
     title: str
     to: str = ""
-    """The case that it is compared with."""
+    """The case with which it is compared."""
     at_most: float | None = None
-    """Of the ratio of times; without *to*, of the seconds of CPU."""
+    """The maximum of the ratio of times; without *to*, of the CPU seconds."""
 
 
 CASES = {
@@ -75,7 +76,7 @@ class Results:
     cpu_seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def ratio(self, name: str, *, by_cpu: bool = False) -> float | None:
-        """Of a case to what it is compared with; CPU seconds of one that stands alone."""
+        """Return a case's ratio to the other case; its CPU seconds if it has none."""
         case, rounds = CASES[name], self.cpu_seconds if by_cpu else self.seconds
         if not rounds.get(name):
             return None
@@ -86,7 +87,7 @@ class Results:
         return statistics.median(rounds[name]) / statistics.median(rounds[case.to])
 
     def render(self) -> str:
-        """The table for people."""
+        """Return the table for people."""
         rows = [["case", "s", "CPU us", "ratio of times", "of CPU", "wanted", ""]]
         for name, case in CASES.items():
             if name not in self.seconds:
@@ -105,7 +106,7 @@ class Results:
         return f"{self.machine}\n\n{table(rows)}\n"
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the results for programs."""
         return {**asdict(self), "ratios": {name: self.ratio(name) for name in CASES}}
 
 
@@ -141,7 +142,7 @@ class Beside:
         }
 
     def prepare(self) -> None:
-        """Write what is read; the rows that are written come from Parquet."""
+        """Write the data to read; the rows to write come from Parquet."""
         rows = self._results.messages
         text = f"substr(repeat(sha2(cast(id as string), 512), 2), 1, {BODY_BYTES})"
         frame = self._spark.range(0, rows, 1, QUEUES).selectExpr(
@@ -228,7 +229,7 @@ def _drain(frame: "DataFrame") -> None:
 
 @contextlib.contextmanager
 def our_broker(directory: Path) -> Iterator[str]:
-    """A broker with all topics; gives its name service."""
+    """Run a broker with all topics; yield its name service."""
     with broker_on(directory / "ours") as nameserver:
         asyncio.run(_create_topics(nameserver))
         yield nameserver
@@ -256,7 +257,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; returns 1 if a figure is above what is wanted, 2 if it could not be run."""
+    """Run it; return 1 if a figure exceeds its target, 2 if it could not run."""
     options = _parse(arguments)
     cases = [case for case in CASES if case in options.cases.split(",")]
     BUILD.mkdir(exist_ok=True)

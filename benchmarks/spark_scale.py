@@ -1,11 +1,11 @@
-"""Whether time, CPU and memory of the Spark pipeline grow no faster than the messages do.
+"""Whether time, CPU and memory of the Spark pipeline grow no faster than the number of messages.
 
     python -m benchmarks.spark_scale [--millions 1,2,4,10] [--save NAME]
 
-For each size a store of so many messages of 200 bytes, with a broker on it, and a Spark of its own
-(two gigabytes for the JVM): a batch read of all, the same as a stream, an exactly-once write of
-all to another topic, archive over the network and from files, audit of the CRCs, report. Each in a
-process of its own, so that no size sees what another left.
+Each size has a store of that many messages of 200 bytes, a broker on it, and its own Spark (two
+gigabytes for the JVM). The cases are a batch read of all messages, the same as a stream, an
+exactly-once write of all to another topic, archive over the network and from files, audit of the
+CRCs, and report. Each size runs in its own process, so that no size affects another.
 """
 
 import argparse
@@ -104,7 +104,7 @@ class Scale:
         return self._messages
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """What each case took."""
+        """Yield the resources that each case used."""
         for name, work in self.cases.items():
             with Meter() as meter:
                 began = time.perf_counter()
@@ -117,7 +117,7 @@ class Scale:
 
 
 def measure(millions: int) -> None:
-    """Print the results of one size, a line of JSON each."""
+    """Print the results of one size, one line of JSON each."""
     from rockhopper import pipeline
 
     messages = millions * 1_000_000
@@ -127,7 +127,7 @@ def measure(millions: int) -> None:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="scale-", dir=BUILD))
         )
         write_store(directory / "store", messages)
-        kept = ("--set", "fileReservedTime=999999")  # the log's times are of long ago
+        kept = ("--set", "fileReservedTime=999999")  # the log's timestamps are old
         nameserver = stack.enter_context(broker_on(directory / "store", "--name", "bench", *kept))
         await_queues(nameserver, messages, (TARGET,))
         spark = pipeline.local_session("scale", **{"spark.driver.memory": "2g"})
@@ -137,7 +137,7 @@ def measure(millions: int) -> None:
 
 
 def render(results: Sequence[dict[str, Any]]) -> str:
-    """The table for people."""
+    """Return the table for people."""
     heading = ["case", "messages", "s", "CPU us a message"]
     rows = [heading + [f"{kind}, MB" for kind in KINDS]]
     for case in dict.fromkeys(each["case"] for each in results):
@@ -158,7 +158,7 @@ def render(results: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all sizes, each in a process of its own."""
+    """Measure all sizes, each in its own process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_scale", description=__doc__)
     parser.add_argument("--millions", default="1,2,4,10", help="sizes, with commas")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)

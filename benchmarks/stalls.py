@@ -1,11 +1,11 @@
-"""What keeps the broker's event loop from everybody else, and for how long.
+"""Operations that block the broker's event loop, and for how long.
 
     python -m benchmarks.stalls [--only WORD …] [--tries 3] [--directory /tmp]
 
-Each case is one request over a large broker, or a time of its life; what is printed is the longest
-turn of the loop in it, as benchmarks/watched_broker.py measures it: processor time, by which a case
-is judged, beside what the wall said. Of several tries the best counts. The limit is 20 ms, and 5 ms
-for a pause of the garbage collector.
+Each case is one request to a large broker, or a period of its life. The output is the longest turn
+of the loop in it, as benchmarks/watched_broker.py measures it. A case is judged by the processor
+time of the turn; the wall time is shown beside it. The best of several tries counts. The limit is
+20 ms, and 5 ms for a pause of the garbage collector.
 """
 
 import argparse
@@ -36,11 +36,11 @@ PIPELINED = 128
 SETTLING_S = 0.2
 SAVING_S = 6.0
 SAMPLES_S = 11.0
-"""In so long everything that the broker does every 10 s happens once."""
+"""In this time all the broker's tasks of every 10 s run once."""
 TOPICS, MANY_TOPICS, GROUPS, OFFSETS = 20_000, 100_000, 20_000, 100_000
 WIDE, DOOMED, CLIENTS, COMERS, SUBSCRIPTIONS = 65_536, 2_000, 10_000, 1_000, 7_000
 READERS, FILTERED = 20, 400
-# Small files: a queue that has one message has one.
+# Small files: a queue with one message has one file.
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 28, "mappedFileSizeConsumeQueue": 20_000}
 LETTERS = [chr(n) for n in range(33, 127) if chr(n) not in '"\\']
 KEYS = [*LETTERS, *(a + b for a in LETTERS for b in LETTERS)]
@@ -55,21 +55,21 @@ class Client:
         self._file = self._socket.makefile("rb")
 
     def ask(self, code: int, ext: Mapping[str, object], body: bytes = b"") -> bytes:
-        """The body of the answer. Raises BenchError: it is a refusal."""
+        """Return the body of the answer. Raise BenchError if it is a refusal."""
         self._socket.sendall(frame(code, ext, body))
         return self._answer(code)
 
     def begin(self, code: int, ext: Mapping[str, object]) -> None:
-        """Ask, and let the answer come later."""
+        """Send a request whose answer ``end`` receives."""
         self._socket.sendall(frame(code, ext))
 
     def end(self) -> None:
-        """Take that answer, whatever it is."""
+        """Receive that answer, whatever it is."""
         with contextlib.suppress(BenchError):
             self._answer(0)
 
     def ask_all(self, requests: Iterable[tuple[int, Mapping[str, object], bytes]]) -> None:
-        """Ask them with so many under way as a busy client has."""
+        """Send requests with as many in flight as a busy client has."""
         waiting: list[int] = []
         for request in requests:
             waiting.append(request[0])
@@ -86,7 +86,7 @@ class Client:
         self._socket.sendall(frame(code, ext, body))
 
     def receive(self) -> tuple[dict[str, Any], bytes]:
-        """The header and the body of the next answer."""
+        """Return the header and the body of the next answer."""
         header: dict[str, Any] = {"flag": 0}
         while not header["flag"] & 1:
             size, header_size = struct.unpack(">II", self._file.read(8))
@@ -102,7 +102,7 @@ class Client:
 
 
 def frame(code: int, ext: Mapping[str, object], body: bytes = b"") -> bytes:
-    """A request as a foreign client writes it."""
+    """Return a request as a foreign client encodes it."""
     command = {"code": code, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 1}
     header = json.dumps(command | {"version": 479}).encode()
     return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
@@ -111,14 +111,14 @@ def frame(code: int, ext: Mapping[str, object], body: bytes = b"") -> bytes:
 def send(
     topic: str, queue: int, properties: str = "", body: bytes = b"x"
 ) -> tuple[int, Any, bytes]:
-    """A send of one message."""
+    """Return a send of one message."""
     values = ("t", topic, "TBW102", 4, queue, 0, 1, 0, properties, 0, "false", "false")
     ext = dict(zip("abcdefghijkm", values, strict=True))
     return Code.SEND_MESSAGE_V2, ext, body
 
 
 class Broker:
-    """A broker in a process of its own that is watched."""
+    """A watched broker in its own process."""
 
     def __init__(self, store: Path, settings: Mapping[str, object] = SETTINGS) -> None:
         self.port, self.names_port, self._http_port = free_ports(3)
@@ -145,7 +145,7 @@ class Broker:
             time.sleep(0.001)
 
     def worst(self) -> dict[str, Any]:
-        """The longest turns since this was asked last."""
+        """Return the longest turns since the last call."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
@@ -158,7 +158,7 @@ class Broker:
             answer.read()
 
     def make_topics(self, topics: Iterable[tuple[str, int]]) -> None:
-        """Make topics of so many queues."""
+        """Create topics with these numbers of queues."""
         configs = [
             {"topicName": name, "readQueueNums": count, "writeQueueNums": count, "perm": 6}
             for name, count in topics
@@ -182,13 +182,13 @@ class Report:
         print(f"{'case':52}{'cpu':>8}{'own':>8}{'wall':>8}{'gc':>8}  ms", flush=True)
 
     def wants(self, *names: str) -> bool:
-        """Whether one of the cases of a broker is asked for."""
+        """Return whether one of a broker's cases is selected."""
         return any(not self._only or any(word in name for word in self._only) for name in names)
 
     def measure(
         self, broker: Broker, name: str, *steps: Callable[[], object], tries: int | None = None
     ) -> None:
-        """Print the longest turn of *broker* while *steps* are done."""
+        """Print the longest turn of *broker* during *steps*."""
         if not self.wants(name):
             return
         found = []
@@ -209,7 +209,7 @@ class Report:
 
 
 def tables(report: Report, broker: Broker) -> None:
-    """What is asked of large tables."""
+    """Measure requests for large tables."""
     client = broker.client
     broker.make_topics((f"topic-{n}", 1) for n in range(TOPICS))
     for start in range(0, GROUPS, LIST_LENGTH):
@@ -322,7 +322,7 @@ def tables(report: Report, broker: Broker) -> None:
 
 
 def queues(report: Report, broker: Broker) -> None:
-    """What is asked of wide topics with messages, and of messages with many keys."""
+    """Measure requests for wide topics with messages, and for messages with many keys."""
     client = broker.client
     properties = f"KEYS\x01{' '.join(KEYS)}\x02"
     client.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, b'{"groupName":"group"}')
@@ -421,7 +421,7 @@ def queues(report: Report, broker: Broker) -> None:
 
 
 def crowds(report: Report, broker: Broker) -> None:
-    """Many topics that were sent to, and many clients."""
+    """Measure many topics that were sent to, and many clients."""
     client = broker.client
     report.measure(
         broker,
@@ -480,7 +480,7 @@ def crowds(report: Report, broker: Broker) -> None:
 
 
 def readers(report: Report, broker: Broker) -> None:
-    """What readers ask for whose filters take long."""
+    """Measure requests of readers with slow filters."""
     broker.make_topics([("filtered", 4)])
     long = ("a" * 29_000, "0" * 29_000)
     broker.client.ask_all(
@@ -498,7 +498,7 @@ def readers(report: Report, broker: Broker) -> None:
 
     def ask(code: int, ext: Mapping[str, object], key: str, expression: str) -> None:
         for client in clients:
-            # Of each its own, so that no verdict is known.
+            # Each has its own expression, so that no verdict is cached.
             client.begin(code, {**ext, key: f"{expression} OR other = '{next(names)}'"})
         for client in clients:
             client.end()

@@ -1,4 +1,4 @@
-"""What the load generator finds on a broker: its topics and its group, made over the wire."""
+"""The topics and the group of the load generator, created over the network."""
 
 import json
 import socket
@@ -13,10 +13,10 @@ from rockhopper.protocol.codes import MQ_VERSION, RequestCode
 TOPIC = "LoadTest"
 QUEUE_COUNT = 4
 WIDE_TOPIC = "LoadTestWide"
-"""A queue for each of the pulls that are parked: four connections with 64 each."""
+"""A queue for each of the parked pulls: four connections with 64 each."""
 WIDE_QUEUE_COUNT = 256
 SQL_TOPIC = "LoadTestSql"
-"""All of its messages have a property that the filter asks for."""
+"""All of its messages have a property that the filter tests."""
 GROUP = "load_consumers"
 TOPICS_PER_REQUEST = 1000
 TIMEOUT_S = 120
@@ -25,7 +25,7 @@ READ_AND_WRITE = 6
 
 
 def prepare(port: int) -> None:
-    """Make the topics and the group on the broker at *port*, which has none of them yet."""
+    """Create the topics and the group on the broker at *port*, which has none of them yet."""
     topics = {TOPIC: QUEUE_COUNT, WIDE_TOPIC: WIDE_QUEUE_COUNT, SQL_TOPIC: QUEUE_COUNT}
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
         _create(connection, topics.items())
@@ -34,7 +34,7 @@ def prepare(port: int) -> None:
 
 
 def spread(port: int, count: int) -> None:
-    """Make so many more topics of one queue each, to spread sends over."""
+    """Create *count* more topics of one queue each, to spread sends over."""
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
         for start in range(0, count, TOPICS_PER_REQUEST):
             numbers = range(start, min(count, start + TOPICS_PER_REQUEST))
@@ -42,7 +42,7 @@ def spread(port: int, count: int) -> None:
 
 
 def wait_until_dispatched(port: int) -> None:
-    """Wait until what the broker at *port* has stored is in its queues, for others to read.
+    """Wait until all messages that the broker at *port* has stored are in its queues.
 
     Apache's broker answers a send before that, and falls behind by many seconds.
     """
@@ -55,7 +55,7 @@ def wait_until_dispatched(port: int) -> None:
 
 
 def _behind_bytes(connection: socket.socket) -> int | None:
-    """None in the first second of Apache's broker, which cannot tell yet."""
+    """Return None in the first second of Apache's broker, which does not know the value yet."""
     try:
         return int(runtime_info(connection)["dispatchBehindBytes"])
     except BenchError:
@@ -63,7 +63,7 @@ def _behind_bytes(connection: socket.socket) -> int | None:
 
 
 def runtime_info(connection: socket.socket) -> dict[str, str]:
-    """What the broker says of itself."""
+    """Return the broker's runtime information."""
     body = _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, {})
     table: dict[str, str] = json.loads(body)["table"]
     return table

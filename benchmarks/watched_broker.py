@@ -1,15 +1,14 @@
-"""A broker that tells what keeps its event loop: ``python -m benchmarks.watched_broker -c …``.
+"""A broker that reports what blocks its event loop: ``python -m benchmarks.watched_broker -c …``.
 
-A timer looks every millisecond at three clocks of the loop's thread, and at the collector's pauses.
-Each line that it reads from standard input is answered with the worst since the line before, as
-JSON in milliseconds:
+A timer reads three clocks of the loop's thread every millisecond, and the collector's pauses. Each
+line of standard input is answered with the maxima since the previous line, as JSON in milliseconds:
 
-    cpu    processor time of the loop's thread in one turn, and up to 1 ms of those before it
-    own    time on the wall, less what the thread waited for a core: what it computed, waited for
-           the disk, and for a thread of ours to hand over the interpreter
-    wall   time on the wall; on a busy machine others' turns are in it
-    process  processor seconds of all threads since the last line; written: bytes, sockets apart
-    gc     processor time of one pause of the garbage collector, in whichever thread
+    cpu    processor time of the loop's thread in one turn, and up to 1 ms of earlier turns
+    own    wall time without the thread's waits for a core: its computing, its waits for the
+           disk, and its waits for the interpreter lock, which another of our threads holds
+    wall   wall time; on a busy machine it includes the turns of other processes
+    process  processor seconds of all threads since the last line; written: bytes, without sockets
+    gc     processor time of one pause of the garbage collector, in any thread
 
 The options are the broker's.
 """
@@ -28,7 +27,7 @@ from rockhopper.broker.settings.config_file import LoadedConfig
 
 TICK_S = 0.001
 SLICE_S = 0.01
-"""Whatever is at work for longer is looked at, and named in the answer."""
+"""A turn that lasts longer is sampled, and its code named in the answer."""
 _NS = 1e9
 
 
@@ -106,7 +105,7 @@ class Watch:
 
 
 def _used() -> dict[str, float]:
-    """Of the whole process since its start: processor seconds, and bytes given to write(2)."""
+    """Return the process's totals: processor seconds, and bytes given to write(2)."""
     with open("/proc/self/io") as file:
         written = next(line for line in file if line.startswith("wchar:"))
     return {"process": time.process_time(), "written": float(written.split()[1])}

@@ -1,1 +1,1 @@
-"""Acknowledged sends to this broker and to others, one after the other on the same core."""
+"""Acknowledged sends to this broker and to others, one after another on the same core."""

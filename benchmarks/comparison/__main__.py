@@ -1,10 +1,10 @@
-"""How this broker compares with others: acknowledged sends, one broker after the other.
+"""A comparison of this broker with others: acknowledged sends, one broker after another.
 
-Each broker is started alone and in an empty directory on one core, and the load generator has the
-other. A round starts every broker, runs all shapes and stops it; there are three rounds, and
-figures are medians. Those in a JVM are warmed up after each start. Every broker keeps messages on
-the disk and acknowledges a send when its own defaults say so, which is not the same for all; a
-second row is for those that can be told to have it on the disk first.
+Each broker starts alone in an empty directory on one core, and the load generator has the other
+core. A round starts every broker, runs all shapes and stops it. There are three rounds, and figures
+are medians. Brokers in a JVM are warmed up after each start. Every broker stores messages on the
+disk and acknowledges a send as its own defaults specify, which differ between brokers. A second row
+is for the brokers that can be configured to write a message to the disk first.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ECHO_SIZE_BYTES = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare; returns 1 if an answer was no acknowledgement, 2 if nothing could be measured."""
+    """Compare; return 1 if an answer was no acknowledgement, 2 if nothing could be measured."""
     options = parse_options(arguments)
     try:
         load.build_loadgen()
@@ -84,7 +84,7 @@ def _machine() -> str:
 
 
 def find_brokers(found: Comparison, options: argparse.Namespace) -> list[Broker]:
-    """The brokers that are to be had here."""
+    """Return the brokers that are installed here."""
     chosen, versions = [], dict[str, str]()
     for broker in BROKERS:
         if not any(part in broker.name for part in options.only.split(",")):
@@ -114,7 +114,7 @@ def _run_echo(found: Comparison, number: int, options: argparse.Namespace) -> No
             if shape == "batch":
                 continue
             case = Case(shape, title, "echo", connections, in_flight, ECHO_SIZE_BYTES)
-            # The same yardstick stands below the tables of both sizes.
+            # The same yardstick appears below the tables of both sizes.
             _measure(
                 found, ECHO, [cell(size, shape) for size in SIZES], server, case, options, number
             )
@@ -162,7 +162,10 @@ def _case(broker: Broker, size_bytes: int, shape: str) -> Case:
 
 
 def _warm_up(broker: Broker, server: Server, seconds: float) -> None:
-    """Run the shapes until a JVM has compiled them: on all cores, since one alone takes minutes."""
+    """Run the shapes until a JVM has compiled them.
+
+    They run on all cores, because on one core that takes minutes.
+    """
     shapes = [shape for shape in WARM_UP_SHAPES if shape != "batch" or broker.batch_mode]
     _allow(server.pid, os.sched_getaffinity(0))
     for shape in shapes:
@@ -187,7 +190,7 @@ def _measure(
     options: argparse.Namespace,
     number: int,
 ) -> None:
-    """Run a case once, and once more if somebody disturbed it; a refusal ends that cell only."""
+    """Run a case once, and again if it was disturbed; a refusal ends only that cell."""
     for _ in range(2):
         load.wait_until_quiet(options.patience)
         try:

@@ -1,9 +1,9 @@
-"""The brokers that are compared: how each is started, with what settings, and what its sends are.
+"""The compared brokers: how each is started, its settings, and its kind of sends.
 
-They come from where one would get them: `apt-get install redis-server rabbitmq-server`,
-`go install github.com/nats-io/nats-server/v2@latest`, and Maven for Kafka and Apache RocketMQ. What
-is not found is left out. Each runs alone on the servers' core, in an empty directory, with its own
-defaults but for what its settings here say.
+They come from the usual sources: `apt-get install redis-server rabbitmq-server`, `go install
+github.com/nats-io/nats-server/v2@latest`, and Maven for Kafka and Apache RocketMQ. Missing brokers
+are skipped. Each runs alone on the servers' core, in an empty directory, with its own defaults
+except for the settings here.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from rockhopper.protocol import compiled
 
 STOPPED_WITHIN_S = 60
 RABBITMQ_SCRIPTS = "/usr/lib/rabbitmq/bin"
-"""Where Debian has those that do not change the user first."""
+"""Debian's directory of the scripts that do not switch the user first."""
 Start = Callable[["Broker"], contextlib.AbstractContextManager[Server]]
 
 
@@ -38,23 +38,26 @@ class Broker:
     name: str
     product: str
     start: Start
-    """Gives the server when its process runs; it need not accept sends yet."""
+    """Yields the server when its process runs; it need not accept sends yet."""
     find_version: Callable[[], str]
-    """Raises BenchError where the broker is not to be had."""
+    """Raises BenchError if the broker is not installed."""
     mode: str
-    """The load generator's, of single sends."""
+    """The load generator's mode for single sends."""
     settings: str
-    """For people."""
+    """The settings in words, for people."""
     batch_mode: str = ""
-    """Empty: the protocol has no batch of sends in one request."""
+    """The mode for batches; empty: the protocol has no batch of sends in one request."""
     options: tuple[str, ...] = ()
     is_synced: bool = False
-    """Whether it was told to have a message on the disk before it acknowledges it."""
+    """Whether it is configured to write a message to the disk before the acknowledgement."""
     is_jvm: bool = False
     shapes: tuple[str, ...] = ()
-    """Empty: all, and both sizes."""
+    """Empty: all shapes, and both sizes."""
     connects_slowly: bool = False
-    """A thousand connections take it longer than all else: they are measured in one round only."""
+    """Whether a thousand connections take longer than all other shapes.
+
+    They are then measured in one round only.
+    """
     clean: Callable[[Server], None] = lambda server: None
     """Called before each cell."""
 
@@ -124,7 +127,7 @@ def _redis(broker: Broker) -> Iterator[Server]:
 
 
 def _empty_redis(server: Server) -> None:
-    """Delete all streams: they are in its memory."""
+    """Delete all streams, because they are in Redis's memory."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=STOPPED_WITHIN_S) as client:
         client.sendall(b"FLUSHALL\r\n")
         if not (answer := client.recv(100)).startswith(b"+OK"):
@@ -161,7 +164,7 @@ def _rabbitmq_script() -> str:
 
 
 def _rabbitmq_version() -> str:
-    """It is asked in vain before it has started: its log says it."""
+    """Start RabbitMQ and read the version from its log, because no command returns it before."""
     with _rabbitmq(RABBITMQ_CLASSIC) as server:
         await_send(server, RABBITMQ_CLASSIC)
         assert server.log
@@ -180,7 +183,7 @@ def _rabbitmq(broker: Broker) -> Iterator[Server]:
     with _directory("rabbitmq") as directory, contextlib.ExitStack() as stack:
         environment = {
             "HOME": str(directory),
-            "RUNNING_UNDER_SYSTEMD": "1",  # its script becomes the broker, whose pid is known then
+            "RUNNING_UNDER_SYSTEMD": "1",  # its script execs the broker, so its pid is the broker's
             "ERL_EPMD_PORT": str(names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"comparison{port}@localhost",
@@ -266,7 +269,7 @@ def _pure_rockhopper(broker: Broker) -> Iterator[Server]:
 
 
 def age_s(pid: int) -> float:
-    """How long ago the process was started."""
+    """Return the age of the process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s

@@ -1,9 +1,10 @@
-"""What an acknowledgement stands for: how often each broker has the disk write, beside its sends.
+"""The meaning of an acknowledgement: how often each broker syncs the disk, beside its sends.
 
-One connection sends one message after the other for a moment, and strace counts the calls of the
-broker that wait for the disk. One for each send says that a message is on the disk when it is
-acknowledged; a few say that the system writes it later, and that what was acknowledged in between
-is lost with the power. It needs strace, and slows the brokers: the rates are no figures.
+One connection sends one message after another for a moment, and strace counts the broker's calls
+that wait for the disk. One call per send means that a message is on the disk when it is
+acknowledged. A few calls mean that the system writes it later, and that a power failure loses the
+messages acknowledged in between. It needs strace, which slows the brokers: the rates are no
+figures.
 """
 
 import argparse
@@ -30,13 +31,13 @@ ATTACHED_WITHIN_S = 1.0
 
 
 def calls_in(summary: str) -> dict[str, int]:
-    """How often each call was made, by what ``strace -c`` wrote."""
+    """Return how often each call was made, from the output of ``strace -c``."""
     rows = [line.split() for line in summary.splitlines()]
     return {row[-1]: int(row[3]) for row in rows if row and row[-1] in CALLS}
 
 
 def render(where: str, rows: Sequence[tuple[str, str, int, dict[str, int]]]) -> str:
-    """The report: of each broker its name, its version, its sends and its calls."""
+    """Return the report: each broker's name, version, sends and calls."""
     lines = [["broker", "version", "acknowledged", *CALLS, "of one call, a send"]]
     for name, version, sends, calls in rows:
         most = max(calls.values(), default=0) / sends
@@ -46,7 +47,7 @@ def render(where: str, rows: Sequence[tuple[str, str, int, dict[str, int]]]) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count; returns 2 if it could not be done."""
+    """Count; return 2 if that is not possible."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.comparison.promises", description=__doc__
     )
@@ -90,7 +91,7 @@ def _count(broker: Broker) -> tuple[int, dict[str, int]]:
 
 @contextlib.contextmanager
 def _counting(pid: int, summary: Path) -> Iterator[None]:
-    """Have strace count meanwhile; the summary is complete at the end."""
+    """Count with strace meanwhile; the summary is complete at the end."""
     command = ["strace", "-f", "-c", "-e", f"trace={','.join(CALLS)}", "-o", str(summary)]
     tracer = subprocess.Popen([*command, "-p", str(pid)], stderr=subprocess.DEVNULL)
     try:

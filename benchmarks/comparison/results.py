@@ -1,4 +1,4 @@
-"""What a comparison found, and its report: results/comparison-DATE.json and .md."""
+"""The results of a comparison, and its report: results/comparison-DATE.json and .md."""
 
 import json
 import statistics
@@ -22,12 +22,12 @@ SHAPES = {
     "1000x1": (1000, 1, "1,000 x 1"),
     "batch": (4, 64, "batches of 32"),
 }
-"""Connections, the requests that each keeps in flight, and a heading; what matters most first."""
+"""Connections, requests in flight on each, and a heading; the most important first."""
 COLUMNS = ("1x1", "100x1", "4x64", "1000x1", "batch")
 
 
 def cell(size_bytes: int, shape: str) -> str:
-    """The name of a cell of the tables."""
+    """Return the name of a cell of the tables."""
     return f"{size_bytes}-{shape}"
 
 
@@ -40,55 +40,55 @@ class Entry:
     settings: str
     is_synced: bool
     is_default: bool
-    """Whether it stands in the first tables, with all shapes."""
+    """Whether it is in the first tables, with all shapes."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Everything that one run found."""
+    """All results of one run."""
 
     machine: str
     origin: Origin
     entries: list[Entry] = field(default_factory=list)
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    """By broker, then by cell."""
+    """The samples by broker, then by cell."""
     start_s: dict[str, list[float]] = field(default_factory=dict)
-    """From the start of the process to the first acknowledged send."""
+    """The time from the start of the process to the first acknowledged send."""
     idle_mb: dict[str, list[float]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    """Brokers that are not to be had here, and why."""
+    """Brokers that are not installed here, and why."""
     failures: list[str] = field(default_factory=list)
-    """Cells that ended with something else than acknowledgements; they count for nothing."""
+    """Cells that got answers other than acknowledgements; they are not counted."""
     notes: list[str] = field(default_factory=list)
-    """What else a reader has to know, written by who made the run."""
+    """Further remarks for a reader, written by the person who made the run."""
 
     def add(self, name: str, cell: str, sample: Sample) -> None:
-        """Keep one more sample, unless something in it was no acknowledgement."""
+        """Add a sample, unless an answer in it was no acknowledgement."""
         if sample.failures:
             self.failures.append(f"{name}, {cell}: {sample.failures} {sample.refusal}".rstrip())
             return
         self.samples.setdefault(name, {}).setdefault(cell, []).append(sample)
 
     def rounds(self) -> int:
-        """How many there were."""
+        """Return the number of rounds."""
         samples = [
             each for cells in self.samples.values() for rows in cells.values() for each in rows
         ]
         return max((sample.round + 1 for sample in samples), default=0)
 
     def of(self, name: str, cell: str) -> list[Sample]:
-        """The samples of one cell; the disturbed ones only if all were."""
+        """Return the samples of one cell; the disturbed ones only if all were disturbed."""
         samples = self.samples.get(name, {}).get(cell, [])
         return [sample for sample in samples if sample.is_quiet] or samples
 
 
 def as_json(found: Comparison) -> str:
-    """Every sample, for programs."""
+    """Return every sample, for programs."""
     return json.dumps(asdict(found), indent=1)
 
 
 def from_json(text: str) -> Comparison:
-    """Read what as_json() made."""
+    """Read the output of as_json()."""
     document: dict[str, Any] = json.loads(text)
     document["origin"] = Origin(**document["origin"])
     document["entries"] = [Entry(**each) for each in document["entries"]]
@@ -108,7 +108,7 @@ def save(found: Comparison, name: str, directory: Path = DIRECTORY) -> list[Path
 
 
 def render(found: Comparison) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = [found.origin.text(), found.machine]
     defaults = [each.name for each in found.entries if each.is_default]
     for size_bytes, title in SIZES.items():
@@ -189,7 +189,7 @@ def _settings(found: Comparison) -> str:
 
 
 def losses(found: Comparison) -> Iterator[str]:
-    """Where another broker acknowledges more sends a second than ours."""
+    """Yield the cells in which another broker acknowledges more sends per second than ours."""
     defaults = [each.name for each in found.entries if each.is_default and each.name != OURS]
     for size_bytes, title in SIZES.items():
         for shape in COLUMNS:
@@ -206,7 +206,7 @@ def losses(found: Comparison) -> Iterator[str]:
 
 
 def remarks(found: Comparison) -> Iterator[str]:
-    """What a reader has to know of the figures."""
+    """Yield remarks that a reader of the figures must know."""
     counts = [len(rows) for cells in found.samples.values() for rows in cells.values()]
     if counts:
         yield f"medians of {min(counts)} to {max(counts)} samples a cell"

@@ -1,4 +1,4 @@
-"""Kafka's broker and Spark's connector to it, from Maven Central, to be measured beside ours."""
+"""Kafka's broker and Spark's connector to it, from Maven Central, to measure beside ours."""
 
 import contextlib
 import shutil
@@ -19,12 +19,12 @@ JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 
 def version(name: str) -> str:
-    """The pinned version, of ``kafka`` or of the connector's ``spark``."""
+    """Return the pinned version of ``kafka`` or of the connector's ``spark``."""
     return (PROJECT / "pom.xml").read_text().partition(f"<{name}.version>")[2].partition("<")[0]
 
 
 def jars(profile: str) -> list[Path]:
-    """All that the pom names for ``broker`` or ``spark``, fetched once. Raises BenchError."""
+    """Return the jars that the pom names for ``broker`` or ``spark``. Raises BenchError."""
     if missing := [name for name in ("java", "mvn") if shutil.which(name) is None]:
         raise BenchError(f"Not found: {', '.join(missing)}. Install a JDK (17 or later) and Maven.")
     target = BUILD / "kafka" / f"{profile}-{version('kafka')}-{version('spark')}"
@@ -41,7 +41,7 @@ def jars(profile: str) -> list[Path]:
 
 @contextlib.contextmanager
 def broker(directory: Path, topics: Mapping[str, int]) -> Iterator[str]:
-    """Run one of KRaft with these topics and their partitions; gives its bootstrap address."""
+    """Run one KRaft broker with these topics and their partitions; yield its bootstrap address."""
     directory.mkdir(parents=True)
     port, controller = free_port(), free_port()
     command = prepare(directory, port, controller, {})
@@ -65,9 +65,9 @@ def broker(directory: Path, topics: Mapping[str, int]) -> Iterator[str]:
 
 
 def prepare(directory: Path, port: int, controller: int, more: Mapping[str, str]) -> list[str]:
-    """Format the storage of one broker in *directory*; returns the command that runs it.
+    """Format the storage of one broker in *directory*; return the command that runs it.
 
-    *more* are settings of it. Raises BenchError.
+    *more* are additional settings. Raises BenchError.
     """
     settings = {
         "process.roles": "broker,controller",
