@@ -133,7 +133,7 @@ class Observer:
         return len(in_sync) == len(self._addresses)
 
     def is_whole(self) -> bool:
-        """Return whether all are in sync and have the master's log and confirmed offset."""
+        """Return whether all are in sync and have the master's log and replicated offset."""
         master = self.statuses.get(self.master or 0)
         if master is None or len(self.statuses) < len(self._addresses):
             return False

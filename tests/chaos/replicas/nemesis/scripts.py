@@ -65,7 +65,7 @@ SCRIPTS = {
             ("cuts",),
             FLOOR_2,
         ),
-        # RocketMQ #5663: the in-sync set changes while the confirmed offset does.
+        # RocketMQ #5663: the in-sync set changes while the replicated offset does.
         Script("flapping-follower", (Act("cut-off-and-on", "first", 12),), ("cuts",), FLOOR_2),
         # RocketMQ 5.5.0: the master drops a follower before the frozen controller has agreed, and
         # acknowledges alone; then that follower is elected.
