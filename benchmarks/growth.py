@@ -314,7 +314,7 @@ def a_message_for_waiting_pops(broker: Broker, n: int, order: str = "false") -> 
 
 
 def a_message_for_orderly_pops(broker: Broker, n: int) -> Act:
-    """Return the same with order: most of these messages wait behind the first."""
+    """Return a send of one message while *n* pops wait in order; most wait behind the first."""
     return a_message_for_waiting_pops(broker, n, order="true")
 
 

@@ -103,7 +103,7 @@ class Replica:
             self._process = None
 
     def seconds_from_elected_to_serving(self) -> float:
-        """Return the seconds between the last such lines of its log."""
+        """Return the seconds from the last election to the last start of service in its log."""
         moments = {}
         for line in self.log.read_text().splitlines():
             for event in ("this replica leads", "serving as the master"):

@@ -31,9 +31,9 @@ class Sample:
     cpu_share: float
     """CPU seconds of the server per second; 1.0 is one whole core."""
     load_cpu_share: float
-    """The same for the load generator: near 1.0 it is the bottleneck."""
+    """CPU seconds of the load generator per second: near 1.0 it is the bottleneck."""
     others_cpu_share: float
-    """The same for everything else on the machine: the run is not quiet if this is not near 0."""
+    """CPU seconds of all else per second; the run is not quiet if this is not near 0."""
     p50_us: float
     p99_us: float
     max_us: float

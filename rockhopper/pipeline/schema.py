@@ -97,7 +97,7 @@ def arrow_schema(columns: Iterable[str] = COLUMNS) -> pa.Schema:
 
 
 def spark_schema(columns: Iterable[str] = COLUMNS) -> "StructType":
-    """Return the same schema for Spark; every column is nullable."""
+    """Return Spark's schema of frames with *columns*; every column is nullable."""
     from pyspark.sql import types
 
     spark_types: dict[pa.DataType, types.DataType] = {

@@ -34,7 +34,7 @@ def home_without_zip(package: Path) -> Path | None:
 
 @contextmanager
 def quick_to_start() -> Iterator[None]:
-    """Set SPARK_HOME to such a home for a Java started in this block, unless it is set."""
+    """Point SPARK_HOME, unless it is set, at this home while a block starts Java."""
     import pyspark
 
     home = None

@@ -269,7 +269,7 @@ SPELLINGS = (
 
 
 def spelt(tree: Tree) -> Iterator[str]:
-    """Yield places where such a value occurs outside its home."""
+    """Yield places where a value of SPELLINGS occurs outside its home."""
     for module in tree.modules:
         for spelling in SPELLINGS:
             if not str(module.path).startswith(spelling.home):

@@ -155,7 +155,7 @@ def thin_tests(tree: Tree) -> Iterator[str]:
 
 
 def untested(tree: Tree) -> Iterator[str]:
-    """Yield modules of at least that length without a test at their mirrored path."""
+    """Yield modules of TESTED_LINES or more without a test at their mirrored path."""
     return (str(module.path) for module, test in _mirrored(tree) if test is None)
 
 

@@ -41,7 +41,7 @@ class FakeEngine(MemorySet):
         return outcome
 
     def answer(self, now_ms: float) -> View:
-        """Return what a read returns; an old view at times, if the engine is lying."""
+        """Return the view that a read gets; an old view at times, if the engine is lying."""
         if self.behind:
             return self.behind
         if self.past and self.is_lying and self.random.random() < 0.3:

@@ -26,7 +26,7 @@ class Truth:
         """The first epoch that belongs to it."""
         self.entries: list[Entry] = []
         self.is_known = before is None
-        """Whether a replica has already led, whose log shows what is left."""
+        """Whether a replica has already led; its log then shows the messages that are left."""
         self.by_operator = by_operator
         self.is_apart = False
         """Whether its first master's log had been discarded before: it cannot be compared."""

@@ -14,7 +14,7 @@ from rockhopper.pipeline.jobs.results import JobResult
 
 @dataclass
 class Noted(JobResult):
-    """The result of such a job."""
+    """The result of a called job."""
 
     def lines(self) -> Iterable[str]:
         """Yield one line."""

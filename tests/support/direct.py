@@ -38,7 +38,7 @@ def send_fields(topic: str, queue_id: int = 0) -> dict[str, str]:
 
 
 def short_send_fields(topic: str, queue_id: int = 0, properties: str = "") -> dict[str, str]:
-    """Return the same header with the short names of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    """Return a send header with the short names of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
     return {
         "a": "tests",
         "b": topic,

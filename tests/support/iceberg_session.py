@@ -21,7 +21,7 @@ _INSTALL_S = 600
 
 
 class IcebergMissingError(Exception):
-    """There is no such PySpark, or no Iceberg, available here."""
+    """PySpark 4.1 or its Iceberg is not available here."""
 
 
 def python_with_old_pyspark() -> Path:
@@ -90,7 +90,7 @@ class IcebergSession:
         return self._ask(archive=target | options, meanwhile=meanwhile)
 
     def twice(self, table: str, **options: Any) -> list[Any]:
-        """Return the same for two concurrent runs."""
+        """Return the results of two concurrent runs, each as ``archive`` does."""
         target = {"directory": f"iceberg:{table}", "warehouse": str(self.warehouse)}
         found = self._ask(archive=target | options, twice=True)
         assert isinstance(found, list)

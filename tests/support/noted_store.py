@@ -94,7 +94,7 @@ class NotedStore:
         self._pop(6, ack=(0, 1, 3))
 
     async def _talk_on(self) -> None:
-        """Do what RocketMQ's files do not hold yet."""
+        """Make changes that RocketMQ's files do not contain yet."""
         broker = self.broker
         broker.offsets.commit("orders", "readers", 0, 11)
         broker.offsets.commit("orders", "newcomers", 0, 2)

@@ -72,7 +72,7 @@ def completed(shell: str, lines: list[str], home: Path) -> list[str]:
 
 
 def _shown(master: int, text: str | None = None) -> str:
-    """Return the next line that the shell shows, or *text* when it does."""
+    """Return the next line that the shell shows; with *text*, wait for that line."""
     seen = b""
     wanted = re.compile(rb"<<(%s)>>" % (text or "[^%]*?").encode())
     while (match := wanted.search(seen)) is None:

@@ -96,7 +96,7 @@ class Sinks:
         return await self.publisher.publish(SINK, batch_id, parts)
 
     async def run_batch(self, batch_id: int) -> None:
-        """Do what a job does that does not know its progress."""
+        """Run a batch as a job that does not know its progress."""
         if self.publisher.last_batch_id(SINK) >= batch_id:
             return
         try:

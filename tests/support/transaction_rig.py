@@ -60,7 +60,7 @@ class TransactionRig:
         self.open()
 
     def crash(self, copy: Path) -> None:
-        """Continue with what the operating system holds now, as after a kill."""
+        """Continue with the files as the operating system has them now, as after a kill."""
         copy_killed(self.root, copy)
         self.drop()
         self.root = copy

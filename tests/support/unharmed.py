@@ -74,7 +74,7 @@ class Unharmed:
         return self._capture.entries
 
     async def check(self) -> None:
-        """Check what must hold after any input; the store is checked at the end."""
+        """Check the invariants that hold after any input; the store is checked at the end."""
         await self.check_neighbour()
         self.check_log()
 

@@ -72,7 +72,7 @@ class WrittenLog:
 
 
 def read_rows(path: Path | str, options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return what ``rocketmq-store`` reads, without Spark: all rows of all partitions, in order."""
+    """Return all rows of all partitions of ``rocketmq-store``, in order, without Spark."""
     reader = store_reader(path, options)
     return [
         row

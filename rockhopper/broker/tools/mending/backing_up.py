@@ -321,7 +321,7 @@ class Backup:
         return used | {kept[0] for point in self.manifest.points for kept in point.tables.values()}
 
     def prune(self, log_start: int) -> int:
-        """Remove what the store no longer has; return the number of removed log files.
+        """Remove copies of log files that the store no longer has; return their number.
 
         Points without any remaining log are removed as well. Raises OSError.
         """

@@ -97,7 +97,7 @@ ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 def archived_ranges(
     files: Iterable[ArchivedFile], broker: str | None, expired: Iterable[ArchivedFile] = ()
 ) -> ArchivedRanges:
-    """Return what the archive has of *broker*, or of any, and what *expired* files had of it."""
+    """Return the archived ranges of *broker*, or of all, including those of *expired* files."""
     found: dict[LogQueue, list[ArchivedRange]] = {}
     for has_expired, some in ((False, files), (True, expired)):
         for file in some:

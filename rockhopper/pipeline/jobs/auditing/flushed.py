@@ -1,4 +1,4 @@
-"""Wait until the store of a running broker has flushed what is archived.
+"""Wait until the store of a running broker has flushed the archived messages.
 
 Archiving over the network copies messages from the broker's memory. The broker flushes them to its
 files half a second to a second later.

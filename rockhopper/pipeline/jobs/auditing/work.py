@@ -41,7 +41,7 @@ class AuditWork:
     purged_topics: Mapping[str, int] = field(default_factory=dict)
     """Topic -> log offset; its messages before this offset were purged, but their units remain."""
     gone: Mapping[str, int] = field(default_factory=dict)
-    """The same for purged or deleted topics: archives no longer have these messages."""
+    """Topic -> log offset; archives no longer have the topic's messages before this offset."""
 
     def __call__(self, pieces: Iterable[Piece]) -> "AuditPart":
         """Read the pieces once."""

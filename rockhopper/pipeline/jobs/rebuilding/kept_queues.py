@@ -17,7 +17,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory
 
 
 def keep_expired_queues(root: Path, made: Path, store: StoreDirectory) -> int:
-    """Copy such queues from the store in *root* to *made*; return their number."""
+    """Copy the expired queues from the store in *root* to *made*; return their number."""
     count = 0
     for key in find_queues(root):
         target = queue_directory(made, key)
