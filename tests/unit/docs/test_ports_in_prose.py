@@ -46,7 +46,6 @@ MEANT = [
     (rf"the port; {_PORT} by convention", "grpcPort"),
     (rf"(?:console|metrics|health)\S* (?:\| one port,|on|at) {_PORT}", "httpPort"),
     (rf"no plain request is answered at {_PORT}", "httpPort"),
-    (rf"routes, who +│ │ +{_PORT}", "httpPort"),
 ]
 # Other programs, a second broker that the page starts itself, and what is only an example.
 OF_OTHERS = [
