@@ -10,6 +10,7 @@ from a client.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rockhopper.broker.features.priority.queue_choice import queue_of_priority
 from rockhopper.broker.features.transactions.half_messages import (
     HALF_QUEUE_ID,
     immunity_ms,
@@ -18,7 +19,6 @@ from rockhopper.broker.features.transactions.half_messages import (
 )
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
-from rockhopper.broker.kernel.send.message_priority import queue_of_priority
 from rockhopper.broker.kernel.send.send_batches import (
     batch_of,
     check_inner_count,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.send.message_priority import queue_of_priority
+from rockhopper.broker.features.priority.queue_choice import queue_of_priority
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

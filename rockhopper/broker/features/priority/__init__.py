@@ -1,0 +1,1 @@
+"""Priority: the priority of a message is the number of its queue."""
