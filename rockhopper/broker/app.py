@@ -29,6 +29,7 @@ import structlog
 
 from rockhopper.broker.feature import Feature
 from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
+from rockhopper.broker.features.priority.feature import PriorityFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
 from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
@@ -134,6 +135,7 @@ FEATURES: tuple[Feature, ...] = (
     RequestReplyFeature(),
     BulkPullFeature(),
     SinkFeature(),
+    PriorityFeature(),
 )
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""
 

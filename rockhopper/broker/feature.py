@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.kernel.send.sender import PrepareSend
 from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
@@ -40,6 +41,10 @@ class FeaturePart(Part):
     wraps: Mapping[int, Wrap] = {}
     """Request code → what to put around the processor of it, whoever serves it. The permission
     stays that of the processor. Wraps of later features stand around those of earlier ones."""
+
+    prepare_send: PrepareSend | None = None
+    """What to do with the properties and the queue of a single message, on the general path. Those
+    of earlier features come first."""
 
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""

@@ -306,6 +306,9 @@ class ServingParts:
             feature.name: feature.build(self.kernel, self.states[feature.name])
             for feature in self.feature_list
         }
+        self.sender.preparations += [
+            part.prepare_send for part in self.features.values() if part.prepare_send is not None
+        ]
         self.tables.others = self.pop.request_modes, self.transactions.counts
         if name_service is not None:
             self.tables.others += (name_service.values,)

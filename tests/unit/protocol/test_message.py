@@ -41,6 +41,12 @@ def test_time_of_delivery_is_a_property() -> None:
     )
 
 
+def test_a_message_carries_its_priority() -> None:
+    assert Message("alarms", b"fire", priority=3).wire_properties()["_SYS_MSG_PRIORITY_"] == "3"
+    with pytest.raises(ValueError, match="priority is -1"):
+        Message("alarms", priority=-1)
+
+
 def test_one_string_of_keys_is_split_at_blanks() -> None:
     assert Message("T", keys="a b").keys == ("a", "b")
     assert Message("T", keys="order-1").keys == ("order-1",)

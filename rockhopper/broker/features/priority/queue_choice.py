@@ -8,6 +8,7 @@ it determines the order of a pop (features/pop/service.py).
 
 import re
 
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_PRIORITY,
@@ -31,8 +32,8 @@ _COMES_FIRST = frozenset(
 )
 
 
-def queue_of_priority(properties: dict[str, str], queue_id: int, queue_nums: int) -> int:
-    """Return the queue for a message that was sent to *queue_id* of *queue_nums* queues.
+def queue_of_priority(properties: dict[str, str], topic: TopicConfig, queue_id: int) -> int:
+    """Return the queue for a message that was sent to *queue_id* of *topic*.
 
     Removes an ineffective priority from *properties*.
     """
@@ -43,4 +44,4 @@ def queue_of_priority(properties: dict[str, str], queue_id: int, queue_nums: int
     if is_half or not _COMES_FIRST.isdisjoint(properties):
         del properties[PROPERTY_PRIORITY]
         return queue_id
-    return max(min(int(text), queue_nums - 1), 0)
+    return max(min(int(text), topic.write_queue_nums - 1), 0)

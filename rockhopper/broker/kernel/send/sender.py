@@ -10,7 +10,6 @@ from a client.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rockhopper.broker.features.priority.queue_choice import queue_of_priority
 from rockhopper.broker.features.transactions.half_messages import (
     HALF_QUEUE_ID,
     immunity_ms,
@@ -64,6 +63,11 @@ from rockhopper.protocol.sys_flags import (
 # Only the broker decides which records contain a batch.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
 HAS_TIMER = frozenset(TIMER_PROPERTIES)
+
+PrepareSend = Callable[[dict[str, str], TopicConfig, int], int]
+"""Prepares a single message, before anything delays or diverts it: takes the properties that will
+be stored, the topic and the queue id, and returns the queue id that the answer names. It may change
+the properties, and may raise a Refusal."""
 
 
 class Placed(NamedTuple):
@@ -130,6 +134,8 @@ class Sender:
         self.check = checks.check
         self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
+        self.preparations: list[PrepareSend] = []
+        """Those of the features, in order."""
         self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
         """Called with each stored ``Half``."""
 
@@ -180,7 +186,8 @@ class Sender:
         if lite_topic is not None:
             properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
         self._check_light_queues(properties)
-        queue_id = queue_of_priority(properties, queue_id, topic.write_queue_nums)
+        for prepare in self.preparations:
+            queue_id = prepare(properties, topic, queue_id)
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)

@@ -1,4 +1,4 @@
-"""Priority: the queue is the priority, and a pop of such a topic begins with the most urgent."""
+"""Priority: the queue is the priority."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,13 +10,11 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message import Message
 from rockhopper.protocol.properties import encode_properties
 from rockhopper.protocol.store.message_codec import decode_messages
-from tests.support.direct import short_send_fields, topic_fields
+from tests.support.direct import short_send_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.peers import Clock
-from tests.support.popping import pop_fields
 from tests.support.raw_peer import request
 from tests.support.served_broker import ServedBroker
 
@@ -72,12 +70,13 @@ async def test_priority_is_the_queue(
 
 
 def test_what_delays_or_opens_a_transaction_comes_before_a_priority() -> None:
+    alarms = TopicConfig("alarms", write_queue_nums=4)
     for other in ({"DELAY": "1"}, {"TIMER_DELAY_MS": "1"}, {"TRAN_MSG": "true"}):
         properties = {PRIORITY: "1", **other}
-        assert queue_of_priority(properties, 3, 4) == 3
+        assert queue_of_priority(properties, alarms, 3) == 3
         assert PRIORITY not in properties
-    assert queue_of_priority({PRIORITY: "99999999999"}, 3, 4) == 3
-    assert queue_of_priority({PRIORITY: "7"}, 3, 0) == 0
+    assert queue_of_priority({PRIORITY: "99999999999"}, alarms, 3) == 3
+    assert queue_of_priority({PRIORITY: "7"}, TopicConfig("none", write_queue_nums=0), 3) == 0
 
 
 def test_the_hot_pass_leaves_a_priority_to_the_general_way(tmp_path: Path) -> None:
@@ -87,55 +86,3 @@ def test_the_hot_pass_leaves_a_priority_to_the_general_way(tmp_path: Path) -> No
     ((answer, _),) = hot.answers()
     assert answer.ext is not None
     assert answer.ext["queueId"] == "1"
-
-
-async def pop(broker: ServedBroker, count: int) -> list[bytes]:
-    fields = pop_fields(consumerGroup="guards", topic="alarms", maxMsgNums=count)
-    answer = await broker.ask(Code.POP_MESSAGE, fields)
-    return [message.body for message in decode_messages(answer.body)]
-
-
-async def test_a_pop_begins_with_the_most_urgent(broker: ServedBroker) -> None:
-    for queue_id in (1, 3, 0, 2):
-        broker.put("alarms", f"urgency {queue_id}".encode(), queue_id=queue_id)
-    assert await pop(broker, 3) == [b"urgency 3", b"urgency 2", b"urgency 1"]
-    assert await pop(broker, 3) == [b"urgency 0"]
-
-
-async def test_priorities_may_count_downwards(tmp_path: Path, broker: ServedBroker) -> None:
-    broker.config.live.priority_order_asc = False
-    for queue_id in (1, 3, 0, 2):
-        broker.put("alarms", f"urgency {queue_id}".encode(), queue_id=queue_id)
-    assert await pop(broker, 4) == [b"urgency 0", b"urgency 1", b"urgency 2", b"urgency 3"]
-
-
-async def test_a_topic_may_be_of_type_priority(broker: ServedBroker) -> None:
-    fields = topic_fields("sirens", 2, attributes="+message.type=PRIORITY")
-    answer = await broker.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-    topic = broker.topics.get("sirens")
-    assert topic is not None
-    assert topic.is_prioritised
-
-
-async def test_a_group_says_how_often_priorities_count(broker: ServedBroker) -> None:
-    body = b'{"groupName":"guards","attributes":{"+priority.factor":"%d"}}'
-    code = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-    assert (await broker.ask(code, body=body % 0)).code == ResponseCode.SUCCESS
-    group = broker.groups.get("guards")
-    assert group is not None
-    assert group.priority_factor == 0
-    refused = await broker.ask(code, body=body % 101)
-    assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert "not in range" in (refused.remark or "")
-    # What is not named stays.
-    assert (await broker.ask(code, body=b'{"groupName":"guards"}')).code == ResponseCode.SUCCESS
-    group = broker.groups.get("guards")
-    assert group is not None
-    assert group.priority_factor == 0
-
-
-def test_a_message_carries_its_priority() -> None:
-    assert Message("alarms", b"fire", priority=3).wire_properties()[PRIORITY] == "3"
-    with pytest.raises(ValueError, match="priority is -1"):
-        Message("alarms", priority=-1)
