@@ -94,10 +94,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _chosen(options: argparse.Namespace) -> list[Case]:
-    """Return all cases.
+    """Return the cases to run, by default all of CASES.
 
-    With --table, return the table's cells and the base. With --cases, add the named cases, or
-    return only those.
+    With --table, return the base and the table's cells. With --cases, return the named cases, added
+    to the table's if both are given.
     """
     names = set(filter(None, options.cases.split(",")))
     if options.table:

@@ -55,7 +55,10 @@ def wait_until_dispatched(port: int) -> None:
 
 
 def _behind_bytes(connection: socket.socket) -> int | None:
-    """Return None in the first second of Apache's broker, which does not know the value yet."""
+    """Return the size of the log that is not dispatched yet.
+
+    In its first second Apache's broker does not know it; the result is then None.
+    """
     try:
         return int(runtime_info(connection)["dispatchBehindBytes"])
     except BenchError:
