@@ -3,6 +3,8 @@
 31 is odd and so has an inverse modulo 2³². Let S(i) be the sum of c(j)·31⁻ʲ over all j before i.
 Then the hash of the bytes [a, b) is 31ᵇ⁻¹·(S(b) − S(a)). One running sum serves all pieces,
 whatever their sizes. This holds for ASCII; other pieces are hashed one by one (protocol.java_hash).
+
+Example: for "ab" at [0, 2) it is 31·(97 + 98·31⁻¹) = 97·31 + 98 = 3105, as in Java.
 """
 
 from typing import Any

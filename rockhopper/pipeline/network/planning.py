@@ -45,6 +45,8 @@ class NetworkPartition(InputPartition):
 def limited(begin: Offsets, end: Offsets, count_max: int) -> Offsets:
     """Limit *end* to *count_max* messages in all, in proportion to each queue's backlog.
 
+    Example: of backlogs of 900 and 100 messages, a *count_max* of 500 takes 450 and 50.
+
     Every queue with messages gets at least one, so that no queue starves. With more queues than
     *count_max*, the result therefore exceeds *count_max*.
     """

@@ -7,6 +7,12 @@
 
 A batch on one broker skips these steps: publishing it is one step there. Staged parts that are not
 in the decision are discarded.
+
+Example: a batch is on the brokers a, the home, and b. The first try stages its parts, a decides for
+them, b publishes its part, and the driver crashes. The second try stages the same rows again, as
+other parts. In step 1 a returns the first decision. In step 4 b answers that it has already
+published, and a publishes its part of the first try. The parts of the second try are discarded, so
+each row is stored once.
 """
 
 import logging

@@ -3,6 +3,16 @@
 A group has small files of one topic and day that are neighbours in the order of their messages. The
 merged file takes the place of the first one. So each other file must be free to move there: no file
 in between may hold older messages of its queues.
+
+Example: a topic has four small files, in this order:
+
+    A  day 1, queue 0, offsets 0 to 9
+    B  day 2, queue 0, offsets 10 to 19
+    C  day 1, queue 1, offsets 0 to 9
+    D  day 1, queue 0, offsets 20 to 29
+
+A and C are merged, because B has no messages of queue 1. D stays apart: with A it would come before
+B, which has older messages of queue 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
