@@ -1,4 +1,4 @@
-// Puts load on an endpoint for RocketMQ 5 clients, with the stubs of grpc-go alone: sends, receives
+// Puts load on an endpoint for RocketMQ 5 clients, using only the stubs of grpc-go: sends, receives
 // with acknowledgements, or idle clients. Prints one line of JSON; see benchmarks/grpc.py.
 package main
 
@@ -231,7 +231,7 @@ func receive(c *client, worker int, found *tally) {
 	}
 }
 
-// acknowledge answers for one message, as every official client does.
+// acknowledge acknowledges one message, as every official client does.
 func acknowledge(c *client, message *v2.Message, found *tally) {
 	ctx, cancel := context.WithTimeout(c.context(), timeout)
 	defer cancel()

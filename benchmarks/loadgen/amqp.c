@@ -1,5 +1,5 @@
 /* AMQP 0-9-1: Basic.Publish of a persistent message to the durable queue TOPIC-QUEUE, on a channel with
- * confirms. A message that reaches no queue is returned, which counts as a refusal.
+ * confirms. A message that reaches no queue is returned; this counts as a refusal.
  *
  * Frame:  type (1) channel (2) size (4) payload end (1).  Method: class (2) method (2) arguments. */
 #include "loadgen.h"
@@ -50,7 +50,7 @@ static void begin_method(struct writer *w, int channel, uint32_t id) {
 }
 
 static size_t answer_size(const unsigned char *p, size_t size) {
-    if (size >= 8 && !memcmp(p, "AMQP", 4)) return 8; /* another version is wanted */
+    if (size >= 8 && !memcmp(p, "AMQP", 4)) return 8; /* the server requires another version */
     if (size < HEAD_SIZE) return 0;
     size_t whole = HEAD_SIZE + (size_t)get32(p + 3) + 1;
     return whole <= size ? whole : 0;
@@ -105,7 +105,7 @@ static void declare_queue(struct connection *c, const char *name) {
     ask(c, &w, SELECT_OK);
 }
 
-/* All but the body, and the end of its frame. */
+/* Prepares everything except the body and the end of its frame. */
 static void prepare_publish(struct connection *c, const char *queue) {
     struct writer w = {.size = 0};
     begin_method(&w, 1, PUBLISH), put_short(&w, 0), put_name(&w, ""), put_name(&w, queue), put_byte(&w, MANDATORY);

@@ -1,4 +1,4 @@
-/* Frames, headers and records that come back. */
+/* Frames, headers and records of answers. */
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -18,7 +18,7 @@ void put16(unsigned char *p, unsigned value) { p[0] = value >> 8, p[1] = value; 
 void put32(unsigned char *p, uint32_t value) { value = htonl(value), memcpy(p, &value, 4); }
 void put64(unsigned char *p, uint64_t value) { put32(p, value >> 32), put32(p + 4, value); }
 
-/* Takes the top-level "code" and "opaque" of a JSON header; keys inside extFields do not count. */
+/* Reads the top-level "code" and "opaque" of a JSON header; keys inside extFields do not count. */
 static int json_answer(const unsigned char *p, const unsigned char *end, long *code, long *opaque) {
     int depth = 0, found = 0;
     while (p < end) {
@@ -64,7 +64,7 @@ void decode_answer(const unsigned char *frame, size_t size, struct answer *answe
         fail("an answer with an unreadable header: %.*s", (int)header_size, answer->header);
 }
 
-/* Copies a field of a JSON header, as text; returns whether it is there. */
+/* Copies a field of a JSON header, as text; returns whether it exists. */
 int field_of(const struct answer *answer, const char *name, char *value, size_t capacity) {
     char key[64];
     size_t used = 0, key_size = snprintf(key, sizeof key, "\"%s\":", name);
@@ -88,8 +88,8 @@ int records_in(const unsigned char *p, const unsigned char *end) {
     return p == end ? count : -1;
 }
 
-/* How many of so many sound records the SQL expression of our pulls takes: a above 5. The offsets in a
- * record's head may look like the name of a property. */
+/* Returns how many of the complete records match the SQL expression of our pulls: a above 5. The offsets
+ * in a record's head may look like the name of a property. */
 int matches_in(const unsigned char *p, const unsigned char *end) {
     int count = 0;
     for (; p < end; p += get32(p)) {

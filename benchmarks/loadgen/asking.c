@@ -1,4 +1,4 @@
-/* Questions to the broker outside of the load, each waited for: the offsets of queues. */
+/* Blocking requests outside of the load: the offsets of queues. */
 #include "loadgen.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void read_exactly(unsigned char *bytes, size_t size, int code) {
     }
 }
 
-/* GET_MIN_OFFSET or GET_MAX_OFFSET. */
+/* Returns an offset of a queue; `code` is GET_MIN_OFFSET or GET_MAX_OFFSET. */
 int64_t ask_offset(int code, const char *topic, int queue) {
     unsigned char bytes[4096];
     if (fd < 0) fd = connect_socket();
@@ -33,7 +33,7 @@ int64_t ask_offset(int code, const char *topic, int queue) {
     return atoll(offset);
 }
 
-/* How many messages were ever in the queues that the connections send to. */
+/* Returns how many messages were ever in the queues that the connections send to. */
 uint64_t messages_in_queues(void) {
     uint64_t count = 0;
     int queues = opt.connections < opt.queues ? opt.connections : opt.queues;

@@ -1,4 +1,4 @@
-/* What a mode does with its answers, and what it sends next. */
+/* How each mode processes its answers, and what it sends next. */
 #include "loadgen.h"
 
 #include <stdio.h>
@@ -7,19 +7,19 @@
 
 enum { TEXT_SIZE = 512, FIELD_SIZE = 256 };
 enum { PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20, POLLING_FULL = 209, POLLING_TIMEOUT = 210 };
-/* Of so many ends of transactions one is answered, which keeps the others from piling up. */
+/* One in so many ends of transactions is answered, so that the others do not pile up. */
 enum { ENDS_PER_ANSWER = 16 };
 enum { PARKING_NS = 100000000 };
-/* A filter takes 12 of 32 messages: so many times the messages of a pull hold enough of them. */
+/* A filter matches 12 of 32 messages: this many times the messages of a pull contain enough matches. */
 enum { SQL_STRIDE = 3, SQL_SPAN = 4 };
 
-/* Parked pulls: each queue has one, or a message on its way that releases it. */
+/* Parked pulls: each queue has one, or a message in flight that releases it. */
 static struct parked {
     int64_t offset;
     uint64_t released_ns; /* 0 = not yet */
 } *parked;
-static uint64_t all_parked_ns; /* when all pulls may be taken to have been parked once */
-static int *parked_queues, first_parked, parked_count; /* a ring, the longest parked first */
+static uint64_t all_parked_ns; /* when all pulls have presumably been parked once */
+static int *parked_queues, first_parked, parked_count; /* a ring, the longest-parked first */
 
 static uint64_t run_id;
 
@@ -50,7 +50,7 @@ static void group_of(const struct connection *c, char *text) {
     sprintf(text, "load_pop_%llx_%d_%d", (unsigned long long)run_id, c->index, c->lap);
 }
 
-/* The text in the cut of the next request; NULL if it has none. */
+/* Returns the text in the cut of the next request; NULL if it has none. */
 static const char *next_text(struct connection *c, char *text) {
     switch (opt.mode) {
     case COMMIT: sprintf(text, "%lld", (long long)c->offset++); return text;
@@ -72,7 +72,7 @@ static void send_unanswered(struct connection *c, const struct request *r, const
     counted_in_queues++;
 }
 
-/* Sends the next request; returns 0 if that has to wait. */
+/* Sends the next request; returns 0 if it must wait. */
 static int send_next(struct connection *c, uint64_t since_ns) {
     char text[TEXT_SIZE];
     int weight = 1;
@@ -149,7 +149,7 @@ static void acknowledge(struct connection *c, const struct answer *answer) {
     }
 }
 
-/* A group that has popped its queue empty is followed by a new one, which starts at its beginning. */
+/* After a group has emptied its queue, a new group starts at the queue's beginning. */
 static void take_pop(struct connection *c, const struct answer *answer, uint64_t sent_ns, uint64_t read_ns) {
     char rest[FIELD_SIZE] = "0";
     c->is_popping = 0;
@@ -174,7 +174,7 @@ static void take_pop(struct connection *c, const struct answer *answer, uint64_t
 static void park(struct connection *c, int queue) {
     char text[TEXT_SIZE];
     struct slot *slot = NULL;
-    /* A pull that the broker has not noticed for a while keeps its number from those that come round. */
+    /* A pull that the broker has not answered for a while still owns its number when numbers wrap around. */
     for (uint64_t tries = 0; !slot && tries <= slot_mask; tries++)
         if (!(slot = take_slot(c, MAIN, 1, now_ns()))) c->sequence++;
     if (!slot) fail("as many pulls are parked as there are numbers for them");
@@ -185,8 +185,8 @@ static void park(struct connection *c, int queue) {
     parked_queues[(first_parked + parked_count++) % opt.queues] = queue;
 }
 
-/* Half of the pulls stay parked, so that the one to be released has been there for a while: a message
- * that comes while its pull is being parked may be noticed by Apache's broker after 5 s only. */
+/* Half of the pulls stay parked, so that the released pull has been parked for a while: Apache's broker
+ * may take 5 s to notice a message that arrives while its pull is being parked. */
 void release_parked(int epoll) {
     int kept = sending ? opt.queues / 2 : 0;
     if (now_ns() < all_parked_ns) return;
@@ -215,7 +215,7 @@ static void take_delivered(struct connection *c, const struct answer *answer, in
     }
 }
 
-/* A filtered pull may end before it has found as many as it may bring, but brings nothing else. */
+/* A filtered pull may return fewer messages than requested, but only matching ones. */
 static void take_pulled(struct connection *c, const struct answer *answer, uint64_t sent_ns, uint64_t read_ns) {
     int count = records_in(answer->body, answer->end);
     if (opt.mode == SQL ? count > opt.batch || (count > 0 && count != matches_in(answer->body, answer->end))
@@ -235,7 +235,7 @@ static void take_main(struct connection *c, const struct answer *answer, const s
     }
 }
 
-/* Another broker has stored what this request sent. */
+/* Another broker has stored the messages of this request. */
 void take_acknowledgement(struct connection *c, uint64_t sequence, uint64_t read_ns) {
     struct slot *slot = slot_of(c, opaque_of(sequence));
     if (!slot) {
@@ -265,7 +265,7 @@ void take_answer(struct connection *c, const unsigned char *frame, size_t size, 
     else if (taken.kind == ACK && measuring) messages++;
 }
 
-/* Asks for what the mode must know before its first request, and parks the pulls that are to be released. */
+/* Requests the offsets that the mode needs before its first request, and parks the pulls to release. */
 void start_flows(void) {
     run_id = wall_ms();
     for (int i = 0; i < connection_count; i++) {

@@ -1,4 +1,4 @@
-/* What the protocols of other brokers share: a handshake that waits, bodies, and the end at a refusal. */
+/* The common code of other brokers' protocols: a blocking handshake, bodies, and the end at a refusal. */
 #include "loadgen.h"
 
 #include <errno.h>
@@ -31,9 +31,9 @@ void write_text(struct connection *c, const void *bytes, size_t size) {
     }
 }
 
-/* Waits for the next answer of a handshake, which stays in the input until it is dropped. */
+/* Waits for the next answer of a handshake; it stays in the input until it is dropped. */
 const unsigned char *await_answer(struct connection *c, size_t *size) {
-    int now = 1; /* or a server that waits for it before it sends more takes 40 ms for a step */
+    int now = 1; /* else a server that waits for it takes 40 ms for each step */
     while (!(*size = foreign()->answer_size(c->input, c->input_size))) {
         setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
         ssize_t got = read(c->fd, c->input + c->input_size, c->input_capacity - c->input_size);
@@ -53,7 +53,7 @@ void append_bytes(struct connection *c, const void *bytes, size_t size) {
     c->output_size += size;
 }
 
-/* No two bodies are alike, if they are long enough. */
+/* Makes each body different, if it is long enough. */
 void stamp_body(unsigned char *body) {
     static uint64_t count;
     if (opt.body_size < STAMP_SIZE) return;
@@ -73,7 +73,7 @@ void refuse(const char *broker, const unsigned char *p, size_t size) {
     fail("%s refused: %.*s", broker, (int)size, p);
 }
 
-/* With its end; 0 as long as that has not come. */
+/* Returns the size of a line with its end; 0 while the end is missing. */
 size_t line_size(const unsigned char *p, size_t size) {
     const unsigned char *end = memchr(p, '\n', size);
     return end ? (size_t)(end - p) + 1 : 0;

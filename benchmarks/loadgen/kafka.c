@@ -65,7 +65,7 @@ static void begin_request(struct writer *w, int api, int version) {
 }
 static void end_request(struct writer *w) { put32(w->bytes, w->size - 4); }
 
-/* What comes back, read field by field. */
+/* Reads an answer field by field. */
 struct reader {
     const unsigned char *p, *end;
 };
@@ -80,7 +80,7 @@ static int read_short(struct reader *r) {
     return (int16_t)(p[0] << 8 | p[1]);
 }
 static int32_t read_int(struct reader *r) { return (int32_t)get32(skip(r, 4)); }
-/* Its size may be negative, which is no text. */
+/* Reads a text; a negative size means none. */
 static const unsigned char *read_text(struct reader *r, int *size) {
     *size = read_short(r);
     return skip(r, *size < 0 ? 0 : *size);
@@ -95,7 +95,7 @@ static size_t answer_size(const unsigned char *p, size_t size) {
     return whole <= size ? whole : 0;
 }
 
-/* How many partitions have a leader; 0 as long as there is no topic. */
+/* Returns how many partitions have a leader; 0 while the topic does not exist. */
 static int ready_partitions(struct reader *r) {
     skip(r, 4 + 4 + 4); /* size, correlation, throttling */
     for (int brokers = read_int(r); brokers > 0; brokers--) skip(r, 4), skip_text(r), skip(r, 4), skip_text(r);
@@ -115,7 +115,7 @@ static int ready_partitions(struct reader *r) {
     return ready;
 }
 
-/* Asking for a topic makes it, with as many partitions as the broker's settings say. */
+/* Requests a topic, which creates it with the number of partitions in the broker's settings. */
 static void await_topic(struct connection *c) {
     unsigned char bytes[HEAD_SIZE_MAX];
     struct writer w = {.bytes = bytes};

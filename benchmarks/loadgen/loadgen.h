@@ -1,30 +1,30 @@
 /* Load generator for one broker: C connections, each keeping D requests in flight.
  *
- * One thread around epoll.  Every request differs as a real client's would: the opaque, the born
- * timestamp and the unique key of each message, so that a broker can reuse nothing it should not.
- * Every answer is decoded: its opaque must belong to a request still in flight, its code must be 0,
- * and a pull must bring as many records as it asked for.  What falls short is counted and printed,
- * and the exit status is 1.
+ * One thread uses epoll.  Each request has its own opaque, born timestamp and unique keys of
+ * messages, as a real client's has, so that a broker cannot reuse anything wrongly.  Every answer is
+ * decoded: its opaque must belong to a request still in flight, its code must be 0, and a pull must
+ * return as many records as it requested.  Violations are counted and printed, and the exit status
+ * is then 1.
  *
- * A connection refills its window when half of it is free, so requests travel in bursts as a
- * client's send buffer forms them.  It sends to, or pulls from, one queue: connection number modulo
- * the number of queues; with --topics N its requests go round the topics TOPIC-0 to TOPIC-(N-1).
- * Pulls walk that queue from its minimum to its maximum, again and again.
+ * A connection refills its window when half of it is free, so requests travel in bursts, as from a
+ * client's send buffer.  It sends to, or pulls from, one queue: connection number modulo the number
+ * of queues.  With --topics N its requests cycle through the topics TOPIC-0 to TOPIC-(N-1).  Pulls
+ * read that queue from its minimum to its maximum, repeatedly.
  *
- * With --rate R messages are sent at R a second, whatever comes back, as long as the windows allow.
- * What waits for a window counts from the moment at which it was due.
+ * With --rate R, R messages are sent per second, regardless of answers, as long as the windows
+ * allow.  The latency of a message that waits for a window counts from the time when it was due.
  *
- * With --flood F one more connection keeps F requests in flight, and is not measured: what the
- * others tell is how they fare beside it.
+ * With --flood F, an additional connection keeps F requests in flight and is not measured; only its
+ * effect on the others is.
  *
  *   main.c      options, the loop, the result
- *   requests.c  the requests, ready made but for what changes from one to the next
- *   answers.c   frames, headers and records that come back
- *   flows.c     what a mode does with its answers, and what it sends next
+ *   requests.c  the requests, prepared except for the parts that change
+ *   answers.c   frames, headers and records of answers
+ *   flows.c     how each mode processes its answers, and what it sends next
  *   wire.c      connections, their buffers and their requests in flight
- *   asking.c    questions to the broker outside of the load: the offsets of queues
+ *   asking.c    requests outside of the load: the offsets of queues
  *   measure.c   clocks, CPU time, latencies
- *   foreign.c   what the protocols of other brokers share; redis.c, nats.c, amqp.c and kafka.c, one each
+ *   foreign.c   the common code of other brokers' protocols; redis.c, nats.c, amqp.c, kafka.c: one each
  *
  * Frame:  total size (4, without itself) | serialization (1) | header size (3) | header | body
  * JSON header: text.  Binary header: code (2) language (1) version (2) opaque (4) flag (4)
@@ -42,15 +42,15 @@ enum mode {
     SINGLE,      /* SEND_MESSAGE_V2, JSON */
     BINARY,      /* the same with a binary header */
     V1,          /* SEND_MESSAGE, whose fields have long names */
-    ONEWAY,      /* bursts of sends without an answer, the last of each with one; counted in the queues */
+    ONEWAY,      /* bursts of sends without an answer, the last of each with one; counted in queues */
     BATCH,       /* SEND_BATCH_MESSAGE */
     DELAY,       /* sends with a delay level */
-    TRANSACTION, /* a half message and its commit; counted in the queues, where commits make them visible */
+    TRANSACTION, /* a half message and its commit; counted in queues, where commits make them visible */
     COMMIT,      /* UPDATE_CONSUMER_OFFSET */
     PULL,        /* pulls of whole batches */
-    SQL,         /* the same with a filter that takes 12 of 32 messages */
-    LONGPULL,    /* pulls of one message, parked, and sends of another connection that release them */
-    POP,         /* pops of whole batches, every message acknowledged by itself */
+    SQL,         /* the same with a filter that matches 12 of 32 messages */
+    LONGPULL,    /* parked pulls of one message, and another connection's sends that release them */
+    POP,         /* pops of whole batches, each message acknowledged separately */
     REDIS,       /* XADD to streams */
     NATS,        /* PUB to JetStream, each with an inbox for its acknowledgement */
     AMQP,        /* persistent messages to durable classic queues, with confirms */
@@ -72,11 +72,11 @@ struct options {
 };
 extern struct options opt;
 
-/* A request ready to be copied, and the places in it that change from one to the next. */
+/* A prepared request, and the places in it that change. */
 struct request {
     unsigned char *bytes;
     size_t size, opaque_at, born_at, flag_at;
-    size_t cut; /* where a text of any size goes; places behind it move by that size */
+    size_t cut; /* the place of a text of any size; places after it move by that size */
     int opaque_is_text;
     int key_count;
     size_t counter_at[MESSAGES_PER_REQUEST_MAX]; /* the last 12 hex digits of each unique key */
@@ -89,7 +89,7 @@ struct slot {
     uint64_t sent_ns; /* 0 = free */
     uint64_t sequence;
     enum kind kind;
-    int weight; /* how much of the window it takes */
+    int weight; /* its share of the window */
     int about;  /* the queue of a parked pull */
 };
 
@@ -97,16 +97,16 @@ struct connection {
     int fd, index, queue;
     unsigned char *input, *output;
     size_t input_size, input_capacity, output_size, output_sent, output_capacity;
-    struct slot *slots; /* by sequence number modulo slot count */
-    uint64_t sequence;  /* of the next request */
+    struct slot *slots; /* indexed by sequence number modulo slot count */
+    uint64_t sequence;  /* the number of the next request */
     long in_flight, window;
     int is_measured, wants_write;
-    int64_t offset, offset_min, offset_max; /* of the next pull, and the ends of the queue */
-    int topic;                              /* of the next request */
-    int is_popping, lap, empty_laps;        /* each lap of pops is a group of its own */
-    unsigned char *template;                /* of another protocol: its request, or how that begins */
+    int64_t offset, offset_min, offset_max; /* the next pull's offset, and the ends of the queue */
+    int topic;                              /* the next request's */
+    int is_popping, lap, empty_laps;        /* each lap of pops is a separate group */
+    unsigned char *template;                /* another protocol's request, or its start */
     size_t template_size;
-    uint64_t acknowledged; /* of another protocol: the requests before this one are all answered */
+    uint64_t acknowledged; /* another protocol's: all requests before this one are answered */
 };
 
 /* Parts of one answer. */
@@ -115,13 +115,13 @@ struct answer {
     const unsigned char *header, *body, *end;
 };
 
-/* The protocol of another broker. It has one send to a request, or one batch; what is no acknowledgement
- * ends the run with the broker's words. */
+/* The protocol of another broker. A request has one send, or one batch. An answer other than an
+ * acknowledgement ends the run with the broker's text. */
 struct protocol {
     int is_batch;
-    void (*greet)(struct connection *c); /* all that comes before the first send, the queues included; waits */
+    void (*greet)(struct connection *c); /* everything before the first send, including queues; waits */
     void (*append)(struct connection *c, uint64_t sequence);
-    size_t (*answer_size)(const unsigned char *p, size_t size); /* 0 as long as it is not complete */
+    size_t (*answer_size)(const unsigned char *p, size_t size); /* 0 while it is incomplete */
     void (*take)(struct connection *c, const unsigned char *p, size_t size, uint64_t read_ns);
 };
 extern const struct protocol REDIS_PROTOCOL, NATS_PROTOCOL, AMQP_PROTOCOL, AMQP_QUORUM_PROTOCOL, KAFKA_PROTOCOL,
@@ -129,7 +129,7 @@ extern const struct protocol REDIS_PROTOCOL, NATS_PROTOCOL, AMQP_PROTOCOL, AMQP_
 
 /* main.c */
 extern struct connection *connections;
-extern int connection_count; /* the measured ones, then the flood or those that release pulls */
+extern int connection_count; /* the measured ones, then the flood or the releasers of pulls */
 extern int measuring, sending;
 extern long refused, mismatched, short_pulls, messages, requests, lost;
 extern uint64_t counted_in_queues; /* messages that must be in the queues at the end */
@@ -149,7 +149,7 @@ extern uint64_t latency_max_ns;
 
 /* requests.c */
 const struct request *main_request(int queue);
-const struct request *follow_up(int queue); /* what is sent after an answer: an end, an ack, a release */
+const struct request *follow_up(int queue); /* the request after an answer: an end, an ack, a release */
 size_t build_question(unsigned char *bytes, int code, const char *topic, int queue);
 const char *topic_name(int topic);
 void start_keys(void);

@@ -28,7 +28,7 @@ long refused, mismatched, short_pulls, messages, requests, lost;
 uint64_t counted_in_queues;
 char first_remark[160];
 
-/* What is due and still waits for a window, tick by tick. */
+/* The messages that are due and wait for a window, tick by tick. */
 static struct {
     uint64_t due_ns;
     long count;
@@ -100,9 +100,9 @@ static void parse_options(int count, char **words) {
     check_options();
 }
 
-/* No more than 64 MiB in flight: windows shrink, to one request at least. */
+/* Limits the bytes in flight to 64 MiB: windows shrink, at least to one request. */
 static void bound_windows(void) {
-    if (opt.mode == LONGPULL) return; /* its queues are counted by the window, its messages small */
+    if (opt.mode == LONGPULL) return; /* its queues are counted by the window, and its messages are small */
     long size = foreign() ? (long)opt.body_size * opt.batch + 1 : (long)main_request(0)->size, most = BYTES_IN_FLIGHT_MAX / size / opt.connections;
     if (most < 1) fail("%d requests of %ld bytes are more than may be in flight", opt.connections, size);
     if (opt.in_flight > most) opt.in_flight = most;
@@ -187,7 +187,7 @@ static void connect_all(int epoll) {
     for (int i = 0; i < connection_count; i++) connect_to_broker(connections + i, i, epoll);
 }
 
-/* What was sent and answered nowhere must come to be in the queues, and nothing else. */
+/* Checks that exactly the sent messages arrive in the queues, for sends without answers. */
 static void look_for_lost(uint64_t before, uint64_t end_ns) {
     long missing;
     do {

@@ -27,7 +27,7 @@ double cpu_seconds_of(pid_t pid) {
     size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[size] = 0;
-    unsigned long user, system; /* fields 14 and 15; the name in field 2 may hold blanks */
+    unsigned long user, system; /* fields 14 and 15; the name in field 2 may contain blanks */
     char *rest = strrchr(text, ')');
     if (!rest || sscanf(rest + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
         fail("%s cannot be read", path);

@@ -1,5 +1,5 @@
-/* NATS: PUB to the subject TOPIC.QUEUE, which the stream TOPIC-QUEUE of JetStream keeps in files. Its
- * acknowledgement goes to the inbox that the request names, whose last word is its number. */
+/* NATS: PUB to the subject TOPIC.QUEUE, which the stream TOPIC-QUEUE of JetStream stores in files. The
+ * acknowledgement goes to the inbox that the request names; the inbox's last word is the request's number. */
 #include "loadgen.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 enum { TEXT_SIZE = 1024 };
 #define INBOX "_INBOX.rockhopperloadgenerator."
 
-/* The server tells of itself whenever it likes. */
+/* Waits for a message; the server may send information about itself at any time. */
 static const unsigned char *await_message(struct connection *c, size_t *size) {
     const unsigned char *p;
     while (!memcmp(p = await_answer(c, size), "INFO", 4)) drop_answer(c, *size);

@@ -1,4 +1,4 @@
-/* The requests, ready made but for what changes from one to the next. */
+/* The requests, prepared except for the parts that change. */
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -16,7 +16,7 @@ enum { CLIENT_VERSION = 479, PREPARED = 4 };
 enum { UNIQUE_KEY_SIZE = 32, UNIQUE_KEY_COUNTER_SIZE = 12, OPAQUE_DIGITS = 8, MS_DIGITS = 13 };
 enum { HEADER_SIZE_MAX = 4096, PROPERTIES_SIZE_MAX = 256, TOPIC_SIZE_MAX = 160 };
 
-#define CUT "\x7f" /* stands in a header where the cut will be */
+#define CUT "\x7f" /* in a header, marks the place of the cut */
 #define SOME_MS "1700000000000"
 #define SOME_OPAQUE "10000000"
 #define PRODUCERS "load_producers"
@@ -25,7 +25,7 @@ enum { HEADER_SIZE_MAX = 4096, PROPERTIES_SIZE_MAX = 256, TOPIC_SIZE_MAX = 160 }
 static uint64_t key_counter;
 static struct request **mains, **follow_ups; /* by queue */
 
-/* No key of an earlier run comes again. */
+/* Starts the keys so that no key of an earlier run is repeated. */
 void start_keys(void) {
     key_counter = (wall_ms() & 0x3fffffff) << 16;
     mains = calloc(opt.queues, sizeof *mains);
@@ -87,7 +87,7 @@ __attribute__((format(printf, 3, 4))) static void json_header(struct request *re
     request->flag_at = place_of(request, "\"flag\":0") + strlen("\"flag\":");
 }
 
-/* Properties as they are stored. With --property 12 of 32 messages have an `a` above 5. */
+/* Writes properties in stored form. With --property, 12 of 32 messages have an `a` above 5. */
 static void write_properties(char *out, int number) {
     out += sprintf(out, "UNIQ_KEY\001%s\002WAIT\001true\002TAGS\001TagA", unique_key());
     if (opt.property) out += sprintf(out, "\002a\001%d\002b\001x", number % 10);
@@ -177,7 +177,7 @@ static void build_send(struct request *request, int queue) {
     append_body(request);
 }
 
-/* The cut is at the offset; of a parked pull, which goes to many queues, at the queue before it. */
+/* The cut is at the offset; for a parked pull, which goes to many queues, it is at the queue before it. */
 static void build_pull(struct request *request, int queue) {
     char where[64] = "\"queueId\":\"" CUT;
     if (opt.mode != LONGPULL) sprintf(where, "\"queueId\":\"%d\",\"queueOffset\":\"" CUT, queue);
@@ -223,7 +223,7 @@ static void build_main(struct request *request, int queue) {
     }
 }
 
-/* Behind the cut stand those fields that an answer brought, one after the other. */
+/* After the cut are the fields from an answer, one after another. */
 static void build_follow_up(struct request *request, int queue) {
     if (opt.mode == TRANSACTION)
         json_header(request, END_TRANSACTION,
@@ -255,7 +255,7 @@ size_t build_question(unsigned char *bytes, int code, const char *topic, int que
     return request.size;
 }
 
-/* Appends a request to the output, with a text in its cut; returns where its flag stands. */
+/* Appends a request to the output, with a text in its cut; returns the place of its flag. */
 unsigned char *append_request(struct connection *c, const struct request *r, const char *text, uint32_t opaque) {
     size_t more = text ? strlen(text) : 0;
     unsigned char *out = reserve(c, r->size + more), *moved = out + more;

@@ -41,7 +41,7 @@ void connect_to_broker(struct connection *c, int index, int epoll) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
 }
 
-/* Room for so many more bytes of output. */
+/* Reserves room for `size` more bytes of output. */
 unsigned char *reserve(struct connection *c, size_t size) {
     if (c->output_size + size > c->output_capacity) {
         c->output_capacity = 2 * (c->output_size + size);
@@ -54,7 +54,7 @@ unsigned char *reserve(struct connection *c, size_t size) {
 uint32_t next_opaque(struct connection *c) { return opaque_of(c->sequence++); }
 uint32_t opaque_of(uint64_t sequence) { return OPAQUE_BASE + sequence; }
 
-/* The slot of the next opaque; NULL if answers overtook its last user by several windows: wait for that one. */
+/* Returns the slot of the next opaque; NULL while its last user still waits, overtaken by several windows. */
 struct slot *take_slot(struct connection *c, enum kind kind, int weight, uint64_t sent_ns) {
     struct slot *slot = &c->slots[c->sequence & slot_mask];
     if (slot->sent_ns) return NULL;
@@ -63,7 +63,7 @@ struct slot *take_slot(struct connection *c, enum kind kind, int weight, uint64_
     return slot;
 }
 
-/* The slot of a request that is in flight, with this very opaque and not one a lap before; else NULL. */
+/* Returns the slot of the request in flight with exactly this opaque, not one of a lap before; else NULL. */
 struct slot *slot_of(struct connection *c, long opaque) {
     if (opaque < OPAQUE_BASE) return NULL;
     uint64_t sequence = (uint64_t)opaque - OPAQUE_BASE;
@@ -78,7 +78,7 @@ static void make_room(struct connection *c, size_t size) {
     if (!c->input) fail("no memory for an answer of %zu bytes", size);
 }
 
-/* Takes the answers that are complete; returns their size. */
+/* Processes the complete answers; returns their size. */
 static size_t take_foreign(struct connection *c, uint64_t read_ns) {
     const struct protocol *protocol = foreign();
     size_t at = 0;
