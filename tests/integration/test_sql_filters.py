@@ -25,6 +25,12 @@ TOPIC, GROUP = "orders", "cheap"
 PRICES = ["3", "7", "x", "12", "5"]
 
 
+@pytest.fixture(autouse=True)
+def _filters_have_all_the_time_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pull whose filter has used up its time ends early; a busy machine would decide where."""
+    monkeypatch.setattr("rockhopper.broker.store.reading.filter_budget.BUDGET_S", HANG_S)
+
+
 async def send(client: WireClient, price: str, topic: str = TOPIC, more: str = "") -> None:
     ext = {"a": "senders", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0"}
     ext |= {"g": "1700000000000", "h": "0", "i": f"price\x01{price}\x02{more}"}
