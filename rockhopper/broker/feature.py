@@ -59,7 +59,7 @@ class Feature(Protocol):
     requires: tuple[str, ...]
     """Features that stand in front of this one in the list, and are deleted with it."""
     tests: tuple[str, ...]
-    """Files and folders of tests, from the root of the checkout, that go with the feature."""
+    """Files, folders and node ids of tests, from the root of the checkout, that go with it."""
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> State:
         """Return what the feature keeps; reads no file."""

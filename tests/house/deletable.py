@@ -52,11 +52,12 @@ def main(name: str | None, start_only: bool, pytest_options: tuple[str, ...]) ->
     copy_checkout(copy)
     for feature in gone:
         delete(copy, feature)
+    own = [f"--deselect={test}" for feature in gone for test in feature.tests if "::" in test]
     click.echo(f"without {', '.join(feature.name for feature in gone)}, in {copy}", err=True)
     environment = os.environ | {"PYTHONPATH": str(copy)}
     commands = [[sys.executable, "-c", START]]
     if not start_only:
-        commands.append([sys.executable, "-m", "pytest", "-q", *pytest_options])
+        commands.append([sys.executable, "-m", "pytest", "-q", *own, *pytest_options])
     for command in commands:
         if code := subprocess.run(command, cwd=copy, env=environment, check=False).returncode:
             sys.exit(code)
@@ -87,7 +88,8 @@ def copy_checkout(copy: Path) -> None:
 
 def delete(copy: Path, feature: Feature) -> None:
     """Delete the folder of *feature*, its tests, and its lines in app.py."""
-    for name in (str(FOLDER / feature.name), *feature.tests):
+    files = [test for test in feature.tests if "::" not in test]
+    for name in (str(FOLDER / feature.name), *files):
         path = copy / name
         if path.is_dir():
             shutil.rmtree(path)

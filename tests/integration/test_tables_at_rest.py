@@ -139,4 +139,5 @@ async def test_every_kind_of_table_is_seen(made: list[JsonTable]) -> None:
             importlib.import_module(module.name)
     async with Broker.temporary():
         seen = {type(table).__name__ for table in made}
-    assert seen | ONLY_WITH_SINKS == {kind.__name__ for kind in kinds_of()}
+    kinds = {kind.__name__ for kind in kinds_of()}
+    assert seen | (ONLY_WITH_SINKS & kinds) == kinds

@@ -18,6 +18,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send, send_fields
+from tests.support.features import needs
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
 from tests.support.popping import pop_fields
@@ -188,7 +189,11 @@ async def live_with_everything_open(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged", ["rockhopper/sinks/published.json", "config/messageRequestMode.json"]
+    "damaged",
+    [
+        pytest.param("rockhopper/sinks/published.json", marks=needs("sinks")),
+        "config/messageRequestMode.json",
+    ],
 )
 async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) -> None:
     async with broker_on(tmp_path) as broker:

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.features.pop.reviving import _properties_of_copy
-from rockhopper.broker.features.sinks.appender import BatchAppender
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import (
     decode_batch,
@@ -21,7 +19,6 @@ from rockhopper.protocol.store.message_codec import (
     encode_batch,
 )
 from tests.support.hot_broker import HotBroker
-from tests.support.served_broker import STORE_HOST
 
 FORGED = {"RH_SINK": "ab12:7:3", "RH_FINAL": "0", "__CRC32#": "1234567890", "TIMER_ORIGIN": "0:0"}
 TEXT = "UNIQ_KEY\x01AB\x02" + "".join(f"{name}\x01{text}\x02" for name, text in FORGED.items())
@@ -100,29 +97,3 @@ def test_not_in_what_is_sent_back_or_popped_again(broker: HotBroker) -> None:
     assert_clean(dead.properties)
     message = decode_message(served.store.get_message("orders", 0, 0, 1).body)
     assert_clean(_properties_of_copy(message))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x\x01RH_SINK\x01ab12:7:3\x02",
-        "XRH_SINK\x01ab12:7:3\x02",
-        "x\x01y\x01RH_SINK\x01ab12:7:3\x02",
-        "RH_SINK\x01ab12:7:3 \x02",
-    ],
-)
-def test_a_mark_inside_another_property_counts_for_no_batch(broker: HotBroker, text: str) -> None:
-    served = broker.served
-    appender = BatchAppender(
-        served.store,
-        served.topics,
-        served.stats,
-        lambda topic, queue_id, _properties: (topic, queue_id),
-        UniqueIds(STORE_HOST[:-4], served.now_ms),
-        store_host=STORE_HOST,
-        suffix=b"",
-    )
-    served.put("orders", properties=text)
-    assert appender.appended_count("ab12:7", 0) == 0
-    served.put("orders", properties="RH_SINK\x01ab12:7:3\x02")
-    assert appender.appended_count("ab12:7", 0) == 4

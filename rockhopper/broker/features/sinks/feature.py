@@ -68,6 +68,20 @@ class SinkFeature:
         "tests/integration/test_sinks.py",
         "tests/support/sink_rig.py",
         "tests/unit/broker/features/sinks",
+        # Jobs that write exactly once.
+        "tests/integration/spark/test_bad_rows.py",
+        "tests/integration/spark/test_spark_sink.py",
+        "tests/integration/test_archive_and_replay.py",
+        "tests/integration/test_brokers_away.py::test_a_replay_of_such_an_archive_says_so",
+        "tests/unit/chaos/test_reading.py",
+        # Pages that tell of it.
+        "tests/test_recipes.py::test_everything_that_the_architecture_names_exists",
+        "tests/test_recipes.py::test_paths_that_pages_name_exist[docs/spark.md]",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_table_of_ours_is_up_to_date",
+        "tests/unit/docs/test_names_in_prose.py::test_a_file_of_a_store_is_looked_for_in_its_folder",
+        "tests/unit/docs/test_names_in_prose.py::test_files_of_a_store_are_those_of_the_code",
+        "tests/unit/docs/test_names_in_prose.py::test_files_of_the_repository_are_there",
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> SinksState:

@@ -7,6 +7,7 @@ from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.grpc_v2.messages import METHODS
+from tests.support.features import NAMES
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
@@ -21,7 +22,6 @@ PROMISES = {
     RequestCode.RECALL_MESSAGE,
     RequestCode.CONSUMER_SEND_MSG_BACK,
     RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
     RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     RequestCode.DELETE_SUBSCRIPTIONGROUP,
@@ -30,10 +30,13 @@ PROMISES = {
     RequestCode.SET_MESSAGE_REQUEST_MODE,
     RequestCode.AUTH_CREATE_USER,
     RequestCode.AUTH_DELETE_ACL,
-    RequestCode.SINK_STAGE,
-    RequestCode.SINK_PUBLISH,
-    RequestCode.SINK_DECIDE,
 }
+OF_FEATURES = {
+    "static_topics": {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC},
+    "sinks": {RequestCode.SINK_STAGE, RequestCode.SINK_PUBLISH, RequestCode.SINK_DECIDE},
+}
+for name, codes in OF_FEATURES.items():
+    PROMISES |= codes if name in NAMES else set()
 
 
 def test_what_promises_state_is_not_among_those_that_promise_nothing(tmp_path: Path) -> None:
