@@ -41,9 +41,11 @@ def the_master_alone_confirms(stack: ExitStack) -> None:
 def any_one_follower_confirms(stack: ExitStack) -> None:
     def confirm(term: MasterTerm) -> bool:
         held = [
-            term.followers[each].held_offset for each in term.required if each in term.followers
+            term.followers[each].acknowledgeable_offset
+            for each in term.required
+            if each in term.followers
         ]
-        confirmed = min(term.held_offset, max(held, default=-1))
+        confirmed = min(term.acknowledgeable_offset, max(held, default=-1))
         if not term.state.is_complete or confirmed <= term.confirmed_offset:
             return False
         term.confirmed_offset = confirmed
@@ -215,10 +217,10 @@ def an_older_connection_still_counts(stack: ExitStack) -> None:
 
     def keep(machine: Machine, link: int, hello: Any, now_ms: int) -> None:
         before = machine.term.followers.get(hello.replica) if machine.term else None
-        held = before.held_offset if before else -1
+        held = before.acknowledgeable_offset if before else -1
         greeted(machine, link, hello, now_ms)
         if machine.term and (after := machine.term.followers.get(hello.replica)):
-            after.held_offset = max(held, hello.log_end)
+            after.acknowledgeable_offset = max(held, hello.log_end)
 
     _patch(stack, Machine, "_greeted", keep)
 

@@ -120,7 +120,7 @@ class Node:
         return int(time_ms * self.rate + self.offset_ms)
 
     @property
-    def held_offset(self) -> int:
+    def acknowledgeable_offset(self) -> int:
         """The end of its log, which ASYNC_FLUSH promises to keep."""
         return len(self.disk.log)
 
@@ -146,7 +146,7 @@ class Node:
             is_clean=disk.is_clean,
             log_start=disk.log_start,
             log_end=end,
-            held_offset=end,
+            acknowledgeable_offset=end,
             confirmed_offset=min(disk.confirmed, end),
             seen_state=disk.seen_state,
         )

@@ -70,7 +70,7 @@ class MemoryLog:
         return self.end_offset
 
     @property
-    def held_offset(self) -> int:
+    def acknowledgeable_offset(self) -> int:
         return self.end_offset
 
     def read(self, offset: int, size_bytes_max: int) -> bytes:

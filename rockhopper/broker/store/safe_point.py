@@ -48,7 +48,7 @@ class SafePoint:
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._waiting_bytes_max = config.flush_waiting_bytes_max
         # Messages acknowledged before SYNC_FLUSH was turned on stay safe.
-        self._assured_offset = 0
+        self._acknowledgeable_offset = 0
         self._confirmed_offset: int | None = None
         self._undispatched: deque[tuple[int, Staged]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
@@ -61,11 +61,15 @@ class SafePoint:
     @property
     def offset(self) -> int:
         """Messages before this commit log offset may be acknowledged."""
-        held_offset = self._log.written_offset
+        acknowledgeable_offset = self._log.written_offset
         if self._is_sync:
-            held_offset = max(self._log.flushed_offset, self._assured_offset)
+            acknowledgeable_offset = max(self._log.flushed_offset, self._acknowledgeable_offset)
         confirmed_offset = self._confirmed_offset
-        return held_offset if confirmed_offset is None else min(held_offset, confirmed_offset)
+        return (
+            acknowledgeable_offset
+            if confirmed_offset is None
+            else min(acknowledgeable_offset, confirmed_offset)
+        )
 
     def flush_each(self, is_sync: bool) -> None:
         """Make messages safe only once they are on disk, or already once they are written.
@@ -75,7 +79,7 @@ class SafePoint:
         if is_sync == self._is_sync:
             return
         assert self._confirmed_offset is None
-        self._assured_offset = self.offset
+        self._acknowledgeable_offset = self.offset
         self._is_sync = is_sync
         self.is_what_is_written = not is_sync
         if is_sync:

@@ -183,7 +183,7 @@ class Following:
         if not mine.is_clean and not self.is_noting_clean and self._has_caught_up():
             self.is_noting_clean = True
             self.out.append(NoteClean())
-        self._say(Ack(self.epoch, mine.held_offset, mine.is_clean))
+        self._say(Ack(self.epoch, mine.acknowledgeable_offset, mine.is_clean))
 
     def noted_clean(self) -> None:
         """Acknowledge as a clean replica at once."""
@@ -197,7 +197,7 @@ class Following:
     def _has_caught_up(self) -> bool:
         return (
             self._welcome is not None
-            and self.replica_state.held_offset >= self._welcome.whole_offset
+            and self.replica_state.acknowledgeable_offset >= self._welcome.whole_offset
         )
 
     def _welcomed(self, welcome: Welcome) -> None:

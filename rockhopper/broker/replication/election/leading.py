@@ -26,7 +26,7 @@ class Follower:
     heard_at_ms: int
     moved_at_ms: int
     """When the follower last made progress or held the whole log."""
-    held_offset: int = -1
+    acknowledgeable_offset: int = -1
     """-1 until the follower's log is known to be a prefix of ours."""
     left_at_ms: int = 0
     vouched_at_ms: int = 0
@@ -46,7 +46,7 @@ class MasterTerm:
         state: SetState,
         version: int,
         log_end: int,
-        held_offset: int,
+        acknowledgeable_offset: int,
         confirmed_offset: int,
         now_ms: int,
         timing: Timing,
@@ -57,7 +57,7 @@ class MasterTerm:
         self.start_offset = log_end
         self.state = state
         self.version = version
-        self.held_offset = held_offset
+        self.acknowledgeable_offset = acknowledgeable_offset
         """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
         self.confirmed_offset = confirmed_offset
         self.followers: dict[Replica, Follower] = {}
@@ -85,12 +85,12 @@ class MasterTerm:
         """Advance the confirmed offset as far as possible; return whether it moved."""
         if not self.state.is_complete:
             return False
-        confirmed = self.held_offset
+        confirmed = self.acknowledgeable_offset
         for replica in self._others():
             follower = self.followers.get(replica)
             if follower is None:
                 return False
-            confirmed = min(confirmed, follower.held_offset)
+            confirmed = min(confirmed, follower.acknowledgeable_offset)
         if confirmed <= self.confirmed_offset:
             return False
         self.confirmed_offset = confirmed
@@ -190,5 +190,5 @@ class MasterTerm:
             replica not in self.state.in_sync
             and follower.link is not None
             and follower.is_clean
-            and follower.held_offset >= max(self.confirmed_offset, self.start_offset)
+            and follower.acknowledgeable_offset >= max(self.confirmed_offset, self.start_offset)
         )

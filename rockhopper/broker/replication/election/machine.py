@@ -263,7 +263,7 @@ class Machine:
             view.state,
             view.version,
             mine.log_end,
-            mine.held_offset,
+            mine.acknowledgeable_offset,
             mine.confirmed_offset,
             now_ms,
             self._timing,
@@ -278,7 +278,7 @@ class Machine:
     def log_is_cut(self, log_end: int, *, is_awaited: bool = True) -> None:
         """Start to acknowledge, unless another Welcome has arrived since the request."""
         self.replica_state.log_end = log_end
-        self.replica_state.held_offset = log_end
+        self.replica_state.acknowledgeable_offset = log_end
         if is_awaited:
             self.following.log_is_cut()
 
@@ -296,11 +296,14 @@ class Machine:
             self.replica_state.is_clean = True
             self.following.noted_clean()
 
-    def wrote(self, log_end: int, held_offset: int) -> None:
+    def wrote(self, log_end: int, acknowledgeable_offset: int) -> None:
         """Record the end of the log and the offset that this replica may acknowledge."""
-        self.replica_state.log_end, self.replica_state.held_offset = log_end, held_offset
+        self.replica_state.log_end, self.replica_state.acknowledgeable_offset = (
+            log_end,
+            acknowledgeable_offset,
+        )
         if self.term:
-            self.term.held_offset = held_offset
+            self.term.acknowledgeable_offset = acknowledgeable_offset
             self._confirm(self.term)
         elif self.following.link is not None:
             self.following.acknowledge()
@@ -325,7 +328,7 @@ class Machine:
         """Return the id of the in-sync follower with the longest log, if there is one."""
         term = self.term
         found = [
-            (follower.held_offset, -replica.id)
+            (follower.acknowledgeable_offset, -replica.id)
             for replica, follower in (term.followers.items() if term else ())
             if term and replica in term.state.in_sync and follower.link is not None
         ]
@@ -509,17 +512,22 @@ class Machine:
         if not term or not replica or ack.epoch != term.epoch:
             return
         follower = term.followers[replica]
-        if ack.held_offset > self.replica_state.log_end:
+        if ack.acknowledgeable_offset > self.replica_state.log_end:
             self.actions.append(Close(link))
             self.closed(link, now_ms)
             return
         follower.heard_at_ms, follower.is_clean = now_ms, ack.is_clean
         follower.vouched_at_ms = self._ticked_before_ms
-        if follower.held_offset < 0:
-            self.actions.append(Stream(link, ack.held_offset, term.epoch))
-        if ack.held_offset > follower.held_offset or ack.held_offset == self.replica_state.log_end:
+        if follower.acknowledgeable_offset < 0:
+            self.actions.append(Stream(link, ack.acknowledgeable_offset, term.epoch))
+        if (
+            ack.acknowledgeable_offset > follower.acknowledgeable_offset
+            or ack.acknowledgeable_offset == self.replica_state.log_end
+        ):
             follower.moved_at_ms = now_ms
-        follower.held_offset = max(follower.held_offset, ack.held_offset)
+        follower.acknowledgeable_offset = max(
+            follower.acknowledgeable_offset, ack.acknowledgeable_offset
+        )
         self._confirm(term)
 
     # Time.

@@ -61,7 +61,7 @@ class Ack:
     """The offset that a follower may acknowledge: written (async) or fsynced (sync)."""
 
     epoch: int
-    held_offset: int
+    acknowledgeable_offset: int
     is_clean: bool
 
 

@@ -23,7 +23,7 @@ class ReplicaState:
     """Whether it still has everything it ever acknowledged; False after a power cut."""
     log_start: int = 0
     log_end: int = 0
-    held_offset: int = 0
+    acknowledgeable_offset: int = 0
     """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
     confirmed_offset: int = 0
     """The offset up to which it knows the log to be confirmed."""

@@ -135,7 +135,7 @@ def encode(message: Message) -> bytes:
     match message:
         case Ack():
             flags = CLEAN if message.is_clean else 0
-            return _ACK.pack(ACK, flags, message.epoch, message.held_offset)
+            return _ACK.pack(ACK, flags, message.epoch, message.acknowledgeable_offset)
         case Beat():
             return data_head(message, message.sent_at_ms, 0, 0)
         case Welcome():
@@ -262,16 +262,16 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
             if crc32(body) != crc:
                 raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
             return Data(Beat(epoch, confirmed_offset), log_offset, body)
-        case (5, flags, epoch, held_offset):
-            return _ack_of(ACK, flags, epoch, held_offset)
+        case (5, flags, epoch, acknowledgeable_offset):
+            return _ack_of(ACK, flags, epoch, acknowledgeable_offset)
         case (7, epoch):
             return TakeOver(epoch)
         case _:
             return _refused_of(body)
 
 
-def _ack_of(_: int, flags: int, epoch: int, held_offset: int) -> Ack:
-    return Ack(epoch, held_offset, bool(flags & CLEAN))
+def _ack_of(_: int, flags: int, epoch: int, acknowledgeable_offset: int) -> Ack:
+    return Ack(epoch, acknowledgeable_offset, bool(flags & CLEAN))
 
 
 def _wire_fields(message: Hello | Refused) -> dict[str, Any]:

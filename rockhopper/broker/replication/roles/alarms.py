@@ -179,7 +179,7 @@ class Alarms:
         kept_bytes = mine.log_end - mine.log_start
         followers = machine.term.followers if machine.term else {}
         lags = {
-            replica: mine.log_end - max(follower.held_offset, 0)
+            replica: mine.log_end - max(follower.acknowledgeable_offset, 0)
             for replica, follower in followers.items()
         }
         limit_bytes = max(kept_bytes * RETENTION_SHARE_MAX, LAG_BYTES_MIN)

@@ -22,7 +22,7 @@ class Lags:
         if not self._ends or self._ends[-1][0] < log_end:
             self._ends.append((log_end, self._now_ms()))
 
-    def seconds(self, held_offset: int) -> float:
+    def seconds(self, acknowledgeable_offset: int) -> float:
         """Return how long ago the log was first seen to exceed *held_offset*; 0 if it does not.
 
         For a follower that is further behind than the samples reach, it is the samples' age.
@@ -30,7 +30,7 @@ class Lags:
             samples    end 100 at 0 s, end 200 at 1 s, end 300 at 2 s
             at 5 s     a follower with 200 lacks what was first seen at 2 s: 3.0
         """
-        if not self._ends or held_offset >= self._ends[-1][0]:
+        if not self._ends or acknowledgeable_offset >= self._ends[-1][0]:
             return 0.0
-        found = bisect_right(self._ends, held_offset, key=lambda sample: sample[0])
+        found = bisect_right(self._ends, acknowledgeable_offset, key=lambda sample: sample[0])
         return (self._now_ms() - self._ends[found][1]) / 1000

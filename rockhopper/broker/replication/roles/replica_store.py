@@ -39,7 +39,12 @@ class ReplicaStore:
 
     def closing(self) -> None:
         """Remember the ends of the log before the store is closed."""
-        self._ends = self.start_offset, self.end_offset, self.next_offset, self.held_offset
+        self._ends = (
+            self.start_offset,
+            self.end_offset,
+            self.next_offset,
+            self.acknowledgeable_offset,
+        )
         self._store, self.is_following = None, False
 
     @property
@@ -58,7 +63,7 @@ class ReplicaStore:
         return self._ends[2] if self._store is None else self._store.received_offset
 
     @property
-    def held_offset(self) -> int:
+    def acknowledgeable_offset(self) -> int:
         """See ReplicaLog."""
         if self._store is None:
             return self._ends[3]

@@ -383,7 +383,9 @@ class SetMember:
         if target_id is None:
             raise SwitchError("no other replica is in sync: nobody could take over")
         try:
-            behind_bytes = machine.replica_state.log_end - machine.successor(target_id).held_offset
+            behind_bytes = (
+                machine.replica_state.log_end - machine.successor(target_id).acknowledgeable_offset
+            )
         except ValueError as error:
             raise SwitchError(str(error)) from None
         if behind_bytes > BEHIND_BYTES_MAX:

@@ -52,7 +52,7 @@ def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[
     lag_seconds = _gauge("lag_seconds", "How long a follower is behind, to a second", "replica")
     for replica, follower in sorted(term.followers.items()) if term else ():
         if follower.link is not None:
-            held = max(follower.held_offset, 0)
+            held = max(follower.acknowledgeable_offset, 0)
             lag_bytes.add(max(end - held, 0), str(replica.id))
             lag_seconds.add(seconds(held) if held < end else 0, str(replica.id))
     yield lag_bytes

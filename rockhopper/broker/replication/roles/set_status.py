@@ -39,7 +39,9 @@ def status(
         link = next((f for replica, f in followers.items() if replica.id == number), None)
         # Below 0: connected, but the logs have not been compared yet.
         held = (
-            link.held_offset if link and link.link is not None and link.held_offset >= 0 else None
+            link.acknowledgeable_offset
+            if link and link.link is not None and link.acknowledgeable_offset >= 0
+            else None
         )
         replicas.append(
             {
@@ -95,11 +97,13 @@ def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
     return leader.id if member is None or member.incarnation == leader.incarnation else 0
 
 
-def _log_end(member: Announcement, replica_state: ReplicaState, held_offset: int | None) -> int:
+def _log_end(
+    member: Announcement, replica_state: ReplicaState, acknowledgeable_offset: int | None
+) -> int:
     """Return the known end of a replica's log; its announcement is always somewhat old."""
     if member.incarnation == replica_state.incarnation:
         return replica_state.log_end
-    return max(member.log_end, held_offset or 0)
+    return max(member.log_end, acknowledgeable_offset or 0)
 
 
 def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
@@ -112,11 +116,11 @@ def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
     connections = [
         {
             "addr": members[replica.id].ha_address if replica.id in members else "",
-            "slaveAckOffset": max(follower.held_offset, 0),
-            "diff": replica_state.log_end - max(follower.held_offset, 0),
+            "slaveAckOffset": max(follower.acknowledgeable_offset, 0),
+            "diff": replica_state.log_end - max(follower.acknowledgeable_offset, 0),
             "inSync": replica in in_sync,
             "transferredByteInSecond": 0,
-            "transferFromWhere": max(follower.held_offset, 0),
+            "transferFromWhere": max(follower.acknowledgeable_offset, 0),
         }
         for replica, follower in (term.followers.items() if term else ())
         if follower.link is not None

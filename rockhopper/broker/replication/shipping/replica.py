@@ -269,7 +269,7 @@ class RunningReplica:
                 has_left=replica_disk.left is not None,
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
-                held_offset=self._log.held_offset,
+                acknowledgeable_offset=self._log.acknowledgeable_offset,
                 confirmed_offset=min(replica_disk.confirmed_offset, self._log.end_offset),
             ),
             self._timing,
@@ -332,7 +332,7 @@ class RunningReplica:
 
     def wrote(self) -> None:
         """Report the log's end to the machine; a master also sends new data to its followers."""
-        self.machine.wrote(self._log.end_offset, self._log.held_offset)
+        self.machine.wrote(self._log.end_offset, self._log.acknowledgeable_offset)
         self._perform()
         self._streams.wrote()
 
@@ -670,9 +670,9 @@ class RunningReplica:
             return
         # Send one acknowledgement for both the log and the heartbeat in the same frame.
         replica_state = self.machine.replica_state
-        replica_state.log_end, replica_state.held_offset = (
+        replica_state.log_end, replica_state.acknowledgeable_offset = (
             self._log.end_offset,
-            self._log.held_offset,
+            self._log.acknowledgeable_offset,
         )
         self.machine.received(link.number, data.beat, self._now_ms())
 

@@ -28,7 +28,7 @@ class ReplicaLog(Protocol):
         """The offset for the next bytes: behind ``end_offset`` if half a record has arrived."""
 
     @property
-    def held_offset(self) -> int:
+    def acknowledgeable_offset(self) -> int:
         """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
 
     @property

@@ -53,7 +53,7 @@ class RoleLog:
             "in_sync": sorted(replica.id for replica in in_sync),
             "log_start": mine.log_start,
             "log_end": mine.log_end,
-            "held_offset": mine.held_offset,
+            "held_offset": mine.acknowledgeable_offset,
             "confirmed_offset": mine.confirmed_offset,
             "promise": mine.voted_epoch,
             "is_clean": mine.is_clean,

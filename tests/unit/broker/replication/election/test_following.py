@@ -29,7 +29,7 @@ class Rig:
         fields: dict[str, object] = {
             "voted_epoch": 1,
             "log_end": 100,
-            "held_offset": 100,
+            "acknowledgeable_offset": 100,
             "confirmed_offset": 80,
         }
         fields["epochs"] = EPOCHS[:1]
@@ -52,7 +52,7 @@ class Rig:
     def joined(self) -> list[Action]:
         self.welcome()
         self.following.voted_epoch_stored(3)
-        self.replica_state.log_end = self.replica_state.held_offset = 95
+        self.replica_state.log_end = self.replica_state.acknowledgeable_offset = 95
         self.following.log_is_cut()
         return self.taken()
 
@@ -68,7 +68,7 @@ def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledge
     assert rig.welcome() == [StoreVotedEpoch(3)]
     rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(95, EPOCHS)]
-    rig.replica_state.held_offset = 95
+    rig.replica_state.acknowledgeable_offset = 95
     rig.following.log_is_cut()
     assert Send(9, Ack(3, 95, True)) in rig.taken()
 
@@ -105,7 +105,7 @@ def test_what_was_confirmed_is_never_cut() -> None:
 
 
 def test_a_replica_that_lost_its_tail_is_not_fenced_for_it() -> None:
-    rig = Rig(log_end=60, held_offset=60)
+    rig = Rig(log_end=60, acknowledgeable_offset=60)
     rig.welcome(common_end=60)
     rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(60, EPOCHS)]
@@ -140,7 +140,7 @@ def test_a_log_that_was_given_up_begins_anew() -> None:
 
 
 def test_a_log_that_was_given_up_begins_anew_though_it_ends_where_the_masters_begins() -> None:
-    rig = Rig(epochs=(), log_end=10, held_offset=10)
+    rig = Rig(epochs=(), log_end=10, acknowledgeable_offset=10)
     rig.welcome(common_end=10)
     rig.following.voted_epoch_stored(3)
     assert rig.taken() == [Cut(10, EPOCHS, seed=True)]
@@ -158,7 +158,7 @@ def test_a_beat_confirms_what_the_log_has() -> None:
 def test_a_replica_is_clean_again_when_it_holds_what_was_confirmed() -> None:
     rig = Rig(is_clean=False)
     assert Send(9, Ack(3, 95, False)) in rig.joined()
-    rig.replica_state.log_end = rig.replica_state.held_offset = 120
+    rig.replica_state.log_end = rig.replica_state.acknowledgeable_offset = 120
     rig.following.acknowledge()
     assert NoteClean() in rig.taken()
     rig.replica_state.is_clean = True

@@ -13,8 +13,10 @@ def a_term(*in_sync: Replica, floor: int = 1) -> MasterTerm:
     return MasterTerm(A, state, 7, 100, 100, 60, 0, TIMING)
 
 
-def follows(term: MasterTerm, replica: Replica, held_offset: int, *, link: int | None = 1) -> None:
-    term.followers[replica] = Follower(link, True, 0, 0, held_offset)
+def follows(
+    term: MasterTerm, replica: Replica, acknowledgeable_offset: int, *, link: int | None = 1
+) -> None:
+    term.followers[replica] = Follower(link, True, 0, 0, acknowledgeable_offset)
 
 
 def test_a_master_alone_confirms_what_it_holds() -> None:
@@ -74,7 +76,7 @@ def test_who_joins_is_waited_for_before_the_engine_is_asked() -> None:
     assert proposed is not None
     assert proposed.in_sync == {A, B}
     term.ask(proposed)
-    term.held_offset = 150
+    term.acknowledgeable_offset = 150
     assert term.confirm()
     assert term.confirmed_offset == 100
 
@@ -148,7 +150,7 @@ def test_a_master_whose_replicas_are_gone_is_below_its_floor_though_they_count_a
     assert term.has_floor(0)
     gone_ms = 2 * TIMING.gone_ms
     assert not term.has_floor(gone_ms)
-    term.followers[B] = Follower(5, True, gone_ms, gone_ms, held_offset=100)
+    term.followers[B] = Follower(5, True, gone_ms, gone_ms, acknowledgeable_offset=100)
     assert term.has_floor(gone_ms)
     one = MasterTerm(A, SetState(2, A, frozenset({A, B}), 1), 7, 100, 100, 60, 0, TIMING)
     assert one.has_floor(gone_ms)

@@ -31,7 +31,9 @@ class Rig:
     def __init__(
         self, *, is_clean: bool = True, epochs: tuple[Epoch, ...] = (Epoch(1, 0),)
     ) -> None:
-        replica_state = ReplicaState(A, "i1", 1, epochs, is_clean, log_end=100, held_offset=100)
+        replica_state = ReplicaState(
+            A, "i1", 1, epochs, is_clean, log_end=100, acknowledgeable_offset=100
+        )
         self.machine = Machine(replica_state, TIMING, min_in_sync=1, now_ms=0, spread=lambda: -1)
 
     def taken(self) -> list[actions.Action]:

@@ -70,7 +70,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
         is_clean=True,
         log_start=0,
         log_end=log_end,
-        held_offset=log_end,
+        acknowledgeable_offset=log_end,
         confirmed_offset=0,
     )
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
@@ -78,12 +78,14 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
     return machine
 
 
-def lead(machine: Machine, held_offset: int = 0) -> None:
+def lead(machine: Machine, acknowledgeable_offset: int = 0) -> None:
     assert machine.view is not None
     assert machine.view.state is not None
     end = machine.replica_state.log_end
     machine.term = MasterTerm(ME, machine.view.state, 1, end, end, 0, 0, Timing())
-    machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=held_offset)
+    machine.term.followers[OTHER] = Follower(
+        5, True, 0, 0, acknowledgeable_offset=acknowledgeable_offset
+    )
 
 
 def follower_of(machine: Machine) -> Follower:
@@ -227,7 +229,7 @@ def test_who_falls_out_of_retention_is_named(alarms: Alarms, clock: Clock) -> No
     clock.now_ms = of_set.PATIENCE_MS
     alarms.look(machine, {}, healthy())
     assert "replica 2 is 1072693248 bytes behind" in alarms.shown[of_set.RETENTION]
-    follower_of(machine).held_offset = 1 << 29
+    follower_of(machine).acknowledgeable_offset = 1 << 29
     alarms.look(machine, {}, healthy())
     assert of_set.RETENTION not in alarms.shown
 
@@ -236,7 +238,7 @@ def test_who_is_far_behind_and_comes_nearer_is_let_be(alarms: Alarms, clock: Clo
     machine = a_machine({ME}, log_end=1 << 30)
     lead(machine, 1 << 20)
     alarms.look(machine, {}, healthy())
-    follower_of(machine).held_offset = 2 << 20
+    follower_of(machine).acknowledgeable_offset = 2 << 20
     clock.now_ms = of_set.PATIENCE_MS
     alarms.look(machine, {}, healthy())
     assert of_set.RETENTION not in alarms.shown

@@ -46,7 +46,7 @@ def test_a_log_goes_over_file_by_file(stores: Stores, master: MessageStore) -> N
     while data := theirs.read(ours.next_offset, 1000):
         assert len(data) <= FILE_SIZE_BYTES
         ours.append(ours.next_offset, data)
-    assert ours.end_offset == ours.held_offset == theirs.end_offset
+    assert ours.end_offset == ours.acknowledgeable_offset == theirs.end_offset
 
 
 def test_half_a_record_is_not_held_and_can_be_dropped(stores: Stores, master: MessageStore) -> None:
@@ -64,9 +64,9 @@ def test_under_sync_flush_only_what_is_on_disk_is_held(
     theirs, store = copied(master), stores.open(**sync)
     ours = copied(store, **sync)
     ours.append(0, theirs.read(0, 1000))
-    assert ours.held_offset < ours.end_offset
+    assert ours.acknowledgeable_offset < ours.end_offset
     store.flush_now()
-    assert ours.held_offset == ours.end_offset
+    assert ours.acknowledgeable_offset == ours.end_offset
 
 
 def test_while_it_is_away_the_ends_are_known_and_nothing_is_taken(

@@ -18,15 +18,15 @@ ME, OTHER, GONE = Replica(1, "a"), Replica(2, "b"), Replica(3, "c")
 
 def a_machine(*, leads: bool) -> Machine:
     replica_state = ReplicaState(
-        ME, "1-a", voted_epoch=4, log_start=100, log_end=1000, held_offset=1000
+        ME, "1-a", voted_epoch=4, log_start=100, log_end=1000, acknowledgeable_offset=1000
     )
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     if leads:
         state = SetState(4, ME, frozenset({ME, OTHER}), 1)
         machine.view = View(state, 1, None)
         machine.term = MasterTerm(ME, state, 1, 1000, 1000, 0, 0, Timing())
-        machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=900)
-        machine.term.followers[GONE] = Follower(None, True, 0, 0, held_offset=500)
+        machine.term.followers[OTHER] = Follower(5, True, 0, 0, acknowledgeable_offset=900)
+        machine.term.followers[GONE] = Follower(None, True, 0, 0, acknowledgeable_offset=500)
     return machine
 
 

@@ -41,7 +41,7 @@ def machine() -> Machine:
         is_clean=True,
         log_start=0,
         log_end=1000,
-        held_offset=1000,
+        acknowledgeable_offset=1000,
         confirmed_offset=800,
     )
     return Machine(replica_state, Timing(), min_in_sync=2, now_ms=0, spread=lambda: 0)
@@ -49,7 +49,7 @@ def machine() -> Machine:
 
 def lead(machine: Machine) -> None:
     machine.term = MasterTerm(ME, STATE, 7, 1000, 1000, 800, 0, Timing())
-    machine.term.followers[OTHER] = Follower(5, True, 0, 0, held_offset=800)
+    machine.term.followers[OTHER] = Follower(5, True, 0, 0, acknowledgeable_offset=800)
 
 
 def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
@@ -66,7 +66,7 @@ def test_of_each_replica_it_is_told_how_it_is(machine: Machine) -> None:
 def test_of_a_log_that_is_not_compared_yet_nothing_is_held(machine: Machine) -> None:
     lead(machine)
     assert machine.term
-    machine.term.followers[OTHER].held_offset = -1
+    machine.term.followers[OTHER].acknowledgeable_offset = -1
     status = set_status.status(machine, VIEW, confirmed_offset=800)
     assert (status["replicas"][1]["heldOffset"], status["replicas"][1]["logEnd"]) == (None, 900)
 
@@ -75,7 +75,7 @@ def test_what_is_announced_of_a_log_is_older_than_what_is_known(machine: Machine
     lead(machine)
     machine.replica_state.log_end = 2000
     assert machine.term
-    machine.term.followers[OTHER].held_offset = 1900
+    machine.term.followers[OTHER].acknowledgeable_offset = 1900
     status = set_status.status(machine, VIEW, confirmed_offset=800)
     assert [each["logEnd"] for each in status["replicas"]] == [2000, 1900]
 

@@ -21,7 +21,7 @@ async def test_what_is_cut_is_gone() -> None:
     log = a_log()
     log.append(FILE_SIZE_BYTES, b"abc")
     await log.cut(FILE_SIZE_BYTES + 1)
-    assert log.end_offset == log.held_offset == FILE_SIZE_BYTES + 1
+    assert log.end_offset == log.acknowledgeable_offset == FILE_SIZE_BYTES + 1
 
 
 async def test_a_log_can_begin_anew_elsewhere() -> None:

@@ -18,7 +18,7 @@ HISTORY = (Term(4, OTHER, "first start"), Term(5, ME, "the lease was over"))
 @pytest.fixture
 def machine() -> Machine:
     replica_state = ReplicaState(
-        ME, "1-a", voted_epoch=5, log_start=10, log_end=900, held_offset=800
+        ME, "1-a", voted_epoch=5, log_start=10, log_end=900, acknowledgeable_offset=800
     )
     replica_state.confirmed_offset = 700
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
