@@ -259,7 +259,7 @@ class Broker(ServingParts):
 
     def outcome(self) -> dict[str, int]:
         """The end of the store's log, after ``stop``."""
-        return {"log_end": self.store.safe_offset}
+        return {"log_end": self.store.high_watermark}
 
     def prepare(self) -> None:
         """Bind the ports, so that ``addresses`` are known, and check that the store is not in use.

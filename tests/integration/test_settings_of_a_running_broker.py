@@ -82,7 +82,7 @@ async def test_flush_mode_changes_live_both_ways() -> None:
         assert store.flushed_offset == store.max_commit_log_offset
         assert await update(broker, "flushDiskType=ASYNC_FLUSH") == 0
         await send(broker.address, "orders", b"in the page cache")
-        assert store.safe_offset == store.max_commit_log_offset
+        assert store.high_watermark == store.max_commit_log_offset
         assert store.written_is_safe
 
 

@@ -183,7 +183,7 @@ def expire(world: World, random: Random) -> None:
     """Let retention delete the start of a log, up to the replicated offset."""
     node = random.choice(list(world.nodes.values()))
     if node.machine and node.machine.role.value in ("leading", "following"):
-        confirmed = min(node.machine.replica_state.confirmed_offset, len(node.disk.log))
+        confirmed = min(node.machine.replica_state.replicated_offset, len(node.disk.log))
         if confirmed > node.disk.log_start:
             start = random.randint(node.disk.log_start, confirmed)
             node.disk.log_start = node.machine.replica_state.log_start = start

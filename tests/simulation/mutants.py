@@ -46,9 +46,9 @@ def any_one_follower_confirms(stack: ExitStack) -> None:
             if each in term.followers
         ]
         confirmed = min(term.acknowledgeable_offset, max(held, default=-1))
-        if not term.state.is_complete or confirmed <= term.confirmed_offset:
+        if not term.state.is_complete or confirmed <= term.replicated_offset:
             return False
-        term.confirmed_offset = confirmed
+        term.replicated_offset = confirmed
         return True
 
     _patch(stack, MasterTerm, "confirm", confirm)
@@ -192,7 +192,7 @@ def the_tail_is_not_counted_in_queue_offsets(stack: ExitStack) -> None:
 
     def from_confirmed(world: World, node: Node, machine: Machine, action: actions.Lead) -> None:
         lead(world, node, machine, action)
-        log = node.disk.log[: machine.replica_state.confirmed_offset]
+        log = node.disk.log[: machine.replica_state.replicated_offset]
         node.next_queue_offset = log[-1].queue_offset + 1 if log else 0
 
     _patch(stack, World, "_lead", from_confirmed)

@@ -40,7 +40,7 @@ def _hand_over(
     elif node.now(world.now_ms) >= end_ms:
         machine.step_down("handing over failed", node.now(world.now_ms))
     else:
-        if machine.term.confirmed_offset == len(node.disk.log):
+        if machine.term.replicated_offset == len(node.disk.log):
             _try(lambda: machine.hand_over(target))
         world.after(
             ASK_AGAIN_MS,

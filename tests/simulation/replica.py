@@ -147,7 +147,7 @@ class Node:
             log_start=disk.log_start,
             log_end=end,
             acknowledgeable_offset=end,
-            confirmed_offset=min(disk.confirmed, end),
+            replicated_offset=min(disk.confirmed, end),
             seen_state=disk.seen_state,
         )
         self.machine = Machine(

@@ -131,14 +131,14 @@ class Rules:
         """Check a consumer's read; see Truth."""
         self.truth_of(epoch).read(epoch, offset)
 
-    def fenced(self, node: Node, confirmed_offset: int, text: str) -> None:
+    def fenced(self, node: Node, replicated_offset: int, text: str) -> None:
         """Check that a replica stays out only because an operator's election discarded its log.
 
         After a power cut of all replicas, none has messages that the one with the longest log
         lacks.
         """
         if not any(truth.by_operator for truth in self.truths) or not any(
-            truth.is_known and (truth.is_apart or truth.differs_from(node, 0, confirmed_offset))
+            truth.is_known and (truth.is_apart or truth.differs_from(node, 0, replicated_offset))
             for truth in self.truths
         ):
             raise Violation(text)

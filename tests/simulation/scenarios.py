@@ -108,7 +108,7 @@ def an_operator_gives_up_what_others_hold(seed: int) -> World:
     world.run_until(world.now_ms + 500)
     if seed % 2:
         assert left.machine
-        start = left.machine.replica_state.confirmed_offset
+        start = left.machine.replica_state.replicated_offset
         left.disk.log_start = left.machine.replica_state.log_start = left.checked = start
     world.start(old.id)
     _wait_until(world, lambda: old.machine is not None and old.machine.replica_state.is_fenced)

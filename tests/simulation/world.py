@@ -221,14 +221,14 @@ class World:
         for node in self.nodes.values():
             term = node.machine.term if node.machine else None
             if term and term.is_settled:
-                self.rules.read(term.epoch, term.confirmed_offset)
+                self.rules.read(term.epoch, term.replicated_offset)
         self.after(50, self._read_some)
 
     def _sync_some(self) -> None:
         for node in self.nodes.values():
             node.disk.synced = len(node.disk.log)
             if node.machine:
-                node.disk.confirmed = node.machine.replica_state.confirmed_offset
+                node.disk.confirmed = node.machine.replica_state.replicated_offset
             if self.sync_flush and node.machine and node.paused_until_ms <= self.now_ms:
                 self._wrote(node, node.machine)
         self.after(SYNC_MS * self.random.random(), self._sync_some)
@@ -346,7 +346,7 @@ class World:
         assert link.stream_offset is not None
         while link.stream_offset < len(log):
             entries = tuple(log[link.stream_offset : link.stream_offset + FRAME_MAX])
-            frame = Frame(term.epoch, link.stream_offset, entries, term.confirmed_offset)
+            frame = Frame(term.epoch, link.stream_offset, entries, term.replicated_offset)
             link.stream_offset += len(entries)
             self._transmit(link, node.id, frame)
 
@@ -393,7 +393,7 @@ class World:
 
     def _cut(self, node: Node, machine: Machine, action: actions.Cut) -> None:
         check_epochs(action.epochs)
-        confirmed = min(machine.replica_state.confirmed_offset, len(node.disk.log))
+        confirmed = min(machine.replica_state.replicated_offset, len(node.disk.log))
         if action.seed:
             truth = self.rules.truth_of(action.epochs[-1].number)
             is_given_up = node.is_given_up or not machine.replica_state.epochs
@@ -547,4 +547,4 @@ class World:
         self.rules.confirmed(node, epoch, action.offset, is_master=node.leads_epoch > 0)
 
     def _alarm(self, node: Node, machine: Machine, action: actions.Alarm) -> None:
-        self.rules.fenced(node, machine.replica_state.confirmed_offset, action.text)
+        self.rules.fenced(node, machine.replica_state.replicated_offset, action.text)

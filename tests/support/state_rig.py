@@ -107,7 +107,7 @@ class Member(ServingParts):
         end_offset: int | None = None,
         *,
         dispatched_offset: int | None = None,
-        confirmed_offset: int | None = None,
+        replicated_offset: int | None = None,
     ) -> None:
         """Copy the master's log up to *end_offset*, and apply the replicated state if allowed."""
         ours, theirs = self.store, master.store
@@ -122,7 +122,7 @@ class Member(ServingParts):
             ours.follow_to(end if dispatched_offset is None else dispatched_offset)
             while ours.catch_up():
                 pass
-            self.applier.apply_to(end if confirmed_offset is None else confirmed_offset)
+            self.applier.apply_to(end if replicated_offset is None else replicated_offset)
 
         self.run(take())
 

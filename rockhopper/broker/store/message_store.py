@@ -346,13 +346,13 @@ class MessageStore(StoreReading):
 
     @property
     def written_is_safe(self) -> bool:
-        """Whether written messages are safe at once; else see ``safe_offset``."""
+        """Whether written messages are safe at once; else see ``high_watermark``."""
         return self.safe_point.is_what_is_written
 
     @property
-    def safe_offset(self) -> int:
+    def high_watermark(self) -> int:
         """Messages before this commit log offset may be acknowledged."""
-        return self.safe_point.offset
+        return self.safe_point.high_watermark
 
     def catch_up(self) -> bool:
         """Dispatch a limited part of the backlog; return whether there is more to do.
@@ -360,7 +360,7 @@ class MessageStore(StoreReading):
         Raises:
             StoreError, OSError: dispatch has stopped at ``dispatched_offset``.
         """
-        bound = self.safe_offset
+        bound = self.high_watermark
         if self._follows_to is not None:
             bound = min(bound, self._follows_to)
         return self._dispatch.catch_up(bound)

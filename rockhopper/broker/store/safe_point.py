@@ -49,7 +49,7 @@ class SafePoint:
         self._waiting_bytes_max = config.flush_waiting_bytes_max
         # Messages acknowledged before SYNC_FLUSH was turned on stay safe.
         self._acknowledgeable_offset = 0
-        self._confirmed_offset: int | None = None
+        self._replicated_offset: int | None = None
         self._undispatched: deque[tuple[int, Staged]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
@@ -59,16 +59,16 @@ class SafePoint:
         self.failure: StoreFailedError | None = None
 
     @property
-    def offset(self) -> int:
+    def high_watermark(self) -> int:
         """Messages before this commit log offset may be acknowledged."""
         acknowledgeable_offset = self._log.written_offset
         if self._is_sync:
             acknowledgeable_offset = max(self._log.flushed_offset, self._acknowledgeable_offset)
-        confirmed_offset = self._confirmed_offset
+        replicated_offset = self._replicated_offset
         return (
             acknowledgeable_offset
-            if confirmed_offset is None
-            else min(acknowledgeable_offset, confirmed_offset)
+            if replicated_offset is None
+            else min(acknowledgeable_offset, replicated_offset)
         )
 
     def flush_each(self, is_sync: bool) -> None:
@@ -78,8 +78,8 @@ class SafePoint:
         """
         if is_sync == self._is_sync:
             return
-        assert self._confirmed_offset is None
-        self._acknowledgeable_offset = self.offset
+        assert self._replicated_offset is None
+        self._acknowledgeable_offset = self.high_watermark
         self._is_sync = is_sync
         self.is_what_is_written = not is_sync
         if is_sync:
@@ -88,28 +88,28 @@ class SafePoint:
             self.moved()
 
     def replicate(
-        self, confirmed_offset: int, on_written: Callable[[], None], timeout_ms: int
+        self, replicated_offset: int, on_written: Callable[[], None], timeout_ms: int
     ) -> None:
         """From now on messages also need the replicas' confirmation, see ``confirm``.
 
         *on_written* is called when there is more of the log for replicas to fetch. Responses wait
         *timeout_ms* for the replicas.
         """
-        self._confirmed_offset = confirmed_offset
+        self._replicated_offset = replicated_offset
         self._on_written = on_written
         self._parked.close()
         self._parked = ParkedAnswers(timeout_ms, self._why_not)
         self.is_what_is_written = False
 
-    def confirm(self, confirmed_offset: int) -> None:
+    def confirm(self, replicated_offset: int) -> None:
         """Record that all required replicas have the log up to an offset; it never goes back."""
-        if self._confirmed_offset is not None and confirmed_offset > self._confirmed_offset:
-            self._confirmed_offset = confirmed_offset
+        if self._replicated_offset is not None and replicated_offset > self._replicated_offset:
+            self._replicated_offset = replicated_offset
             self.moved()
 
     def check_waiting(self) -> None:
         """Raise StoreBusyError if too many bytes wait already."""
-        waiting_bytes = self._log.written_offset - self.offset
+        waiting_bytes = self._log.written_offset - self.high_watermark
         if not self.is_what_is_written and waiting_bytes > self._waiting_bytes_max:
             raise StoreBusyError(
                 f"[PC_SYNCHRONIZED]broker busy, start flow control for a while: more than "
@@ -131,7 +131,7 @@ class SafePoint:
 
         Its argument is None, or the reason why they are not; they are in the log all the same.
         """
-        if end_offset <= self.offset:
+        if end_offset <= self.high_watermark:
             release(None)
         elif self.failure is not None:
             release(self.failure)
@@ -144,7 +144,7 @@ class SafePoint:
         Raises:
             StoreError: they are not; they are in the log all the same.
         """
-        if end_offset <= self.offset:
+        if end_offset <= self.high_watermark:
             return
         if self.failure is not None:
             raise self.failure
@@ -174,7 +174,7 @@ class SafePoint:
 
     def moved(self) -> None:
         """Dispatch and answer what is safe now. One failed response must not stop others."""
-        offset = self.offset
+        offset = self.high_watermark
         waiting = self._undispatched
         while waiting and waiting[0][1].end <= offset:
             store_time_ms, staged = waiting.popleft()
@@ -198,12 +198,12 @@ class SafePoint:
 
     def _what_is_behind(self) -> str:
         is_flushed = not self._is_sync or self._log.flushed_offset >= self._log.written_offset
-        return "replicas" if self._confirmed_offset is not None and is_flushed else "the disk"
+        return "replicas" if self._replicated_offset is not None and is_flushed else "the disk"
 
     def _why_not(self, end_offset: int) -> StoreError:
         """Return why messages up to *end_offset* were not safe in time."""
         is_held = not self._is_sync or self._log.flushed_offset >= end_offset
-        if self._confirmed_offset is not None and is_held:
+        if self._replicated_offset is not None and is_held:
             return NotReplicatedError("the replicas did not confirm the message in time")
         return StoreBusyError("the disk did not confirm the flush in time")
 

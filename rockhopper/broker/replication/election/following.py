@@ -113,7 +113,7 @@ class Following:
             mine.incarnation,
             mine.voted_epoch,
             mine.is_clean,
-            mine.confirmed_offset,
+            mine.replicated_offset,
             mine.log_end,
             mine.epochs,
         )
@@ -171,7 +171,7 @@ class Following:
         if not welcome or self.link is None:
             return
         if welcome.seed:
-            self.replica_state.confirmed_offset = welcome.log_start
+            self.replica_state.replicated_offset = welcome.log_start
         self.epoch = welcome.epoch
         self.acknowledge()
 
@@ -220,7 +220,7 @@ class Following:
 
     def _cut(self, welcome: Welcome) -> None:
         mine = self.replica_state
-        if self._has_log and welcome.common_end < min(mine.confirmed_offset, mine.log_end):
+        if self._has_log and welcome.common_end < min(mine.replicated_offset, mine.log_end):
             self._fence(welcome)
         elif welcome.seed:
             self.out.append(Cut(welcome.log_start, welcome.epochs, seed=True))
@@ -240,7 +240,7 @@ class Following:
         mine.is_fenced = True
         self.out.append(
             Alarm(
-                f"this replica's log was confirmed up to {mine.confirmed_offset:,}, and that of "
+                f"this replica's log was confirmed up to {mine.replicated_offset:,}, and that of "
                 f"the master of epoch {welcome.epoch} is another from {welcome.common_end:,} on: "
                 "nothing is cut; compare the two, then have one of them seeded from the other with "
                 f"'rockhopper ha reseed {mine.me.id}'"
@@ -252,9 +252,9 @@ class Following:
         if self.link is None or not self.epoch or not self.takes(self.link, beat.epoch):
             return
         mine = self.replica_state
-        confirmed = min(beat.confirmed_offset, mine.log_end)
-        if confirmed > mine.confirmed_offset:
-            mine.confirmed_offset = confirmed
+        confirmed = min(beat.replicated_offset, mine.log_end)
+        if confirmed > mine.replicated_offset:
+            mine.replicated_offset = confirmed
             self.out.append(Confirm(confirmed))
         self.acknowledge()
 

@@ -47,7 +47,7 @@ class MasterTerm:
         version: int,
         log_end: int,
         acknowledgeable_offset: int,
-        confirmed_offset: int,
+        replicated_offset: int,
         now_ms: int,
         timing: Timing,
     ) -> None:
@@ -59,7 +59,7 @@ class MasterTerm:
         self.version = version
         self.acknowledgeable_offset = acknowledgeable_offset
         """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
-        self.confirmed_offset = confirmed_offset
+        self.replicated_offset = replicated_offset
         self.followers: dict[Replica, Follower] = {}
         self._began_at_ms = now_ms
         self._timing = timing
@@ -74,7 +74,7 @@ class MasterTerm:
     @property
     def is_settled(self) -> bool:
         """Whether the log as of the start of the term is confirmed, so that clients may read."""
-        return self.confirmed_offset >= self.start_offset
+        return self.replicated_offset >= self.start_offset
 
     @property
     def required(self) -> frozenset[Replica]:
@@ -91,9 +91,9 @@ class MasterTerm:
             if follower is None:
                 return False
             confirmed = min(confirmed, follower.acknowledgeable_offset)
-        if confirmed <= self.confirmed_offset:
+        if confirmed <= self.replicated_offset:
             return False
-        self.confirmed_offset = confirmed
+        self.replicated_offset = confirmed
         return True
 
     def _others(self) -> tuple[Replica, ...]:
@@ -190,5 +190,5 @@ class MasterTerm:
             replica not in self.state.in_sync
             and follower.link is not None
             and follower.is_clean
-            and follower.acknowledgeable_offset >= max(self.confirmed_offset, self.start_offset)
+            and follower.acknowledgeable_offset >= max(self.replicated_offset, self.start_offset)
         )

@@ -32,7 +32,7 @@ def serve_alone(directory: Path, *, may_leave: bool) -> None:
             "its set will not take back what it is sent alone"
         )
     if replica_disk.left is None:
-        replica_disk.note_left(replica_disk.confirmed_offset)
+        replica_disk.note_left(replica_disk.replicated_offset)
         log.warning("this store leaves its replica set: its log begins a history of its own")
     if replica_disk.epochs:
         replica_disk.note_epochs(())

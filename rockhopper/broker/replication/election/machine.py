@@ -264,7 +264,7 @@ class Machine:
             view.version,
             mine.log_end,
             mine.acknowledgeable_offset,
-            mine.confirmed_offset,
+            mine.replicated_offset,
             now_ms,
             self._timing,
         )
@@ -496,7 +496,7 @@ class Machine:
                 mine.epochs,
                 mine.log_start,
                 mine.log_end,
-                max(term.confirmed_offset, term.start_offset),
+                max(term.replicated_offset, term.start_offset),
                 common or 0,
                 seed=common is None or common < mine.log_start,
             ),
@@ -629,7 +629,7 @@ class Machine:
             self.actions.append(Alter(state, term.version))
 
     def _beat(self, term: MasterTerm, now_ms: int) -> None:
-        beat = Beat(term.epoch, term.confirmed_offset)
+        beat = Beat(term.epoch, term.replicated_offset)
         for follower in term.followers.values():
             if follower.link is None:
                 continue
@@ -724,8 +724,8 @@ class Machine:
     def _confirm(self, term: MasterTerm) -> None:
         if term.confirm():
             self._give_up_ms = self._timing.give_up_ms
-            self.replica_state.confirmed_offset = term.confirmed_offset
-            self.actions.append(Confirm(term.confirmed_offset))
+            self.replica_state.replicated_offset = term.replicated_offset
+            self.actions.append(Confirm(term.replicated_offset))
 
     def _send(self, link: int, message: Message) -> None:
         self.actions.append(Send(link, message))

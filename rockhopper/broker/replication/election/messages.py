@@ -21,7 +21,7 @@ class Hello:
     voted_epoch: int
     """The largest epoch it has voted for: it takes nothing from a smaller one."""
     is_clean: bool
-    confirmed_offset: int
+    replicated_offset: int
     log_end: int
     epochs: tuple[Epoch, ...]
 
@@ -51,7 +51,7 @@ class Beat:
     """The head of each frame of the log; sent alone as a heartbeat."""
 
     epoch: int
-    confirmed_offset: int
+    replicated_offset: int
     sent_at_ms: int = 0
     """The master's time in a heartbeat; 0 from an earlier release, or with log data."""
 

@@ -60,7 +60,7 @@ class ReplicaDisk:
         self.place = ""
         """Differs for each copy of this directory and each boot of the machine; see count_start."""
         self.voted_epoch: int = self._value("promise.json", "promise", 0)
-        self.confirmed_offset: int = self._value("confirmed.json", "confirmed", 0)
+        self.replicated_offset: int = self._value("confirmed.json", "confirmed", 0)
         self.cutting: int | None = self._value("cutting.json", "end", None)
         self.left: int | None = self._value("left.json", "left", None)
         self.epochs = tuple(Epoch(*entry) for entry in self._value("epochs.json", "epochs", []))
@@ -138,7 +138,7 @@ class ReplicaDisk:
     def note_confirmed(self, offset: int) -> None:
         """Store the confirmed offset, for comparison with a master whose log differs."""
         self._write("confirmed.json", {"confirmed": offset})
-        self.confirmed_offset = offset
+        self.replicated_offset = offset
 
     def note_seen_state(self, seen_state: SeenState) -> None:
         """Store which state of the set was seen."""

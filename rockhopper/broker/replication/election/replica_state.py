@@ -11,7 +11,7 @@ class ReplicaState:
     """The state of one replica; only its machine changes it.
 
     ``voted_epoch``, ``epochs`` and ``is_clean`` are on disk and synced before anything depends on
-    them. ``confirmed_offset`` may be older after a start.
+    them. ``replicated_offset`` may be older after a start.
     """
 
     me: Replica
@@ -25,7 +25,7 @@ class ReplicaState:
     log_end: int = 0
     acknowledgeable_offset: int = 0
     """The offset this replica may acknowledge: written (async) or fsynced (sync)."""
-    confirmed_offset: int = 0
+    replicated_offset: int = 0
     """The offset up to which it knows the log to be confirmed."""
     is_away: bool = False
     """Whether a master's bytes cannot be appended now because the store is being reopened."""

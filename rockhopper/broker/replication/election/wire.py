@@ -56,7 +56,7 @@ _CHALLENGE = struct.Struct(f">Bxxx{NONCE_SIZE_BYTES}s{PROOF_SIZE_BYTES}s")
 _PROOF = struct.Struct(f">Bxxx{PROOF_SIZE_BYTES}s")
 _TAKE_OVER = struct.Struct(">Bxxxq")
 _TYPES = {1: _CHALLENGE, 2: _PROOF, 3: _SIZED, 4: _DATA, ACK: _ACK, 6: _SIZED, 7: _TAKE_OVER}
-_WIRE_NAMES = {"voted_epoch": "promise"}
+_WIRE_NAMES = {"voted_epoch": "promise", "replicated_offset": "confirmed_offset"}
 
 
 class WireError(Exception):
@@ -152,7 +152,7 @@ def encode(message: Message) -> bytes:
 
 def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
     """Encode the head in front of *size_bytes* log bytes with the CRC-32 *crc*."""
-    return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.confirmed_offset, crc)
+    return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.replicated_offset, crc)
 
 
 class Decoder:
@@ -256,12 +256,12 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
             return Proof(proof_of_follower)
         case (3, _):
             return _welcome_of(body)
-        case (4, size, epoch, log_offset, confirmed_offset, crc):
+        case (4, size, epoch, log_offset, replicated_offset, crc):
             if not size:
-                return Beat(epoch, confirmed_offset, log_offset)
+                return Beat(epoch, replicated_offset, log_offset)
             if crc32(body) != crc:
                 raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
-            return Data(Beat(epoch, confirmed_offset), log_offset, body)
+            return Data(Beat(epoch, replicated_offset), log_offset, body)
         case (5, flags, epoch, acknowledgeable_offset):
             return _ack_of(ACK, flags, epoch, acknowledgeable_offset)
         case (7, epoch):
@@ -326,7 +326,7 @@ def _greeting_of(text: bytes, signed: bytes) -> Greeting:
         incarnation=fields.get("incarnation", str),
         voted_epoch=fields.get("promise", int),
         is_clean=fields.get("is_clean", bool),
-        confirmed_offset=fields.get("confirmed_offset", int),
+        replicated_offset=fields.get("confirmed_offset", int),
         log_end=fields.get("log_end", int),
         epochs=fields.epochs(),
     )

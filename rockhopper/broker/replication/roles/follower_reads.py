@@ -34,9 +34,9 @@ class FollowerReads:
             parts.stats,
         )
 
-    def shows_more_than(self, confirmed_offset: int) -> bool:
+    def shows_more_than(self, replicated_offset: int) -> bool:
         """Return whether queues contain unconfirmed messages: for a moment after a start."""
-        return self._store.dispatched_offset > confirmed_offset
+        return self._store.dispatched_offset > replicated_offset
 
     def stop(self) -> None:
         """Answer the waiting requests."""

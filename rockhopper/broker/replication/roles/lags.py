@@ -23,7 +23,7 @@ class Lags:
             self._ends.append((log_end, self._now_ms()))
 
     def seconds(self, acknowledgeable_offset: int) -> float:
-        """Return how long ago the log was first seen to exceed *held_offset*; 0 if it does not.
+        """Return how long ago the log first exceeded *acknowledgeable_offset*; 0 if it does not.
 
         For a follower that is further behind than the samples reach, it is the samples' age.
 

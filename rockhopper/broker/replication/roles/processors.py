@@ -43,7 +43,7 @@ class Member(Protocol):
     """A broker's membership in its set."""
 
     @property
-    def confirmed_offset(self) -> int:
+    def replicated_offset(self) -> int:
         """The offset up to which the log may be shown."""
 
     @property
@@ -97,7 +97,7 @@ class ReplicaProcessors:
         if self._reads is None or self._pulls is None:
             return self.refuse(request)
         commits = request.fields(PullMessageRequest).sys_flag & PULL_FLAG_COMMIT_OFFSET
-        if commits or self._reads.shows_more_than(self._member.confirmed_offset):
+        if commits or self._reads.shows_more_than(self._member.replicated_offset):
             return self.refuse(request)
         return self._pulls.process(request)
 

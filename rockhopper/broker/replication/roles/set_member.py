@@ -158,7 +158,7 @@ class SetMember:
         self._writer: StateWriter | None = None
         self._is_serving = False
         self._has_followed = False
-        self._confirmed_offset = 0
+        self._replicated_offset = 0
         self._confirmed = asyncio.Event()
         self._elected_in = 0
         self._leads_in = 0
@@ -202,9 +202,9 @@ class SetMember:
         return self._replica
 
     @property
-    def confirmed_offset(self) -> int:
+    def replicated_offset(self) -> int:
         """The offset that all in-sync replicas have reached, as far as this replica knows."""
-        return self._confirmed_offset
+        return self._replicated_offset
 
     @property
     def has_started(self) -> bool:
@@ -242,7 +242,7 @@ class SetMember:
             Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
         )
         await self._replica.start()
-        self._confirm(self._replica.machine.replica_state.confirmed_offset)
+        self._confirm(self._replica.machine.replica_state.replicated_offset)
         self._roles = run_in_background(
             self._run_roles(),
             "the roles of this replica",
@@ -338,7 +338,7 @@ class SetMember:
         return set_status.status(
             machine,
             self.replica.view,
-            confirmed_offset=self._confirmed_offset,
+            replicated_offset=self._replicated_offset,
             alarms=shown,
             notes=[text for text in self.replica.notes if text not in shown.values()],
             replica_count=self._config.replicas,
@@ -351,7 +351,7 @@ class SetMember:
         if replica is None or not replica.has_started:
             return iter(())
         return self._watch.families(
-            replica.machine, replica.engine_health, self._confirmed_offset, replica.clock.ahead_ms
+            replica.machine, replica.engine_health, self._replicated_offset, replica.clock.ahead_ms
         )
 
     def ha_runtime_info(self) -> JsonObject:
@@ -462,7 +462,7 @@ class SetMember:
         self._client_ports.advertisement_changed()
 
     def _confirm(self, offset: int) -> None:
-        self._confirmed_offset = max(self._confirmed_offset, offset)
+        self._replicated_offset = max(self._replicated_offset, offset)
         self._confirmed.set()
         if self._replica_store.is_following:
             # A replica that is elected afterwards was in sync, or an operator chose it.
@@ -473,9 +473,9 @@ class SetMember:
             self.gate.look()
 
     def _follow(self) -> None:
-        self.parts.store.follow_to(self._confirmed_offset)
+        self.parts.store.follow_to(self._replicated_offset)
         if self._applier is not None:
-            self._applier.apply_to(self._confirmed_offset)
+            self._applier.apply_to(self._replicated_offset)
 
     def _alarm(self, text: str) -> None:
         self._fence = text
@@ -546,7 +546,7 @@ class SetMember:
         store, applier = self.parts.store, self._applier
         assert applier is not None
         end = store.max_commit_log_offset
-        while self._is_sync_mode and self._confirmed_offset < end and self._goes_on(epoch):
+        while self._is_sync_mode and self._replicated_offset < end and self._goes_on(epoch):
             self._confirmed.clear()
             await self._confirmed.wait()
         if not self._goes_on(epoch):
@@ -584,7 +584,7 @@ class SetMember:
         self._writer.begin()
 
     def _known_safe(self) -> int:
-        return self._confirmed_offset if self._is_sync_mode else sys.maxsize
+        return self._replicated_offset if self._is_sync_mode else sys.maxsize
 
     async def _demote(self) -> None:
         self._leads_in = 0
@@ -674,10 +674,10 @@ class SetMember:
         await self._close_period()
         if cut_at is not None:
             self._watch.cut(self._replica_store.end_offset - cut_at)
-            self._confirmed_offset = min(self._confirmed_offset, cut_at)
+            self._replicated_offset = min(self._replicated_offset, cut_at)
         if between is not None:
             self._watch.seeded()
-            self._confirmed_offset = 0
+            self._replicated_offset = 0
             await asyncio.get_running_loop().run_in_executor(None, between)
         await self._open_period(cut_at)
 

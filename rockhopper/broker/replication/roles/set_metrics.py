@@ -16,7 +16,7 @@ _PAST = {
 }
 
 
-def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
+def of_set(machine: Machine, replicated_offset: int) -> Iterator[Family]:
     """Return the metrics of the leader and the in-sync set, as this replica knows them."""
     state = machine.view.state if machine.view else None
     replica_state = machine.replica_state
@@ -40,7 +40,7 @@ def of_set(machine: Machine, confirmed_offset: int) -> Iterator[Family]:
     yield _gauge("log_end_bytes", "End of the log").add(replica_state.log_end)
     yield _gauge(
         "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
-    ).add(confirmed_offset)
+    ).add(replicated_offset)
 
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:

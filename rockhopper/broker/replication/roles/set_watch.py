@@ -58,11 +58,11 @@ class SetWatch:
         self,
         machine: Machine,
         health: EngineHealth,
-        confirmed_offset: int,
+        replicated_offset: int,
         clock_ahead_ms: int | None = None,
     ) -> Iterator[Family]:
         """Return all metrics of the set."""
-        yield from set_metrics.of_set(machine, confirmed_offset)
+        yield from set_metrics.of_set(machine, replicated_offset)
         yield from set_metrics.of_followers(machine, self._lags.seconds)
         yield from set_metrics.of_engine(health)
         yield set_metrics.of_clock(clock_ahead_ms)

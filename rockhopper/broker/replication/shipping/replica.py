@@ -270,7 +270,7 @@ class RunningReplica:
                 log_start=self._log.start_offset,
                 log_end=self._log.end_offset,
                 acknowledgeable_offset=self._log.acknowledgeable_offset,
-                confirmed_offset=min(replica_disk.confirmed_offset, self._log.end_offset),
+                replicated_offset=min(replica_disk.replicated_offset, self._log.end_offset),
             ),
             self._timing,
             min_in_sync=membership.min_in_sync,
@@ -518,8 +518,8 @@ class RunningReplica:
     def _keep_confirmed(self) -> None:
         if self._machine is None:
             return
-        confirmed = self._machine.replica_state.confirmed_offset
-        if confirmed != self._replica_disk.confirmed_offset:
+        confirmed = self._machine.replica_state.replicated_offset
+        if confirmed != self._replica_disk.replicated_offset:
             self._disk.submit(self._replica_disk.note_confirmed, confirmed)
 
     # Connections.
@@ -836,7 +836,7 @@ class RunningReplica:
 
     def _beat(self) -> Beat | None:
         term = self.machine.term
-        return Beat(term.epoch, term.confirmed_offset) if term else None
+        return Beat(term.epoch, term.replicated_offset) if term else None
 
     # Tasks.
 

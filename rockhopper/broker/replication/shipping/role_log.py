@@ -54,7 +54,7 @@ class RoleLog:
             "log_start": mine.log_start,
             "log_end": mine.log_end,
             "held_offset": mine.acknowledgeable_offset,
-            "confirmed_offset": mine.confirmed_offset,
+            "confirmed_offset": mine.replicated_offset,
             "promise": mine.voted_epoch,
             "is_clean": mine.is_clean,
         }

@@ -95,7 +95,7 @@ class StateApplier:
         self._pieces = Pieces()
         self._next = 0
         self._last = 0, 0
-        self._confirmed_offset = 0
+        self._replicated_offset = 0
         # The writer whose snapshot has been applied, now or before the last start.
         self._whole_of: int | None = None
         self.problem: str | None = None
@@ -165,9 +165,9 @@ class StateApplier:
         """The queue locks that the master has granted: for ``QueueLocks.lead``."""
         return self.kept.locks
 
-    def apply_to(self, confirmed_offset: int) -> None:
-        """Apply dispatched records before *confirmed_offset*, now or in later loop iterations."""
-        self._confirmed_offset = max(self._confirmed_offset, confirmed_offset)
+    def apply_to(self, replicated_offset: int) -> None:
+        """Apply dispatched records before *replicated_offset*, now or in later loop iterations."""
+        self._replicated_offset = max(self._replicated_offset, replicated_offset)
         if self._is_open and self._handle is None:
             self._run()
 
@@ -175,7 +175,7 @@ class StateApplier:
         """Apply a newly dispatched record at once if it is marked *alone*."""
         newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
         if newest is not None and _is_alone(newest):
-            self._confirmed_offset = max(self._confirmed_offset, newest.commit_log_offset + 1)
+            self._replicated_offset = max(self._replicated_offset, newest.commit_log_offset + 1)
             self._run(newest.queue_offset)
 
     def _run(self, through: int = NONE) -> None:
@@ -213,7 +213,7 @@ class StateApplier:
             if self._next < low:
                 self._lose(low)
                 return True
-        wanted = [m for m in messages if m.commit_log_offset < self._confirmed_offset]
+        wanted = [m for m in messages if m.commit_log_offset < self._replicated_offset]
         for message in wanted:
             self._open_up(message)
         return bool(wanted) or self.kept.follow()
@@ -315,7 +315,7 @@ class StateApplier:
             OSError: a file cannot be written.
         """
         await self._end()
-        self._confirmed_offset = self._store.max_commit_log_offset
+        self._replicated_offset = self._store.max_commit_log_offset
         while self._step():
             pass
         for message in self._behind_dispatch():

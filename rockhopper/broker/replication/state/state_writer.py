@@ -266,8 +266,8 @@ class StateWriter:
 
         Answers that the master gave before that time survive its failure.
         """
-        told, safe_offset = self._told, self._store.safe_offset
-        while told and told[0][0] <= safe_offset:
+        told, high_watermark = self._told, self._store.high_watermark
+        while told and told[0][0] <= high_watermark:
             told.popleft()
         due = [due_ms for _, due_ms in told]
         if self._due_ms is not None:

@@ -150,7 +150,7 @@ class ReplyBatch:
         then, self._then = self._then, []
         for follow_up in then:
             follow_up(end)
-        if store.written_is_safe or end <= store.safe_offset:
+        if store.written_is_safe or end <= store.high_watermark:
             for frames, _, _ in owed:
                 self.answer(frames)
             self._served = self._served | sends if self._served else sends

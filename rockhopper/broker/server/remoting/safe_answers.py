@@ -25,7 +25,7 @@ def answer_when_safe(
     Then *request* is answered once it is safe, or, if the disk has not confirmed it, with the code
     that *unconfirmed* returns for the error.
     """
-    if end_offset <= store.safe_offset:
+    if end_offset <= store.high_watermark:
         return response
 
     def release(error: StoreError | None) -> None:

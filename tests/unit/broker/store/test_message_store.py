@@ -48,7 +48,7 @@ def test_put_says_where_a_message_stands(store: MessageStore, stores: Stores) ->
 def test_what_is_written_is_safe_without_sync_flush(store: MessageStore) -> None:
     releases = Releases()
     end = put(store).end_offset
-    assert (store.written_is_safe, store.safe_offset) == (True, end)
+    assert (store.written_is_safe, store.high_watermark) == (True, end)
     store.when_safe(end, releases("at its end"))
     assert releases.got == {"at its end": None}
 
@@ -56,14 +56,14 @@ def test_what_is_written_is_safe_without_sync_flush(store: MessageStore) -> None
 async def test_under_sync_flush_only_what_is_on_disk_is_safe(stores: Stores) -> None:
     store, releases = stores.open(flush_disk_type=SYNC), Releases()
     first, second = put(store).end_offset, put(store).end_offset
-    assert (store.written_is_safe, store.safe_offset) == (False, 0)
+    assert (store.written_is_safe, store.high_watermark) == (False, 0)
     store.when_safe(first, releases("first"))
     store.when_safe(second, releases("second"))
     assert releases.got == {}
     assert not store.has_dispatched(first)
     flush(store)
     assert releases.got == {"first": None, "second": None}
-    assert store.safe_offset == second
+    assert store.high_watermark == second
     assert store.has_dispatched(second)
 
 

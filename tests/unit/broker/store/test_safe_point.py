@@ -25,11 +25,11 @@ def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
     first = put(store, b"first").end_offset
     store.safe_point.replicate(first, nothing, 5000)
     second = put(store, b"second").end_offset
-    assert (store.written_is_safe, store.safe_offset) == (False, first)
+    assert (store.written_is_safe, store.high_watermark) == (False, first)
     assert bodies(store) == [b"first"]
     assert not store.has_dispatched(second)
     store.safe_point.confirm(second)
-    assert store.safe_offset == second
+    assert store.high_watermark == second
     assert bodies(store) == [b"first", b"second"]
     assert store.has_dispatched(second)
 
@@ -43,7 +43,7 @@ async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
     store.safe_point.confirm(ends[1])
     assert got == [None, None]
     store.safe_point.confirm(ends[0])
-    assert store.safe_offset == ends[1]
+    assert store.high_watermark == ends[1]
 
 
 async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
@@ -53,9 +53,9 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
     store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     store.safe_point.confirm(end)
-    assert store.safe_offset == 0
+    assert store.high_watermark == 0
     flush(store)
-    assert store.safe_offset == end
+    assert store.high_watermark == end
     assert bodies(store) == [b"hello"]
 
 
@@ -64,9 +64,9 @@ async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> 
     store.safe_point.replicate(0, nothing, 5000)
     end = put(store).end_offset
     flush(store)
-    assert store.safe_offset == 0
+    assert store.high_watermark == 0
     store.safe_point.confirm(end)
-    assert store.safe_offset == end
+    assert store.high_watermark == end
 
 
 async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) -> None:
@@ -75,7 +75,7 @@ async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) 
     end = put(store).end_offset
     await store.flushed(end)
     assert store.flushed_offset == end
-    assert store.safe_offset == 0
+    assert store.high_watermark == 0
     await store.close()
 
 
@@ -128,13 +128,13 @@ def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> N
 def test_what_was_safe_stays_so_when_each_message_must_be_on_disk(stores: Stores) -> None:
     store = stores.open()
     first = put(store, b"first").end_offset
-    assert (store.safe_offset, store.flushed_offset) == (first, 0)
+    assert (store.high_watermark, store.flushed_offset) == (first, 0)
     store.flush_each(True)
-    assert (store.safe_offset, store.written_is_safe) == (first, False)
+    assert (store.high_watermark, store.written_is_safe) == (first, False)
     second = put(store, b"second").end_offset
     assert bodies(store) == [b"first"]
     flush(store)
-    assert store.safe_offset == second
+    assert store.high_watermark == second
     assert bodies(store) == [b"first", b"second"]
 
 
@@ -143,7 +143,7 @@ def test_what_waits_for_the_disk_is_let_go_when_it_need_not_any_more(stores: Sto
     end = put(store).end_offset
     assert bodies(store) == []
     store.flush_each(False)
-    assert (store.safe_offset, store.written_is_safe) == (end, True)
+    assert (store.high_watermark, store.written_is_safe) == (end, True)
     assert bodies(store) == [b"hello"]
     put(store, b"next")
     assert bodies(store) == [b"hello", b"next"]

@@ -120,7 +120,7 @@ class Producing:
             for staged in each.staged:
                 if staged.half is not None and staged.log_offset < end_offset:
                     self._sender.on_half(*staged.half)
-        if end_offset <= store.safe_offset:
+        if end_offset <= store.high_watermark:
             _answer(owed)
         else:
             store.when_safe(end_offset, lambda error: _answer(owed, error))
@@ -218,7 +218,7 @@ class Producing:
         return self._when_safe(call, reply, recalled.end_offset)
 
     def _when_safe(self, call: Call, reply: Any, end_offset: int) -> Any:
-        if end_offset <= self._store.safe_offset:
+        if end_offset <= self._store.high_watermark:
             return reply
 
         def release(error: StoreError | None) -> None:

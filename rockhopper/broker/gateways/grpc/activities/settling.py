@@ -118,7 +118,7 @@ class Settling:
                 self._handles.ack(meant)
             call.reply(_ForwardReply(status=OK))
 
-        if end_offset <= self._store.safe_offset:
+        if end_offset <= self._store.high_watermark:
             release(None)
         else:
             self._store.when_safe(end_offset, release)

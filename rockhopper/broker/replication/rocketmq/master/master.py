@@ -198,7 +198,7 @@ class ClassicMaster:
     def _report_came(self) -> None:
         self._reported.set()
         if self._acknowledging:
-            self._store.safe_point.confirm(self.slaves.confirmed_offset(self._acknowledging))
+            self._store.safe_point.confirm(self.slaves.replicated_offset(self._acknowledging))
         self._look()
 
     def _wrote(self) -> None:

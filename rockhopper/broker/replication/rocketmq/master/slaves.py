@@ -46,7 +46,7 @@ class Slaves:
         """Stop counting this connection."""
         self._slaves.pop(slave, None)
 
-    def confirmed_offset(self, count: int) -> int:
+    def replicated_offset(self, count: int) -> int:
         """Return the offset that *count* machines (at least 1) have reached.
 
         Return 0 if there are fewer machines.

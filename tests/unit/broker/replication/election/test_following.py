@@ -30,7 +30,7 @@ class Rig:
             "voted_epoch": 1,
             "log_end": 100,
             "acknowledgeable_offset": 100,
-            "confirmed_offset": 80,
+            "replicated_offset": 80,
         }
         fields["epochs"] = EPOCHS[:1]
         self.replica_state = ReplicaState(ME, "i", **{**fields, **replica_state})  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def follows(
 def test_a_master_alone_confirms_what_it_holds() -> None:
     term = a_term(A)
     assert term.confirm()
-    assert term.confirmed_offset == 100
+    assert term.replicated_offset == 100
     assert term.is_settled
 
 
@@ -32,14 +32,14 @@ def test_everybody_in_sync_is_waited_for() -> None:
     assert not term.confirm()
     follows(term, C, 80)
     assert term.confirm()
-    assert term.confirmed_offset == 80
+    assert term.replicated_offset == 80
     assert not term.is_settled
 
 
 def test_nothing_is_confirmed_below_the_floor() -> None:
     term = a_term(A, floor=2)
     assert not term.confirm()
-    assert term.confirmed_offset == 60
+    assert term.replicated_offset == 60
 
 
 def test_what_is_confirmed_never_falls() -> None:
@@ -48,7 +48,7 @@ def test_what_is_confirmed_never_falls() -> None:
     term.confirm()
     follows(term, B, -1)
     assert not term.confirm()
-    assert term.confirmed_offset == 100
+    assert term.replicated_offset == 100
 
 
 def test_who_leaves_is_waited_for_until_the_engine_has_agreed() -> None:
@@ -59,14 +59,14 @@ def test_who_leaves_is_waited_for_until_the_engine_has_agreed() -> None:
     assert proposed.in_sync == {A}
     term.ask(proposed)
     term.confirm()
-    assert term.confirmed_offset == 70
+    assert term.replicated_offset == 70
     term.answered(Outcome.UNKNOWN, 0)
     term.confirm()
-    assert term.confirmed_offset == 70
+    assert term.replicated_offset == 70
     assert term.proposal(TIMING.gone_ms) == proposed
     term.answered(Outcome.DONE, 8)
     term.confirm()
-    assert term.confirmed_offset == 100
+    assert term.replicated_offset == 100
 
 
 def test_who_joins_is_waited_for_before_the_engine_is_asked() -> None:
@@ -78,7 +78,7 @@ def test_who_joins_is_waited_for_before_the_engine_is_asked() -> None:
     term.ask(proposed)
     term.acknowledgeable_offset = 150
     assert term.confirm()
-    assert term.confirmed_offset == 100
+    assert term.replicated_offset == 100
 
 
 def test_a_newer_state_tells_what_became_of_all_that_was_asked() -> None:

@@ -42,7 +42,7 @@ def test_everything_is_there_after_a_start(tmp_path: Path) -> None:
     again = ReplicaDisk(tmp_path / "ha")
     assert (again.store, again.starts) == (replica_disk.store, 1)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
-    assert (again.unclean_because, again.confirmed_offset) == (SEEDING, 940)
+    assert (again.unclean_because, again.replicated_offset) == (SEEDING, 940)
     assert again.seen_state == SeenState(7, 11)
 
 
@@ -117,7 +117,7 @@ def test_one_of_two_copies_may_be_damaged_or_gone(
         path.write_bytes(content)
     again = ReplicaDisk(tmp_path)
     assert (again.voted_epoch, again.epochs, again.cutting) == (4, EPOCHS, 950)
-    assert (again.starts, again.unclean_because, again.confirmed_offset) == (1, SEEDING, 940)
+    assert (again.starts, again.unclean_because, again.replicated_offset) == (1, SEEDING, 940)
     assert again.seen_state == SeenState(7, 11)
     assert contents(tmp_path) == before
 

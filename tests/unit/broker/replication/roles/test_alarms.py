@@ -71,7 +71,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
         log_start=0,
         log_end=log_end,
         acknowledgeable_offset=log_end,
-        confirmed_offset=0,
+        replicated_offset=0,
     )
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     machine.view = View(SetState(1, ME, frozenset(in_sync), floor), 1, None)

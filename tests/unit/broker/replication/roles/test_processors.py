@@ -18,7 +18,7 @@ from tests.support.peers import Peer
 class Member:
     """Remembers what it was asked for."""
 
-    confirmed_offset = 0
+    replicated_offset = 0
     has_started = True
 
     def __init__(self) -> None:

@@ -162,9 +162,9 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
     first = await three.master(in_sync=3)
     store, replica = three.brokers[first].store, three.member(first).replica
     await until(
-        lambda: replica.machine.replica_state.confirmed_offset == store.max_commit_log_offset
+        lambda: replica.machine.replica_state.replicated_offset == store.max_commit_log_offset
     )
-    confirmed = replica.machine.replica_state.confirmed_offset
+    confirmed = replica.machine.replica_state.replicated_offset
     # The others get nothing more, as if they had just stopped.
     monkeypatch.setattr(replica, "wrote", lambda: None)
     monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
@@ -175,7 +175,7 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
     assert [type(each) for each in told] == [DeposedError]
     root = three.root_of(first)
     assert not (root / "abort").exists()
-    assert ReplicaDisk(root / "rockhopper" / "ha").confirmed_offset == confirmed < end
+    assert ReplicaDisk(root / "rockhopper" / "ha").replicated_offset == confirmed < end
 
 
 async def test_topics_groups_and_offsets_are_there_after_a_switch(three: ReplicaSet) -> None:

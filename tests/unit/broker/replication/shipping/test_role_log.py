@@ -20,7 +20,7 @@ def machine() -> Machine:
     replica_state = ReplicaState(
         ME, "1-a", voted_epoch=5, log_start=10, log_end=900, acknowledgeable_offset=800
     )
-    replica_state.confirmed_offset = 700
+    replica_state.replicated_offset = 700
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     machine.view = View(SetState(5, ME, frozenset({ME, OTHER}), 1, HISTORY), 7, None)
     return machine

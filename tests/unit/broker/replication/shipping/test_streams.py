@@ -52,7 +52,7 @@ class Follower(Link):
             assert isinstance(frame, wire.Data)
             assert frame.log_offset == len(self.data)
             self.data += frame.log_bytes
-            self.confirmed.append(frame.beat.confirmed_offset)
+            self.confirmed.append(frame.beat.replicated_offset)
 
     def close(self) -> None:
         self.is_gone = True

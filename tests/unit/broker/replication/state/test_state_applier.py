@@ -284,7 +284,7 @@ def test_what_is_dispatched_and_not_confirmed_waits(pair: Pair) -> None:
         master.groups.put(SubscriptionGroup(GROUP))
 
     master.run(make_group())
-    follower.take(master, confirmed_offset=confirmed)
+    follower.take(master, replicated_offset=confirmed)
     assert follower.store.dispatched_offset > confirmed
     assert GROUP not in follower.groups
     pair.take()

@@ -25,9 +25,9 @@ from tests.support.peers import Clock, Peer
 class Store:
     """What a turn asks of a store; a pass ends at 1,000."""
 
-    def __init__(self, *, safe_offset: int = 1000) -> None:
+    def __init__(self, *, high_watermark: int = 1000) -> None:
         self.is_writable = self.written_is_safe = True
-        self.safe_offset = safe_offset
+        self.high_watermark = high_watermark
         self.max_commit_log_offset = 1000
         self.begins = self.commits = 0
         self.refusal: StoreError | None = None
@@ -115,7 +115,7 @@ def test_a_store_that_takes_nothing_stages_nothing(change: dict[str, Any]) -> No
 
 
 def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
-    one = Pass(Store(safe_offset=500))
+    one = Pass(Store(high_watermark=500))
     one.store.written_is_safe = False
     one.sent(1)
     one.sent(2, waits=False)
@@ -129,7 +129,7 @@ def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
 
 
 def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> None:
-    one = Pass(Store(safe_offset=500))
+    one = Pass(Store(high_watermark=500))
     one.store.written_is_safe = False
     one.sent(1)
     one.reply_batch.end()
@@ -169,7 +169,7 @@ def test_requests_are_counted_with_the_time_until_their_answers_are_written() ->
 def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
     one = Pass()
     one.store.written_is_safe = False
-    one.store.safe_offset = 0
+    one.store.high_watermark = 0
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2)
     one.reply_batch.end()

@@ -121,7 +121,7 @@ async def test_a_slave_that_does_not_answer_is_a_timeout(opening: Opening) -> No
 
 async def test_two_connections_of_one_machine_are_one_slave(opening: Opening) -> None:
     async with opening(**(SYNC | {"inSyncReplicas": "3"})) as rig:
-        confirmed = rig.store.safe_offset
+        confirmed = rig.store.high_watermark
         async with ClassicSlave(rig.port) as one, ClassicSlave(rig.port) as again:
             put(rig.store, b"new")
             for slave in (one, again):
@@ -129,13 +129,13 @@ async def test_two_connections_of_one_machine_are_one_slave(opening: Opening) ->
                 await slave.copy_to(rig.end)
                 slave.report(rig.end)
             await until(lambda: len(rig.master.slaves) == 2 and rig.master.slaves.have(rig.end))
-            assert rig.store.safe_offset == confirmed
+            assert rig.store.high_watermark == confirmed
             assert rig.master.in_sync_count == 2
             async with ClassicSlave(rig.port, "127.0.0.2") as other:
                 other.report(1)
                 await other.copy_to(rig.end)
                 other.report(rig.end)
-                await until(lambda: rig.store.safe_offset == rig.end)
+                await until(lambda: rig.store.high_watermark == rig.end)
 
 
 async def test_nothing_is_stored_while_too_few_are_there(opening: Opening) -> None:
