@@ -233,7 +233,7 @@ class ServingParts:
             self.clock,
         )
         self.sender.on_half = self.transactions.opened
-        self.producers.on_joined = self.transactions.check_back.producer_came
+        self.producers.joined_listeners.append(self.transactions.check_back.producer_came)
         self.positions = ReaderPositions(
             store, self.consumers, self.offsets, stats, self.tables.history
         )

@@ -39,7 +39,7 @@ class ProducerTable(Part):
         self._by_age: OrderedDict[_Place, Client] = OrderedDict()
         # Client id -> its connections, newest last.
         self._connections: dict[str, dict[Peer, Client]] = {}
-        self.on_joined: Callable[[str], None] | None = None
+        self.joined_listeners: list[Callable[[str], None]] = []
         """Called with a group when another connection joins it."""
 
     def groups(self) -> dict[str, list[Client]]:
@@ -99,8 +99,8 @@ class ProducerTable(Part):
         same_id[connection] = known
         if is_new:
             groups.add(group)
-            if self.on_joined is not None:
-                self.on_joined(group)
+            for listener in self.joined_listeners:
+                listener(group)
 
     def _check_room(self, count: int) -> None:
         if count >= GROUPS_PER_CONNECTION_MAX:

@@ -13,7 +13,7 @@ class Producers:
         self.clock = Clock()
         self.table = ProducerTable(now_ms=self.clock)
         self.joined: list[str] = []
-        self.table.on_joined = self.joined.append
+        self.table.joined_listeners.append(self.joined.append)
 
     def beat(self, group: str, client_id: str, peer: Peer, user: str = "") -> None:
         self.table.register(group, Client(peer.connection, client_id, 0, 479, user))
