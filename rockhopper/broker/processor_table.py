@@ -4,6 +4,7 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
+from rockhopper.broker.features.transactions.processors import TransactionProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -26,7 +27,6 @@ from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
-from rockhopper.broker.kernel.processors.transactions import TransactionProcessors
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.server.remoting.permissions import Permission, on_cluster, on_group, on_topic
 from rockhopper.broker.users.access import Action, Kind
