@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.transactions.half_sends import HalfSends
 from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
@@ -232,7 +233,7 @@ class ServingParts:
             redirect,
             self.clock,
         )
-        self.sender.on_half = self.transactions.opened
+        self.sender.diversions.append(HalfSends(config, self.transactions).divert)
         self.producers.joined_listeners.append(self.transactions.check_back.producer_came)
         self.positions = ReaderPositions(
             store, self.consumers, self.offsets, stats, self.tables.history

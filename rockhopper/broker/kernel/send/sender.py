@@ -8,14 +8,8 @@ from a client.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from rockhopper.broker.features.transactions.half_messages import (
-    HALF_QUEUE_ID,
-    immunity_ms,
-    is_half,
-    make_half,
-)
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.scheduled.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.kernel.send.send_batches import (
@@ -34,9 +28,9 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
+from rockhopper.broker.users.errors import IllegalMessage, Refusal
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
-from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_LEVEL,
@@ -46,7 +40,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_LITE_TOPIC,
     PROPERTY_MSG_REGION,
-    PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRACE_SWITCH,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
@@ -78,24 +71,30 @@ class Placed(NamedTuple):
     queue_offset: int
     transaction_id: str | None
     batch_unique_id: str | None = None
-    half: "Half | None" = None
+    diversion: "Diversion | None" = None
     recall_handle: str | None = None
 
 
-class Half(NamedTuple):
-    """A stored half message of a transaction."""
+class Diversion:
+    """A message that a feature stores in another queue first, for example a half message."""
 
-    queue_offset: int
-    commit_log_offset: int
-    group: str
-    immune_ms: int | None
-    """How long to wait before the first check; None: the broker's default."""
+    def __init__(self, topic: str, queue_id: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = self.log_offset = -1
+        """The place of the staged message; the Sender sets it."""
 
-    @classmethod
-    def of(cls, queue_offset: int, commit_log_offset: int, properties: dict[str, str]) -> "Half":
-        """Return the half message with these *properties*."""
-        group = properties[PROPERTY_PRODUCER_GROUP]
-        return cls(queue_offset, commit_log_offset, group, immunity_ms(properties))
+    def stored(self) -> None:
+        """Continue, now that the message is in the log."""
+
+    def add_to_grpc_entry(self, entry: Any, message_id: str) -> None:
+        """Add to the entry of the message in a gRPC answer."""
+
+
+DivertSend: TypeAlias = Callable[[Send, dict[str, str], str, int], Diversion | None]
+"""Stores certain single messages elsewhere: takes the prepared send, the properties that will be
+stored, the topic and the queue id. It may change the properties, and may raise a Refusal. A message
+that one feature diverts is not shown to later ones, and is not delayed."""
 
 
 def broker_properties(config: BrokerConfig) -> bytes:
@@ -123,7 +122,6 @@ class Sender:
         timers: Timers,
     ) -> None:
         self._config = config
-        self._live = config.live
         self._live_store = config.store.live
         self._store = store
         self._stats = stats
@@ -136,8 +134,8 @@ class Sender:
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.preparations: list[PrepareSend] = []
         """Those of the features, in order."""
-        self.on_half: Callable[[int, int, str, int | None], None] = _ignore_half
-        """Called with each stored ``Half``."""
+        self.diversions: list[DivertSend] = []
+        """Those of the features, in order."""
 
     def send(self, send: Send) -> tuple[Placed, int]:
         """Store one message, or one batch.
@@ -151,14 +149,14 @@ class Sender:
         except StoreError:
             self._stats.puts_refused(1)
             raise
-        if placed.half is not None:
-            self.on_half(*placed.half)
+        if placed.diversion is not None:
+            placed.diversion.stored()
         return placed, end if waits_for_disk(send.properties) else 0
 
     def stage(self, send: Send) -> Placed:
         """Stage one message, or one batch: the store's next commit stores it.
 
-        The committer must call ``on_half`` for half messages. Raises Refusal, StoreError.
+        The committer must call ``stored`` of diversions. Raises Refusal, StoreError.
         """
         try:
             topic, queue_id = self.check(send)
@@ -196,12 +194,9 @@ class Sender:
         if level == 0 and not HAS_TIMER.isdisjoint(properties) and not is_dead:
             due_ms = self._timers.due_ms(properties, self._now_ms())
         recall_handle = None
-        opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
-        if opens_transaction:
-            # Delays are evaluated again at the commit.
-            self._check_transaction(send)
-            make_half(properties, name, queue_id, send.group)
-            name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
+        diversion = self._divert(send, properties, name, queue_id)
+        if diversion is not None:
+            name, stored_queue_id = diversion.topic, diversion.queue_id
         elif is_dead:
             properties[PROPERTY_DELAY_LEVEL] = "-1"
         elif level > 0:
@@ -221,25 +216,29 @@ class Sender:
             send.reconsume_times,
         )
         unique_key = properties[PROPERTY_UNIQUE_KEY]
-        self._stats.put(name if opens_transaction else topic.name).add(
+        self._stats.put(topic.name if diversion is None else name).add(
             1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
-        half = Half.of(offset, log_offset, properties) if opens_transaction else None
+        if diversion is not None:
+            diversion.queue_offset, diversion.log_offset = offset, log_offset
         return Placed(
-            self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
+            self._message_id(log_offset),
+            queue_id,
+            offset,
+            unique_key,
+            None,
+            diversion,
+            recall_handle,
         )
 
-    def _check_transaction(self, send: Send) -> None:
-        if "\x01" in send.group or "\x02" in send.group:
-            raise IllegalMessage(
-                "the producer group holds characters that end a property: a transaction keeps its "
-                "group in one"
-            )
-        if self._live.reject_transaction_message:
-            raise NoPermission(
-                f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
-            )
+    def _divert(
+        self, send: Send, properties: dict[str, str], topic: str, queue_id: int
+    ) -> Diversion | None:
+        for divert in self.diversions:
+            if (diversion := divert(send, properties, topic, queue_id)) is not None:
+                return diversion
+        return None
 
     def _check_body(self, body: bytes) -> None:
         most = self._live_store.message_size_max_bytes
@@ -344,7 +343,3 @@ class Sender:
         self._stats.put(topic.name).add(count, self._store.staged_offset - log_offset)
         batch_id = unique_key if send.is_batch else None
         return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)
-
-
-def _ignore_half(queue_offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
-    """Ignore the half message."""

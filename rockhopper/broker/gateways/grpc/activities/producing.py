@@ -21,7 +21,7 @@ from rockhopper.broker.gateways.grpc.statuses import (
 )
 from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
 from rockhopper.broker.kernel.send.send_request import Send
-from rockhopper.broker.kernel.send.sender import Half, Sender
+from rockhopper.broker.kernel.send.sender import Diversion, Sender
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -35,7 +35,7 @@ from rockhopper.protocol.grpc_v2.messages import (
     RESOLUTION_ROLLBACK,
     SOURCE_SERVER_CHECK,
 )
-from rockhopper.protocol.grpc_v2.transaction_id import TransactionId, parse_transaction_id
+from rockhopper.protocol.grpc_v2.transaction_id import parse_transaction_id
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC, PROPERTY_SHARDING_KEY
 from rockhopper.protocol.requests import EndTransactionRequest
@@ -118,8 +118,8 @@ class Producing:
             self._refuse(owed, end_offset, error)
         for each in owed:
             for staged in each.staged:
-                if staged.half is not None and staged.log_offset < end_offset:
-                    self._sender.on_half(*staged.half)
+                if staged.diversion is not None and staged.log_offset < end_offset:
+                    staged.diversion.stored()
         if end_offset <= store.high_watermark:
             _answer(owed)
         else:
@@ -162,14 +162,11 @@ class Producing:
         entry.status.CopyFrom(OK)
         entry.message_id = message_id
         entry.offset = placed.queue_offset
-        half = placed.half
-        if half is not None:
-            entry.transaction_id = str(
-                TransactionId(message_id, half.queue_offset, half.commit_log_offset)
-            )
+        if placed.diversion is not None:
+            placed.diversion.add_to_grpc_entry(entry, message_id)
         if placed.recall_handle:
             entry.recall_handle = placed.recall_handle
-        return _Staged(entry, log_offset, half)
+        return _Staged(entry, log_offset, placed.diversion)
 
     def end_transaction(self, call: Call, request: Any) -> Any:
         """EndTransaction."""
@@ -235,7 +232,7 @@ class _Staged(NamedTuple):
 
     entry: Any
     log_offset: int
-    half: Half | None
+    diversion: Diversion | None
 
 
 class _Owed(NamedTuple):

@@ -3,6 +3,7 @@
 import pytest
 
 from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.sender import Diversion
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol.message import StoredMessage
@@ -14,14 +15,13 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
     SYS_FLAG_TRANSACTION_COMMIT,
-    SYS_FLAG_TRANSACTION_PREPARED,
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
 from tests.support.peers import Clock
 from tests.support.served_broker import BORN_HOST, STORE_HOST, ServedBroker
 
 TOPIC = "orders"
-HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
         "TRACE_ON": "true",
         "CLUSTER": "DefaultCluster",
     }
-    assert (placed.half, placed.recall_handle, placed.batch_unique_id) == (None, None, None)
+    assert (placed.diversion, placed.recall_handle, placed.batch_unique_id) == (None, None, None)
 
 
 async def test_the_brokers_own_properties_are_not_the_clients(broker: ServedBroker) -> None:
@@ -169,23 +169,54 @@ async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
     assert stored(broker) == []
 
 
-async def test_a_half_message_is_hidden_and_told_of(broker: ServedBroker) -> None:
-    told: list[tuple[int, int, str]] = []
-    broker.sender.on_half = lambda offset, log_offset, group, immune_ms: told.append(
-        (offset, log_offset, group)
-    )
-    placed, _ = broker.sender.send(
-        send(
-            properties={"TRAN_MSG": "true", "UNIQ_KEY": "H"}, sys_flag=SYS_FLAG_TRANSACTION_PREPARED
-        )
-    )
-    (message,) = stored(broker, HALF_TOPIC, 0)
-    assert told == [(0, message.commit_log_offset, "senders")]
-    assert (placed.queue_id, placed.transaction_id) == (2, "H")
-    assert message.sys_flag == 0
-    assert message.properties["PGROUP"] == "senders"
-    assert broker.stats.put(HALF_TOPIC).messages == 1
+class Aside(Diversion):
+    """A message that waits in queue 1 of another topic."""
+
+    def __init__(self) -> None:
+        super().__init__("aside", 1)
+        self.places: list[tuple[int, int]] = []
+
+    def stored(self) -> None:
+        """Note the place."""
+        self.places.append((self.queue_offset, self.log_offset))
+
+
+async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stored(
+    broker: ServedBroker,
+) -> None:
+    aside, asked = Aside(), list[tuple[str, int]]()
+
+    def look(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> None:
+        asked.append((topic, queue_id))
+        properties["seen"] = "yes"
+
+    def divert(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> Aside:
+        return aside
+
+    def miss(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> None:
+        raise AssertionError("called after the diversion")
+
+    broker.sender.diversions[:] = [look, divert, miss]
+    broker.create_topic("aside")
+    placed, _ = broker.sender.send(send(properties={"DELAY": "1", "UNIQ_KEY": "A"}))
+    (message,) = stored(broker, "aside", 1)
+    assert asked == [(TOPIC, 2)]
+    assert aside.places == [(0, message.commit_log_offset)]
+    assert placed.diversion is aside
+    assert (placed.queue_id, placed.transaction_id) == (2, "A")
+    assert (message.sys_flag, message.properties["seen"]) == (0, "yes")
+    assert broker.stats.put("aside").messages == 1
     assert broker.stats.put(TOPIC).messages == 0
+
+
+async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBroker) -> None:
+    def refuse(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> None:
+        raise NoPermission("not now")
+
+    broker.sender.diversions[:] = [refuse]
+    with pytest.raises(NoPermission, match="not now"):
+        broker.sender.send(send())
+    assert stored(broker) == []
 
 
 @pytest.mark.parametrize(
@@ -217,11 +248,3 @@ async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:
     broker.sender.send(send(bytes(100)))
     with pytest.raises(RecordTooLargeError, match="101 bytes"):
         broker.sender.send(send(bytes(101)))
-
-
-async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:
-    broker.config.live.reject_transaction_message = True
-    half = send(properties={"TRAN_MSG": "true"}, sys_flag=SYS_FLAG_TRANSACTION_PREPARED)
-    with pytest.raises(NoPermission, match="broker-a"):
-        broker.sender.send(half)
-    broker.sender.send(send())
