@@ -8,8 +8,8 @@ the bytes it wrote (``wchar`` of /proc, without sockets), and the longest turn o
 processor time (benchmarks/watched_broker.py). The best of several tries counts.
 
 The exit code is 1 if a cost that should be constant grows by more than half at the larger size, or
-if a turn takes longer than 50 ms. A LINEAR operation visits everything by its nature: its cost for
-each thing should be constant. Of a BOUNDED operation only the turns count.
+if a turn takes longer than 50 ms. A LINEAR operation visits everything by its nature: its cost per
+item should be constant. Of a BOUNDED operation only the turns count.
 
 Run it on a quiet machine, before a release and for a change that affects one of these.
 """

@@ -83,10 +83,10 @@ def a_member_joins_and_its_master_is_not_told(seed: int) -> World:
 
 
 def an_operator_gives_up_what_others_hold(seed: int) -> World:
-    """A replica that was left behind is elected, by order; one that returns with more waits.
+    """An operator elects a replica that was left behind; another one returns with more messages.
 
-    It keeps its messages until a person decides. With every second seed the new master has
-    meanwhile deleted everything that both logs had in common.
+    The returning replica keeps its messages and waits until a person decides. With every second
+    seed the new master has meanwhile deleted everything that both logs had in common.
     """
     world = World(seed, 3, 1, sync_flush=False)
     old = _wait_for_master(world, 0)

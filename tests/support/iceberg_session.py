@@ -25,7 +25,7 @@ class IcebergMissingError(Exception):
 
 
 def python_with_old_pyspark() -> Path:
-    """Return a Python with that PySpark, and all other packages of this one.
+    """Return a Python with PySpark 4.1, and all other packages of this one.
 
     It is created below build/ and kept. Raises IcebergMissingError.
     """
