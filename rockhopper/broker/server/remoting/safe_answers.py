@@ -2,7 +2,7 @@
 
 Every processor that stores a message and acknowledges it ends with ``answer_when_safe``. The pass
 over many sends (reply_batch.py) and coroutines (``MessageStore.safe``) wait for the same offset of
-the store. ``tests/unit/broker/kernel/processors/test_safe_answers.py`` checks the whole table of
+the store. ``tests/unit/broker/server/remoting/test_safe_answers.py`` checks the whole table of
 request codes.
 """
 
