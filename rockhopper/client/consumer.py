@@ -358,7 +358,7 @@ class Consumer:
     @property
     def paused(self) -> list[Paused]:
         """The paused topics and queues; all topics of the consumer after `pause()`."""
-        return self._handout.pauses.listed(self.engine.settings.subscriptions)
+        return self._handout.pauses.list_paused(self.engine.settings.subscriptions)
 
     async def commit(self) -> None:
         """Commit the group's offsets now; the consumer also commits regularly."""

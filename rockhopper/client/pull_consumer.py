@@ -230,7 +230,7 @@ class PullConsumer(ClosedAtEnd):
     @property
     def paused(self) -> list[Paused]:
         """The paused topics and queues; all topics of the consumer after `pause()`."""
-        return self._pauses.listed(queue.topic for queue in self._readers)
+        return self._pauses.list_paused(queue.topic for queue in self._readers)
 
     def _heed_pauses(self) -> None:
         for queue, reader in self._readers.items():

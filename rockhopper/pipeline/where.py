@@ -92,7 +92,7 @@ class _NotUnderstood(Exception):
 
 
 @lru_cache(maxsize=16)
-def understood(condition: str) -> Where | None:
+def parse_where(condition: str) -> Where | None:
     """Parse the condition; return None if any part of it needs Spark."""
     try:
         parser = _Parser(list(_tokens(condition)))
@@ -107,7 +107,7 @@ def understood(condition: str) -> Where | None:
 def read_where(options: Options) -> str:
     """Return the option ``where`` of a source, blank if it is not set. Raises PipelineError."""
     condition = options.text("where")
-    if condition and understood(condition) is None:
+    if condition and parse_where(condition) is None:
         raise PipelineError(
             f"the option where is {condition!r}, which is more than a source understands: compare "
             "columns of text and of numbers, and properties['name'], with values or each other "

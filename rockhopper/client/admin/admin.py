@@ -19,7 +19,7 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.network.absent import away_brokers, listed
+from rockhopper.client.network.absent import away_brokers, format_names
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.credentials import CredentialsChoice
@@ -328,7 +328,7 @@ class Admin(ClosedAtEnd):
             return chosen
         known = ", ".join(f"{each.name} ({each.address})" for each in masters)
         what = f"no broker {broker!r}" if masters else "no broker at all"
-        remedies = [f"away are {listed(away)}"] if (away := away_brokers(info)) else []
+        remedies = [f"away are {format_names(away)}"] if (away := away_brokers(info)) else []
         remedies += [
             f"the masters it knows: {known}"
             if masters

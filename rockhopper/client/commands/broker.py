@@ -21,7 +21,7 @@ from rockhopper.client.commands.running import Failure, nameserver, nameserver_o
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_brokers, complete_settings
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
 from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION
@@ -57,7 +57,7 @@ def status(broker: str | None, is_all: bool, as_json: bool) -> None:
 
 
 async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    async with reached(nameserver, broker=name) as admin:
+    async with list_reachable(nameserver, broker=name) as admin:
         for index, target in enumerate(await admin.masters(name)):
             facts = await admin.broker_status(target.address)
             if as_json:
@@ -193,7 +193,7 @@ async def _config(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    async with reached(nameserver, broker=name, changes=bool(changes)) as admin:
+    async with list_reachable(nameserver, broker=name, changes=bool(changes)) as admin:
         targets = await admin.masters(name)
         found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
         if changes:

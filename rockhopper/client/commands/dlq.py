@@ -29,7 +29,7 @@ from rockhopper.client.commands.running import (
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_dead_groups
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.client.printable import body_preview, printable
 from rockhopper.protocol.names import dlq_topic
 
@@ -58,7 +58,7 @@ def list_groups(as_json: bool) -> None:
 
 
 async def _list(as_json: bool, nameserver: str | None) -> None:
-    async with reached(nameserver) as admin:
+    async with list_reachable(nameserver) as admin:
         counts = await admin.dead_letters.counts()
         if not counts:
             await admin.masters()  # raises the more precise error that there is no broker
@@ -100,7 +100,7 @@ async def _show(
 ) -> None:
     rows: list[tuple[object, ...]] = []
     count = 0
-    async with reached(nameserver, topic=dlq_topic(group)) as admin:
+    async with list_reachable(nameserver, topic=dlq_topic(group)) as admin:
         async with aclosing(admin.dead_letters.read(group, only_waiting=only_waiting)) as letters:
             async for letter in letters:
                 count += 1
@@ -195,7 +195,7 @@ async def _requeue(
     sent: Counter[str] = Counter()
     stayed: Counter[str] = Counter()
     repeated = 0
-    async with reached(nameserver, topic=dlq_topic(group)) as admin:
+    async with list_reachable(nameserver, topic=dlq_topic(group)) as admin:
         if not dry_run and not yes:
             waiting = (await admin.dead_letters.count(group)).waiting
             how_many = 1 if message_id is not None else min(waiting, max_count or waiting)

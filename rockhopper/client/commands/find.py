@@ -18,7 +18,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.client.printable import body_preview, printable
 from rockhopper.protocol.addresses import join_address
 
@@ -91,7 +91,7 @@ async def _query(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    async with reached(nameserver, topic=topic) as admin:
+    async with list_reachable(nameserver, topic=topic) as admin:
         messages = await admin.messages_by_key(
             topic, key, max_count=max_count, begin_time_ms=begin_ms, end_time_ms=end_ms
         )
@@ -143,7 +143,7 @@ async def _message(
 ) -> None:
     from rockhopper.client.admin.tracks import due_ms
 
-    async with reached(nameserver, topic=topic) as admin:
+    async with list_reachable(nameserver, topic=topic) as admin:
         found = await admin.message(message_id, topic)
         due = None if raw or as_json else await due_ms(admin, found)
     if raw:

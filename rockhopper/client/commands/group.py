@@ -27,7 +27,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -69,7 +69,7 @@ def create(name: str, orderly: bool | None, retries: int | None) -> None:
 async def _create(
     name: str, orderly: bool | None, retries: int | None, nameserver: str | None
 ) -> None:
-    async with reached(nameserver, changes=True) as admin:
+    async with list_reachable(nameserver, changes=True) as admin:
         for master in await admin.groups.create(name, orderly=orderly, retries_max=retries):
             write_line(f"{name} is a group of {master.name} ({master.address})")
 
@@ -89,7 +89,7 @@ def list_groups(is_all: bool, by_lag: bool, as_json: bool) -> None:
 async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | None) -> None:
     from rockhopper.client.admin.group_summaries import summarise_groups
 
-    async with reached(nameserver) as admin:
+    async with list_reachable(nameserver) as admin:
         found = await summarise_groups(admin, with_system=is_all)
     if by_lag:
         found = sorted(found, key=lambda each: -(each.lag or 0))
@@ -144,7 +144,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    async with reached(nameserver) as admin:
+    async with list_reachable(nameserver) as admin:
         state = await admin.groups.state(name)
         seconds = await _seconds(admin, state.queues)
     if as_json:
@@ -279,7 +279,7 @@ def lag(name: str, as_json: bool) -> None:
 
 
 async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
-    async with reached(nameserver) as admin:
+    async with list_reachable(nameserver) as admin:
         queues, online = await asyncio.gather(admin.groups.lag(name), admin.groups.online(name))
         seconds = await _seconds(admin, queues)
     if as_json:
@@ -390,7 +390,7 @@ async def _reset(
 ) -> None:
     from rockhopper.client.admin.admin_groups import sum_moves
 
-    async with reached(nameserver, changes=not dry_run) as admin:
+    async with list_reachable(nameserver, changes=not dry_run) as admin:
         await admin.groups.lag(name)  # raises an error if no broker knows the group
         queues = None
         if wanted:
@@ -459,7 +459,7 @@ async def _delete(
     yes: bool,
     nameserver: str | None,
 ) -> None:
-    async with reached(nameserver, changes=True) as admin:
+    async with list_reachable(nameserver, changes=True) as admin:
         state = await admin.groups.state(name)
         doomed = [
             name,

@@ -23,7 +23,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position, PullConsumer
@@ -141,7 +141,7 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
 
     wanted = None if job.expression is None else Sql(job.expression)
     async with (
-        reached(nameserver, topic=job.topic) as admin,
+        list_reachable(nameserver, topic=job.topic) as admin,
         PullConsumer(
             nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
         ) as consumer,

@@ -331,7 +331,7 @@ async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | 
     """Report that the send will create its topic, and which missing brokers may have the topic."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
-    from rockhopper.client.network.absent import listed
+    from rockhopper.client.network.absent import format_names
 
     try:
         if not (await producer.session.routes.route(topic, for_sending=True)).is_guess:
@@ -341,7 +341,7 @@ async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | 
     except ClientError:
         return  # the send reports the error
     what = f"no topic {topic!r}" + (" at the brokers that are there" if away else "")
-    where = f"; away are {listed(away)}, which may have it" if away else ""
+    where = f"; away are {format_names(away)}, which may have it" if away else ""
     report(f"there was {what}: it is made now{where}")
 
 

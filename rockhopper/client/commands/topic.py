@@ -28,7 +28,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 
 if TYPE_CHECKING:
     from rockhopper.protocol.bodies.figures import Figures
@@ -59,7 +59,7 @@ async def _list(is_all: bool, is_long: bool, as_json: bool, nameserver: str | No
     from rockhopper.client.commands.screen.rates import is_systems
 
     figures: Figures | None = None
-    async with reached(nameserver) as admin:
+    async with list_reachable(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
         if not topics:
             await admin.masters()  # raises the more precise error that there is no broker
@@ -171,7 +171,7 @@ async def _create(
 ) -> None:
     from rockhopper.client.admin.admin import name_queues
 
-    async with reached(nameserver, broker=broker, changes=True) as admin:
+    async with list_reachable(nameserver, broker=broker, changes=True) as admin:
         masters = [each.name for each in await admin.masters(broker)]
         if full := await admin.queues_beyond(name, queues, masters):
             held = counted(sum(each.count for each in full), "message")
@@ -214,7 +214,7 @@ def delete(name: str, yes: bool) -> None:
 async def _delete(name: str, question: str, yes: bool, nameserver: str | None) -> None:
     from rockhopper.client.errors import RouteNotFoundError
 
-    async with reached(nameserver, topic=name, changes=True) as admin:
+    async with list_reachable(nameserver, topic=name, changes=True) as admin:
         confirm(question, yes)
         try:
             targets = await admin.delete_topic(name)
@@ -242,7 +242,7 @@ def purge(name: str, yes: bool) -> None:
 
 
 async def _purge(name: str, question: str, yes: bool, nameserver: str | None) -> None:
-    async with reached(nameserver, topic=name, changes=True) as admin:
+    async with list_reachable(nameserver, topic=name, changes=True) as admin:
         confirm(question, yes)
         before = {each.queue: each for each in await admin.ranges(name)}
         targets = await admin.purge_topic(name)
@@ -268,7 +268,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    async with reached(nameserver, topic=name) as admin:
+    async with list_reachable(nameserver, topic=name) as admin:
         route = await admin.route(name)
         ranges = await admin.ranges(name)
         earliest = await asyncio.gather(

@@ -27,7 +27,7 @@ def away_brokers(info: ClusterInfo) -> list[str]:
     ]
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Return names as a list in a sentence, with only the first few of many."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
@@ -55,14 +55,15 @@ async def why_no_route(
 def start_those(away: Sequence[str]) -> str:
     """Return a remedy if missing brokers may have the topic or group."""
     return (
-        f"brokers are away that may have it: {listed(away)}: start them (their logs say why they "
+        f"brokers are away that may have it: {format_names(away)}: start them (their logs say why "
+        f"they "
         "went)"
     )
 
 
 def nobody_is_there(away: Sequence[str]) -> str:
     """Return a remedy if no broker is registered."""
-    who = f"; away are {listed(away)}" if away else ""
+    who = f"; away are {format_names(away)}" if away else ""
     return (
         f"no broker is registered there now{who}: start it, or see in its log whether it registers "
         "at this name service (namesrvAddr)"

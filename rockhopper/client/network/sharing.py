@@ -16,7 +16,7 @@ from rockhopper.client.network.closing import ClosedAtEnd
 from rockhopper.client.network.connection import Connection, RequestAnswer, RequestHandler
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
-from rockhopper.client.network.tls import Tls, chosen
+from rockhopper.client.network.tls import Tls, choose_tls
 from rockhopper.protocol.bodies import ConsumerData
 from rockhopper.protocol.command import Command
 from rockhopper.sockets import find_own_host
@@ -75,7 +75,7 @@ class Connections(ClosedAtEnd):
             credentials=chosen_credentials(credentials),
             on_connect=self._connected,
             on_unreachable=self._doubt,
-            tls=chosen(tls),
+            tls=choose_tls(tls),
         )
 
     async def __aenter__(self) -> Self:

@@ -58,7 +58,7 @@ Tls = bool | TlsOptions | None
 """What clients take: True for the system's CAs, False for none, None for the environment's."""
 
 
-def chosen(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
+def choose_tls(tls: Tls, environment: Mapping[str, str] = os.environ) -> TlsOptions | None:
     """Return the options for the argument *tls*; None: no TLS. Raises ValueError."""
     if tls is None:
         return _of(environment)

@@ -12,7 +12,7 @@ from rockhopper.pipeline.network.positions import parse_json
 from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
-from rockhopper.pipeline.where import Where, read_where, understood, with_columns
+from rockhopper.pipeline.where import Where, parse_where, read_where, with_columns
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.names import group_error, topic_error
 from rockhopper.protocol.sql92 import compile_filter
@@ -121,7 +121,7 @@ class Rules:
     @property
     def wanted(self) -> Where | None:
         """The condition on messages; None if all messages become rows."""
-        return understood(self.where) if self.where else None
+        return parse_where(self.where) if self.where else None
 
     @property
     def decoded_columns(self) -> tuple[str, ...]:

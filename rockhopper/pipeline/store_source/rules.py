@@ -7,7 +7,7 @@ from typing import Literal, cast
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
-from rockhopper.pipeline.where import Where, read_where, understood
+from rockhopper.pipeline.where import Where, parse_where, read_where
 
 SOURCE = "rocketmq-store"
 OPTIONS = (
@@ -62,7 +62,7 @@ class Rules:
     @property
     def wanted(self) -> Where | None:
         """The condition on messages; None if all messages become rows."""
-        return understood(self.where) if self.where else None
+        return parse_where(self.where) if self.where else None
 
 
 def read_rules(given: Mapping[str, str]) -> Rules:

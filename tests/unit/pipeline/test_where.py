@@ -11,7 +11,7 @@ from rockhopper.pipeline.jobs.searching import job
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.options import Options
 from rockhopper.pipeline.schema import COLUMNS, arrow_schema
-from rockhopper.pipeline.where import read_where, understood, with_columns
+from rockhopper.pipeline.where import parse_where, read_where, with_columns
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.where_conditions import LEFT_TO_SPARK, UNDERSTOOD, log_of_odd_messages
 from tests.support.written_archives import archive_of
@@ -25,7 +25,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def rows_of(condition: str) -> list[int]:
-    found = understood(condition)
+    found = parse_where(condition)
     assert found is not None, condition
     batch = pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(COLUMNS))
     mask = found.mask(batch).to_pylist()
@@ -67,11 +67,11 @@ def test_what_is_understood(condition: str, rows: list[int]) -> None:
 
 @pytest.mark.parametrize("condition", LEFT_TO_SPARK)
 def test_what_is_left_to_spark(condition: str) -> None:
-    assert understood(condition) is None
+    assert parse_where(condition) is None
 
 
 def test_the_conditions_that_spark_is_asked_about_are_understood() -> None:
-    assert [one for one in UNDERSTOOD if understood(one) is None] == []
+    assert [one for one in UNDERSTOOD if parse_where(one) is None] == []
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_odd_messages_are_there_to_compare(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_bytes_of_a_record_must_hold(condition: str, needles: tuple[bytes, ...]) -> None:
-    found = understood(condition)
+    found = parse_where(condition)
     assert found is not None
     assert found.needles == needles
 
@@ -161,7 +161,7 @@ def test_what_the_bytes_of_a_record_must_hold(condition: str, needles: tuple[byt
     ],
 )
 def test_which_queues_may_hold_what_is_wanted(condition: str, may_hold: bool) -> None:
-    found = understood(condition)
+    found = parse_where(condition)
     assert found is not None
     assert found.may_hold("orders", "b1", 1) is may_hold
 
@@ -173,7 +173,7 @@ def test_rows_that_fulfil_a_condition() -> None:
         ("queueId > 0", [5, 6, 7]),
         ("flag = 1", []),
     ):
-        found = understood(condition)
+        found = parse_where(condition)
         assert found is not None
         assert found.matching(batch).column("queueOffset").to_pylist() == offsets
         assert found.matching(batch.slice(0, 0)).num_rows == 0
@@ -188,6 +188,6 @@ def test_the_option_where() -> None:
 
 
 def test_columns_that_only_the_condition_looks_at_come_last() -> None:
-    columns = with_columns(("queueId", "body"), understood("tags = 'a' AND queueId = 1"))
+    columns = with_columns(("queueId", "body"), parse_where("tags = 'a' AND queueId = 1"))
     assert columns == ("queueId", "body", "tags")
     assert with_columns(("body",), None) == ("body",)

@@ -68,7 +68,7 @@ def compression(message: StoredMessage) -> str:
     return names.get(compression_type(message.sys_flag), "zlib")
 
 
-def shown(message: StoredMessage, form: str = "") -> ShownBody:
+def format_body(message: StoredMessage, form: str = "") -> ShownBody:
     """Return a body in *form*, or in a form that fits its content."""
     body, problem = opened(message)
     is_opened = not problem

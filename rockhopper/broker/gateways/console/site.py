@@ -38,8 +38,8 @@ from rockhopper.broker.gateways.console.visit import (
     Turns,
     Visit,
     WrongInput,
+    format_error,
     is_forbidden,
-    told,
 )
 from rockhopper.broker.server.remoting.http import HTML, Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -230,7 +230,9 @@ class Site:
         except NoPermission as error:
             return await self.refuse(visit, str(error), 403)
         except ClientError as error:
-            return await self.refuse(visit, told(error), 403 if is_forbidden(error) else 502)
+            return await self.refuse(
+                visit, format_error(error), 403 if is_forbidden(error) else 502
+            )
         except TimeoutError:
             return await self.refuse(visit, "A broker did not answer in time.", 504)
 

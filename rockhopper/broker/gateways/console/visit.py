@@ -200,7 +200,7 @@ def is_forbidden(error: ClientError) -> bool:
     return isinstance(error, RequestRefusedError) and error.is_forbidden
 
 
-def told(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """Return the message of an error; the broker's own words if the visitor lacks permission."""
     is_said = isinstance(error, RequestRefusedError) and error.is_forbidden and error.remark
     return is_said or str(error)

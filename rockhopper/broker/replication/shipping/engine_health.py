@@ -52,7 +52,7 @@ class EngineHealth:
         """Record that the engine has just answered."""
         self._answered_at_ms = self._now_ms()
 
-    def told(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: Outcome) -> None:
         """Record the outcome of a change."""
         if outcome is Outcome.UNKNOWN:
             self.unknown_count += 1
@@ -61,6 +61,6 @@ class EngineHealth:
 
     def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
         """Record the outcome of a lease renewal."""
-        self.told(outcome)
+        self.record_outcome(outcome)
         if outcome is not Outcome.UNKNOWN:
             self.renewal_ms = self._now_ms() - asked_at_ms

@@ -740,11 +740,11 @@ class RunningReplica:
             case actions.Campaign():
                 me = Leader(self._me.id, self._incarnation, action.state.epoch)
                 outcome, view = await engine.campaign(action, me)
-                self.engine_health.told(outcome)
+                self.engine_health.record_outcome(outcome)
                 machine.campaigned(outcome, view, self._now_ms())
             case actions.Alter():
                 outcome, version = await engine.alter(action)
-                self.engine_health.told(outcome)
+                self.engine_health.record_outcome(outcome)
                 machine.altered(outcome, version, self._now_ms())
             case actions.Renew():
                 epoch = machine.term.epoch if machine.term else 0

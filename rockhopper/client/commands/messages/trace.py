@@ -17,7 +17,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.client.printable import printable
 from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 
@@ -61,7 +61,7 @@ async def _trace(
 ) -> None:
     from rockhopper.client.admin.tracks import history
 
-    async with reached(names) as admin:
+    async with list_reachable(names) as admin:
         found = await admin.message(message_id, topic)
         events, went = await asyncio.gather(
             _events(admin, found.message_id, trace_topic), history(admin, found)

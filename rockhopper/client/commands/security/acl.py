@@ -14,7 +14,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 
 _sources = click.option(
     "--from",
@@ -71,7 +71,7 @@ async def _put(
     *,
     is_allowed: bool,
 ) -> None:
-    async with reached(names, broker=broker, changes=True) as admin:
+    async with list_reachable(names, broker=broker, changes=True) as admin:
         masters = await admin.accounts.add_rule(
             user, resource, actions, is_allowed=is_allowed, sources=sources, broker=broker
         )
@@ -93,7 +93,7 @@ def show(user: str, as_json: bool, broker: str | None) -> None:
 
 
 async def _show(user: str, as_json: bool, broker: str | None, names: str | None) -> None:
-    async with reached(names, broker=broker) as admin:
+    async with list_reachable(names, broker=broker) as admin:
         found = await admin.accounts.rules(user, broker=broker)
         if user and not found:
             users = await admin.accounts.users(broker=broker)
@@ -134,7 +134,7 @@ def remove(user: str, resource: str, broker: str | None) -> None:
 
 
 async def _remove(user: str, resource: str, broker: str | None, names: str | None) -> None:
-    async with reached(names, broker=broker, changes=True) as admin:
+    async with list_reachable(names, broker=broker, changes=True) as admin:
         for master in await admin.accounts.remove_rules(user, resource, broker=broker):
             about = f"no rule about {resource}" if resource else "no rule"
             write_line(f"{user} has {about} on {master.name}")
@@ -167,7 +167,7 @@ async def _test(
     broker: str | None,
     names: str | None,
 ) -> None:
-    async with reached(names, broker=broker) as admin:
+    async with list_reachable(names, broker=broker) as admin:
         found = await admin.accounts.decision(user, action, resource, host, broker=broker)
     for name, info in found:
         if as_json:

@@ -12,7 +12,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 
@@ -51,7 +51,9 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
             default = ", by default" if rule.is_default else ""
             write_line(f"    {decision} {', '.join(rule.actions)} {rule.resource}{default}")
 
-    async with Admin(names) if dry_run else reached(names, broker=broker, changes=True) as admin:
+    async with (
+        Admin(names) if dry_run else list_reachable(names, broker=broker, changes=True) as admin
+    ):
         known = set()
         if not dry_run:
             users = await admin.accounts.users(broker=broker)

@@ -16,7 +16,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import reached
+from rockhopper.client.commands.shell.reached import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 _secret_file = click.option(
@@ -46,7 +46,7 @@ def list_users(as_json: bool, broker: str | None) -> None:
 
 
 async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
-    async with reached(names, broker=broker) as admin:
+    async with list_reachable(names, broker=broker) as admin:
         found = await admin.accounts.users(broker=broker)
     users = [{key: text for key, text in each.items() if key != "password"} for _, each in found]
     if as_json:
@@ -78,7 +78,7 @@ def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | Non
 async def _add(
     name: str, secret: str, is_super: bool, broker: str | None, names: str | None
 ) -> None:
-    async with reached(names, broker=broker, changes=True) as admin:
+    async with list_reachable(names, broker=broker, changes=True) as admin:
         for master in await admin.accounts.add_user(name, secret, is_super=is_super, broker=broker):
             write_line(f"{name} is a user of {master.name} ({master.address})")
 
@@ -97,7 +97,7 @@ def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
 
 
 async def _passwd(name: str, secret: str, broker: str | None, names: str | None) -> None:
-    async with reached(names, broker=broker, changes=True) as admin:
+    async with list_reachable(names, broker=broker, changes=True) as admin:
         for master in await admin.accounts.change_secret(name, secret, broker=broker):
             write_line(f"{name} has another secret on {master.name}")
 
@@ -114,7 +114,7 @@ def remove(name: str, yes: bool, broker: str | None) -> None:
 
 
 async def _remove(name: str, broker: str | None, names: str | None) -> None:
-    async with reached(names, broker=broker, changes=True) as admin:
+    async with list_reachable(names, broker=broker, changes=True) as admin:
         known = {info["username"] for _, info in await admin.accounts.users(broker=broker)}
         if name not in known:
             raise Failure(f"there is no user {name}: nobody was removed")

@@ -21,7 +21,7 @@ def nameserver() -> str | None:
     root = click.get_current_context().find_root()
     if _IN_USE not in root.meta:
         root.meta[_IN_USE] = None
-        found = chosen(root.meta.get("context"), "nameserver" in root.meta)
+        found = choose_context(root.meta.get("context"), "nameserver" in root.meta)
         if found is not None:
             root.meta[_IN_USE], context = found
             root.meta.setdefault("nameserver", context.nameserver)
@@ -52,7 +52,7 @@ def set_variable(root: click.Context, variable: str, value: str) -> None:
     root.call_on_close(restore)
 
 
-def chosen(
+def choose_context(
     asked: str | None, has_nameserver: bool, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, Context] | None:
     """Return the context in use: the one *asked* for, else the current one.

@@ -10,7 +10,7 @@ import click
 from rockhopper.client.commands.output import print_table, write_json, write_line, write_note
 from rockhopper.client.commands.running import access_options
 from rockhopper.client.commands.screen.family import Family
-from rockhopper.client.commands.shell.chosen import CONTEXT_VARIABLE, chosen
+from rockhopper.client.commands.shell.chosen import CONTEXT_VARIABLE, choose_context
 from rockhopper.client.commands.shell.completion import complete_contexts
 from rockhopper.client.commands.shell.contexts import (
     Context,
@@ -142,7 +142,7 @@ def list_contexts(as_json: bool) -> None:
 
 
 def _used() -> str | None:
-    found = chosen(None, has_nameserver=False)
+    found = choose_context(None, has_nameserver=False)
     return None if found is None else found[0]
 
 

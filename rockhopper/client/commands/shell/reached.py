@@ -91,7 +91,7 @@ async def leave_out_unreachable(
 
 
 @asynccontextmanager
-async def reached(
+async def list_reachable(
     nameserver: str | None,
     *,
     topic: str | None = None,

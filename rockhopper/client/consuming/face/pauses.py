@@ -45,7 +45,7 @@ class Pauses:
         self.topics -= topics
         self._queues -= queues
 
-    def listed(self, every: Iterable[str]) -> list[Paused]:
+    def list_paused(self, every: Iterable[str]) -> list[Paused]:
         """Return the paused topics and queues; includes `every` topic if everything is paused."""
         topics = self.topics.union(every) if self.is_everything else self.topics
         return [*sorted(topics), *sorted(self._queues)]

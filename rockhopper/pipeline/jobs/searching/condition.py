@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.where import understood
+from rockhopper.pipeline.where import parse_where
 from rockhopper.protocol.errors import SqlSyntaxError
 from rockhopper.protocol.sql92 import compile_filter
 
@@ -34,7 +34,7 @@ class Condition:
     def needles(self) -> tuple[bytes, ...]:
         """Byte strings that an uncompressed record must contain."""
         texts = (part.encode() for part in (self.key, self.tag) if part is not None)
-        where = None if self.where is None else understood(self.where)
+        where = None if self.where is None else parse_where(self.where)
         return (
             *texts,
             *((self.contains,) if self.contains else ()),
@@ -87,6 +87,6 @@ class Condition:
         if self.contains is not None:
             yield pc.match_substring(batch.column("body"), self.contains)
         if self.where is not None:
-            found = understood(self.where)
+            found = parse_where(self.where)
             assert found is not None
             yield found.mask(batch)

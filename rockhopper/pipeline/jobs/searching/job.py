@@ -36,7 +36,7 @@ from rockhopper.pipeline.store_source.directory import find_commit_log, open_sto
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics, known_topics
-from rockhopper.pipeline.where import understood
+from rockhopper.pipeline.where import parse_where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def search(asked: SearchOptions) -> SearchResult:
     search_ = _Search(asked, condition)
     search_.find_topics()
     result = SearchResult(search_.names, asked.dry_run, _as_json_lines=asked.as_json_lines)
-    is_for_all = asked.where is None or understood(asked.where) is not None
+    is_for_all = asked.where is None or parse_where(asked.where) is not None
     tasks = list(search_.tasks()) if is_for_all else []
     size = search_.size_bytes(tasks)
     is_here = is_for_all and (asked.run is not None or is_small(asked, size))

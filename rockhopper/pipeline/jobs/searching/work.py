@@ -18,7 +18,7 @@ from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.reading import Reading
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
-from rockhopper.pipeline.where import understood
+from rockhopper.pipeline.where import parse_where
 from rockhopper.protocol.calendar_times import CALENDAR_MS_MAX, CALENDAR_MS_MIN
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
@@ -202,7 +202,7 @@ def _needed(condition: Condition) -> list[str]:
         names.append("body")
     if condition.sql92 is not None:
         names.append("properties")
-    where = None if condition.where is None else understood(condition.where)
+    where = None if condition.where is None else parse_where(condition.where)
     if where is not None:
         names += sorted(where.columns - {"topic", *names})
     return names

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.network.tls import Tls, TlsOptions, chosen, remedy_of
+from rockhopper.client.network.tls import Tls, TlsOptions, choose_tls, remedy_of
 from tests.support.certificates import Authority
 
 CA = {"ROCKHOPPER_TLS_CA": "ca.pem"}
@@ -29,12 +29,12 @@ PAIR = {"ROCKHOPPER_TLS_CERT": "c.pem", "ROCKHOPPER_TLS_KEY": "k.pem"}
 def test_the_program_decides_before_the_environment(
     tls: Tls, environment: dict[str, str], expected: TlsOptions | None
 ) -> None:
-    assert chosen(tls, environment) == expected
+    assert choose_tls(tls, environment) == expected
 
 
 def test_a_word_that_is_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(ValueError, match="ROCKHOPPER_TLS is 'perhaps'"):
-        chosen(None, {"ROCKHOPPER_TLS": "perhaps"})
+        choose_tls(None, {"ROCKHOPPER_TLS": "perhaps"})
     with pytest.raises(ValueError, match="without its certificate"):
         TlsOptions(key="k.pem")
 

@@ -12,9 +12,9 @@ from rockhopper.broker.gateways.console.visit import (
     Shown,
     Visit,
     WrongInput,
+    format_error,
     if_allowed,
     queue_of,
-    told,
     whole,
 )
 from rockhopper.broker.users.access import Action, Kind
@@ -83,14 +83,14 @@ async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigur
 
 async def _row(visit: Visit, name: str) -> Row:
     try:
-        state, _ = seen(visit, await visit.admin.groups.progress(name))
+        state, _ = hide_topics(visit, await visit.admin.groups.progress(name))
     except ClientError as error:
-        return Row(GroupState(name), None, told(error))
+        return Row(GroupState(name), None, format_error(error))
     seconds = await lag_seconds(visit.puller(), state.queues)
     return Row(state, max(seconds.values(), default=None))
 
 
-def seen(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
+def hide_topics(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
     """Return *state* without the topics hidden from the visitor, and whether there are any."""
     read = {each.queue.topic for each in state.queues} | set(state.subscriptions)
     hidden = {topic for topic in read if not visit.sees_topic(topic)}
@@ -118,7 +118,7 @@ async def show(visit: Visit, problem: str = "") -> Shown:
     found, dead = await asyncio.gather(
         visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
     )
-    state, is_part = seen(visit, found)
+    state, is_part = hide_topics(visit, found)
     seconds = await lag_seconds(visit.puller(), state.queues)
     queues = sorted(
         state.queues,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from rockhopper.broker.gateways.console.bodies import compression, opened, shown
+from rockhopper.broker.gateways.console.bodies import compression, format_body, opened
 from rockhopper.broker.gateways.console.browsing import Browser, Listed, line, read_places
 from rockhopper.broker.gateways.console.visit import (
     Moved,
@@ -130,7 +130,7 @@ async def show(visit: Visit) -> Shown:
     """Show one message."""
     message, found = await _message(visit)
     body, went, due = await asyncio.gather(
-        asyncio.to_thread(shown, message.stored, visit.query.get("as", "")),
+        asyncio.to_thread(format_body, message.stored, visit.query.get("as", "")),
         history(visit.admin, message),
         due_ms(visit.admin, message),
     )

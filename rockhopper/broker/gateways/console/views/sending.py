@@ -12,9 +12,9 @@ from rockhopper.broker.gateways.console.visit import (
     Shown,
     Visit,
     WrongInput,
+    format_error,
     queue_of,
     queue_text,
-    told,
     whole,
 )
 from rockhopper.broker.users.access import Action
@@ -87,7 +87,9 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
         async with producer:
             receipt = await producer.send(message, queue=queue)
     except (ClientError, NoPermission, ValueError, WrongInput) as error:
-        return await _form(visit, form, told(error) + (LOST if may_be_stored(error) else ""))
+        return await _form(
+            visit, form, format_error(error) + (LOST if may_be_stored(error) else "")
+        )
     is_late = message.delay_s is not None or message.deliver_at_ms is not None
     said = (
         f"{receipt.message_id} is to be delivered later." if is_late else "The message was stored."

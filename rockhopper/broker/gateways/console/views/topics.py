@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rockhopper.broker.gateways.console.visit import Shown, Visit, told
+from rockhopper.broker.gateways.console.visit import Shown, Visit, format_error
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
@@ -109,7 +109,7 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
     try:
         lags = await visit.admin.groups.progress_in(group, figures.name)
     except ClientError as error:
-        problem = told(error)
+        problem = format_error(error)
     seconds = await lag_seconds(visit.puller(), lags)
     return {
         "name": group,

@@ -35,7 +35,7 @@ class PodRole:
         role = MASTER if is_master else SLAVE
         self._task = keep_running(lambda: self._set(role), "the label of the pod")
 
-    async def told(self) -> None:
+    async def wait_until_set(self) -> None:
         """Return once the label is set."""
         if self._task:
             await self._task

@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from rockhopper.broker.gateways.console import bodies
-from rockhopper.broker.gateways.console.bodies import hex_dump, preview, shown
+from rockhopper.broker.gateways.console.bodies import format_body, hex_dump, preview
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED, SYS_FLAG_COMPRESSED_ZLIB
 
@@ -20,7 +20,7 @@ def zipped(body: bytes) -> StoredMessage:
 
 def test_json_is_set_out_and_not_changed() -> None:
     body = '{"b":1e400,"a":[1,{"ž":12345678901234567890}],"b":2.50}'.encode()
-    found = shown(message(body))
+    found = format_body(message(body))
     assert found.form == "json"
     assert found.text.replace("\n", "").replace(" ", "") == body.decode()
     assert found.text.startswith('{\n  "b": 1e400')
@@ -41,41 +41,41 @@ def test_json_is_set_out_and_not_changed() -> None:
     ],
 )
 def test_a_body_is_shown_as_what_it_is(body: bytes, form: str) -> None:
-    assert shown(message(body)).form == form
+    assert format_body(message(body)).form == form
 
 
 def test_any_form_can_be_asked_for() -> None:
-    assert shown(message(b"\xff\xfeA"), "text").text == "\\xff\\xfeA"
-    found = shown(message(b"no json"), "json")
+    assert format_body(message(b"\xff\xfeA"), "text").text == "\\xff\\xfeA"
+    found = format_body(message(b"no json"), "json")
     assert found.form == "text"
     assert found.problem == "This is no JSON, or too much of it to be set out."
-    assert shown(message(b"{}"), "hex").text.startswith("00000000  7b 7d")
+    assert format_body(message(b"{}"), "hex").text.startswith("00000000  7b 7d")
 
 
 def test_what_is_large_is_cut_and_says_so() -> None:
-    found = shown(message(b"x" * 1_000_000))
+    found = format_body(message(b"x" * 1_000_000))
     assert (found.is_cut, found.size_bytes, len(found.text)) == (True, 1_000_000, 65_536)
-    assert len(shown(message(bytes(1_000_000))).text) < 100_000
+    assert len(format_body(message(bytes(1_000_000))).text) < 100_000
 
 
 def test_json_that_would_grow_by_being_set_out_is_text() -> None:
     deep = b"[" * 400 + b"1," * 60_000 + b"1" + b"]" * 400
-    assert shown(message(deep)).form == "text"
+    assert format_body(message(deep)).form == "text"
     in_a_string = b'["' + b"[,{" * 60_000 + b'"]'
-    assert shown(message(in_a_string)).form == "json"
+    assert format_body(message(in_a_string)).form == "json"
 
 
 def test_compressed_bodies_are_opened_within_bounds() -> None:
-    found = shown(zipped(b'{"a": 1}'))
+    found = format_body(zipped(b'{"a": 1}'))
     assert (found.form, found.compression, found.size_bytes) == ("json", "zlib", 8)
     bomb = zipped(bytes(bodies.DECOMPRESSED_SIZE_BYTES_MAX + 1))
-    found = shown(bomb)
+    found = format_body(bomb)
     assert "larger than" in found.problem
     assert (found.form, found.size_bytes) == ("hex", len(bomb.body))
     broken = message(b"no zlib", SYS_FLAG_COMPRESSED_ZLIB | SYS_FLAG_COMPRESSED)
-    assert "not a zlib stream" in shown(broken).problem
+    assert "not a zlib stream" in format_body(broken).problem
     unknown = message(b"x", SYS_FLAG_COMPRESSED | 0x700)
-    assert "not known" in shown(unknown).problem
+    assert "not known" in format_body(unknown).problem
 
 
 def test_previews_are_one_short_line() -> None:

@@ -95,6 +95,6 @@ async def test_kubernetes_is_asked_as_the_settings_say(
         role = pod_role_for(config, environment | POD)
         assert role
         role.tell(is_master=True)
-        await role.told()
+        await role.wait_until_set()
         assert server.objects[pod]["metadata"]["labels"] == {"rockhopper/role": "master"}
         await role.close()

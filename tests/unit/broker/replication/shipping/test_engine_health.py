@@ -19,9 +19,9 @@ def test_an_answer_ends_the_silence_and_an_unknown_outcome_does_not() -> None:
     clock = Clock()
     health = EngineHealth(clock)
     clock.now_ms = 5000
-    health.told(Outcome.UNKNOWN)
+    health.record_outcome(Outcome.UNKNOWN)
     assert (health.silent_ms, health.unknown_count) == (4000, 1)
-    health.told(Outcome.REFUSED)
+    health.record_outcome(Outcome.REFUSED)
     assert (health.silent_ms, health.unknown_count) == (0, 1)
     clock.now_ms = 6000
     health.answered()

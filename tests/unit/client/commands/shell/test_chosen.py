@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.client.commands.shell.chosen import chosen, missing_variables
+from rockhopper.client.commands.shell.chosen import choose_context, missing_variables
 from rockhopper.client.commands.shell.contexts import (
     Context,
     ContextError,
@@ -20,12 +20,12 @@ def keep(path: Path, current: str | None = "prod") -> Contexts:
 
 
 def test_whoever_names_a_name_service_does_without_a_file_even_a_damaged_one(path: Path) -> None:
-    assert chosen(None, has_nameserver=False, environment={}) is None
+    assert choose_context(None, has_nameserver=False, environment={}) is None
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    assert chosen(None, has_nameserver=True, environment={}) is None
+    assert choose_context(None, has_nameserver=True, environment={}) is None
     with pytest.raises(ContextError):
-        chosen(None, has_nameserver=False, environment={})
+        choose_context(None, has_nameserver=False, environment={})
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_options_and_environment_go_before_the_context_in_use(
     name: str | None,
 ) -> None:
     keep(path)
-    found = chosen(asked, has_nameserver, environment)
+    found = choose_context(asked, has_nameserver, environment)
     assert (found and found[0]) == name
 
 
 def test_a_context_that_is_not_there_is_named_with_those_that_are(path: Path) -> None:
     keep(path, current="gone")
-    assert chosen(None, has_nameserver=False, environment={}) is None
+    assert choose_context(None, has_nameserver=False, environment={}) is None
     with pytest.raises(ContextError, match="'nix'; those that there are: prod, test"):
-        chosen("nix", has_nameserver=False)
+        choose_context("nix", has_nameserver=False)
 
 
 def test_what_the_environment_says_stays(path: Path) -> None:

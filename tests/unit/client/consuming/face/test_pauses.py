@@ -19,9 +19,13 @@ def test_a_queue_a_topic_and_everything_are_paused_apart() -> None:
     assert (pauses.cover(A), pauses.cover(B)) == (True, False)
     pauses.pause("orders")
     pauses.resume(A)
-    assert (pauses.cover(A), pauses.cover(RETRY), pauses.listed(())) == (True, False, ["orders"])
+    assert (pauses.cover(A), pauses.cover(RETRY), pauses.list_paused(())) == (
+        True,
+        False,
+        ["orders"],
+    )
     pauses.pause()
-    assert pauses.listed(["returns"]) == ["orders", "returns"]
+    assert pauses.list_paused(["returns"]) == ["orders", "returns"]
     pauses.resume("orders")
     assert pauses.cover(RETRY)
     pauses.resume()

@@ -32,10 +32,10 @@ async def role(server: FakeKubernetes, tmp_path: Path) -> AsyncIterator[PodRole]
 
 
 async def test_the_label_says_who_leads(server: FakeKubernetes, role: PodRole) -> None:
-    await role.told()
+    await role.wait_until_set()
     for is_master, label in ((True, "master"), (False, "slave")):
         role.tell(is_master=is_master)
-        await role.told()
+        await role.wait_until_set()
         labels = server.objects[POD]["metadata"]["labels"]
         assert labels == {"app": "broker", LABEL: label}
 
@@ -44,7 +44,7 @@ async def test_a_label_that_is_not_set_is_set_again(server: FakeKubernetes, role
     server.fail("PATCH", refused(500, "", "no"), is_done=False)
     with capture_logs() as told:
         role.tell(is_master=True)
-        await role.told()
+        await role.wait_until_set()
     assert "no" in told[0]["reason"]
     assert server.objects[POD]["metadata"]["labels"][LABEL] == "master"
 
@@ -52,6 +52,6 @@ async def test_a_label_that_is_not_set_is_set_again(server: FakeKubernetes, role
 async def test_the_last_word_counts(server: FakeKubernetes, role: PodRole) -> None:
     role.tell(is_master=True)
     role.tell(is_master=False)
-    await role.told()
+    await role.wait_until_set()
     assert server.objects[POD]["metadata"]["labels"][LABEL] == "slave"
     assert server.asked("PATCH") == 1
