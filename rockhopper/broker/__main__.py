@@ -95,7 +95,7 @@ class _Main(click.Group):
             return None
         if reason := refusal():
             raise click.ClickException(reason)
-        from rockhopper.broker.tools.mending.commands import store
+        from rockhopper.broker.tools.repair.commands import store
 
         return store
 

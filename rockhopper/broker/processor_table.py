@@ -13,7 +13,6 @@ from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcesso
 from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
 from rockhopper.broker.kernel.processors.clients import ClientProcessors
 from rockhopper.broker.kernel.processors.consumption_admin import ConsumptionAdminProcessors
-from rockhopper.broker.kernel.processors.figures import FiguresProcessor
 from rockhopper.broker.kernel.processors.groups_admin import GroupAdminProcessors
 from rockhopper.broker.kernel.processors.log_history import LogHistoryProcessor
 from rockhopper.broker.kernel.processors.offsets import OffsetProcessors

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tools.checking import check
 from rockhopper.broker.tools.findings import Findings
-from rockhopper.broker.tools.mending.commands import store as store_command
+from rockhopper.broker.tools.repair.commands import store as store_command
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from tests.support import open_stores

@@ -24,8 +24,8 @@ from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.purging import Contents
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.scheduled.delays import by_delay
+from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
-from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.send_checks import SendChecks
 from rockhopper.broker.kernel.send.sender import Sender

@@ -10,7 +10,7 @@ memory in a thread; each step in the event loop takes a fraction of a millisecon
 as at least a kilobyte, because small ones cost as much.
 
 The scrub also continues the searches that readers began for records of wrong entries
-(entry_mending.py).
+(entry_repair.py).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.reading.message_reader import MessageReader
-from rockhopper.broker.store.recovering.entry_mending import EntryMender
+from rockhopper.broker.store.recovering.entry_repair import EntryMender
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places

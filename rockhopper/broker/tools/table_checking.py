@@ -14,7 +14,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
 from rockhopper.protocol.store.geometry_note import decode_geometry
-from rockhopper.protocol.store.note_records import decode_records
+from rockhopper.protocol.store.journal_records import decode_records
 from rockhopper.protocol.store.queue_layout import decode_checkpoint
 
 REPLICA_DIRECTORY = "ha"

@@ -9,8 +9,8 @@ from typing import Self, TypeVar
 from rockhopper.client.admin.accounts import Accounts
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
-from rockhopper.client.admin.figures import FigureReader
 from rockhopper.client.admin.message_search import MessageSearch
+from rockhopper.client.admin.stats import FigureReader
 from rockhopper.client.arguments import check_seconds
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (

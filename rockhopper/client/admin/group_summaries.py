@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import GroupState, is_tools_group
-from rockhopper.client.admin.topic_figures import oldest_s, together
-from rockhopper.protocol.bodies.figures import LAG_UNKNOWN, GroupFigures
+from rockhopper.client.admin.topic_stats import oldest_s, together
+from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, GroupFigures
 from rockhopper.protocol.names import is_retry_topic
 
 _BROADCASTING, _CLUSTERING = "BROADCASTING", "CLUSTERING"

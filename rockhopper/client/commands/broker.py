@@ -21,7 +21,7 @@ from rockhopper.client.commands.running import Failure, nameserver, nameserver_o
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_brokers, complete_settings
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.printable import printable
 from rockhopper.protocol.bodies.topics import ACCESS, ROCKHOPPER_VERSION

@@ -18,7 +18,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.client.printable import body_preview, printable
 from rockhopper.protocol.addresses import join_address
 

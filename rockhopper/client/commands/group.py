@@ -27,7 +27,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
@@ -230,7 +230,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
 
 
 async def _seconds(admin: "Admin", queues: "Sequence[QueueLag]") -> "_Seconds":
-    from rockhopper.client.admin.topic_figures import lag_seconds
+    from rockhopper.client.admin.topic_stats import lag_seconds
     from rockhopper.client.consuming.pulling import Puller
 
     return await lag_seconds(Puller(admin.session, None, is_browsing=True), queues)

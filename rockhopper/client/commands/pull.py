@@ -23,7 +23,7 @@ from rockhopper.client.commands.parameters import (
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position, PullConsumer

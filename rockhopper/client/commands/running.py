@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import click
 
 from rockhopper.client.commands.output import write_note
-from rockhopper.client.commands.shell.chosen import (
+from rockhopper.client.commands.shell.completion import complete_brokers, complete_contexts
+from rockhopper.client.commands.shell.context_choice import (
     context_in_use as context_in_use,
 )
-from rockhopper.client.commands.shell.chosen import (
+from rockhopper.client.commands.shell.context_choice import (
     nameserver as nameserver,
 )
-from rockhopper.client.commands.shell.chosen import (
+from rockhopper.client.commands.shell.context_choice import (
     set_variable,
 )
-from rockhopper.client.commands.shell.completion import complete_brokers, complete_contexts
 from rockhopper.client.network.credentials import (
     ACCESS_KEY_VARIABLE,
     FILE_VARIABLE,

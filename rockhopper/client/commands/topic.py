@@ -28,10 +28,10 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
 if TYPE_CHECKING:
-    from rockhopper.protocol.bodies.figures import Figures
+    from rockhopper.protocol.bodies.stats import Figures
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 

@@ -12,7 +12,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.protocol.names import is_system_topic
 from rockhopper.protocol.store import table_changes
-from rockhopper.protocol.store.note_records import Record, decode_records
+from rockhopper.protocol.store.journal_records import Record, decode_records
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,

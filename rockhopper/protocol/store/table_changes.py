@@ -1,7 +1,7 @@
 """The changes of a table of the broker since its file was written.
 
 ``<store>/rockhopper/tables/<name of the file>/<20-digit number>.records`` are files of records
-(note_records.py) of two kinds, in order::
+(journal_records.py) of two kinds, in order::
 
     1   SHA-1 of the file that the following changes belong to, in hex
     2   {"name": …, "value": …, "version": …}     an entry's new state; null: deleted
@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from rockhopper.protocol.store.note_records import Record, encode_record
+from rockhopper.protocol.store.journal_records import Record, encode_record
 
 DIRECTORY = "tables"
 SUFFIX = ".records"

@@ -1,6 +1,6 @@
 """The store's notes about deleted and purged topics, for the broker and for other readers.
 
-A file of records (note_records.py) of one kind, 1. Each record contains, as compact JSON, the
+A file of records (journal_records.py) of one kind, 1. Each record contains, as compact JSON, the
 topics of one deletion and the commit log offset before which their records are ignored. The last
 record about a topic applies. Builds before 0.2.0 wrote all of them into one JSON object, in a file
 of the same name with ``.json``.
@@ -9,7 +9,7 @@ of the same name with ``.json``.
 import json
 from collections.abc import Iterable, Mapping
 
-from rockhopper.protocol.store.note_records import Record, decode_records, encode_record
+from rockhopper.protocol.store.journal_records import Record, decode_records, encode_record
 
 ENDS = 1
 

@@ -39,7 +39,7 @@ import structlog
 
 from rockhopper.broker.features.pop.ordered import OrderedBatch, decode_batch, encode_batch
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 
 log = structlog.get_logger("broker.pop")
 

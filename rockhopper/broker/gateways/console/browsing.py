@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.bodies import preview
-from rockhopper.client.admin.topic_figures import QueueFigures, together
+from rockhopper.client.admin.topic_stats import QueueFigures, together
 from rockhopper.client.consuming.pulling import Puller
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage

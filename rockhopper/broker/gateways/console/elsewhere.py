@@ -8,9 +8,9 @@ console itself must refuse what that broker would refuse to a remote client.
 import ipaddress
 from collections.abc import Iterable
 
-from rockhopper.broker.gateways.console.kept import Kept
+from rockhopper.broker.gateways.console.cache import Kept
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.topic_figures import together
+from rockhopper.client.admin.topic_stats import together
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress, split_address
 from rockhopper.protocol.addresses import is_loopback

@@ -8,10 +8,10 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.gateways.console import elsewhere
+from rockhopper.broker.gateways.console.cache import Kept
 from rockhopper.broker.gateways.console.clients import Clients, tls_of
 from rockhopper.broker.gateways.console.forms import Tokens
 from rockhopper.broker.gateways.console.hosts import FOLDER, HOME
-from rockhopper.broker.gateways.console.kept import Kept
 from rockhopper.broker.gateways.console.rendering import (
     as_json,
     link,
@@ -22,9 +22,9 @@ from rockhopper.broker.gateways.console.rendering import (
 from rockhopper.broker.gateways.console.views import (
     dead_letters,
     groups,
-    later,
     messages,
     overview,
+    scheduled,
     sending,
     settings,
     topics,
@@ -86,7 +86,7 @@ PAGES: Mapping[str, View] = {
     "dead-letters": dead_letters.show_all,
     "dead-letters/of": dead_letters.show,
     "dead-letters/back": dead_letters.preview,
-    "later": later.show,
+    "later": scheduled.show,
     "settings": settings.show,
 }
 ACTS: Mapping[str, Act] = {

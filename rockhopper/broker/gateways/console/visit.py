@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from rockhopper.broker.gateways.console.kept import Kept
+from rockhopper.broker.gateways.console.cache import Kept
 from rockhopper.broker.users.access import Access, Action, Kind, Resource
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, Member
-from rockhopper.broker.kernel.send.looking_up import record_at
+from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response

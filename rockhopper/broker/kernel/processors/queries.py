@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.send.looking_up import record_at
+from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response

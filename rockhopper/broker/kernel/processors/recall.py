@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
+from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,

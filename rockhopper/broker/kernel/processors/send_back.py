@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.send.looking_up import Identity
+from rockhopper.broker.kernel.send.record_access import Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe

@@ -1,7 +1,7 @@
 """The journal of the delay levels: the deliveries in progress, so that a crash repeats nothing.
 
-``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/store/note_records.py) of
-one kind, 1, with this big-endian payload:
+``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/store/journal_records.py)
+of one kind, 1, with this big-endian payload:
 
     offset  size  field
          0     8  level
@@ -11,7 +11,7 @@ one kind, 1, with this big-endian payload:
 
 Each save of delayOffset.json starts another file. A file is deleted once a delayOffset.json on disk
 covers its content. The writer has the files synced soon afterwards
-(broker/kernel/scheduled/note_sync.py). After a power cut the log may be shorter than the journal
+(broker/kernel/scheduled/journal_sync.py). After a power cut the log may be shorter than the journal
 assumes, so a start compares the two.
 
 Builds before 0.2.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``. Such entries
@@ -26,7 +26,7 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 
 log = structlog.get_logger("broker.delayed")
 

@@ -34,8 +34,8 @@ import structlog
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
 from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
+from rockhopper.broker.kernel.scheduled.journal_sync import NoteSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.scheduled.note_sync import NoteSync
 from rockhopper.broker.kernel.scheduled.timers.copies import stage_copy, written_copies
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topics import TopicTable

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
-from rockhopper.broker.kernel.send.looking_up import ANY_MESSAGE, Identity, record_at
+from rockhopper.broker.kernel.send.record_access import ANY_MESSAGE, Identity, record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats

@@ -1,7 +1,7 @@
 """OffsetJournal: the commits since consumerOffset.json was last saved.
 
 ``<store>/rockhopper/offsets/<20-digit number>.records`` are files of records
-(protocol/store/note_records.py) of one kind, 1: lines of text, applied in order::
+(protocol/store/journal_records.py) of one kind, 1: lines of text, applied in order::
 
     file <sha1>                     consumerOffset.json as it is, or is about to be
     set <topic@group> <queue> <offset>
@@ -34,7 +34,7 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 
 log = structlog.get_logger("broker.offsets")
 

@@ -36,7 +36,7 @@ from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.store.note_records import decode_records, encode_record
+from rockhopper.protocol.store.journal_records import decode_records, encode_record
 
 log = structlog.get_logger("broker.ha")
 

@@ -1,4 +1,4 @@
-"""Files of journal entries (protocol/store/note_records.py), which the broker appends to.
+"""Files of journal entries (protocol/store/journal_records.py), which the broker appends to.
 
 An append is whole or not at all, however the disk fails. Records that a power cut tore off, or that
 are damaged, are logged and copied to the quarantine before the file is rewritten. (Pop journals of
@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.store.files import disk
-from rockhopper.protocol.store.note_records import RecordsRead, decode_records, encode_record
+from rockhopper.protocol.store.journal_records import RecordsRead, decode_records, encode_record
 
 log = structlog.get_logger("broker.store")
 

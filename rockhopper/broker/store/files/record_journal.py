@@ -15,7 +15,7 @@ from pathlib import Path
 from rockhopper.broker.settings.store_layout import file_name
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
-from rockhopper.protocol.store.note_records import Record, RecordsRead
+from rockhopper.protocol.store.journal_records import Record, RecordsRead
 
 
 class RecordJournal:

@@ -6,7 +6,7 @@ before that. The first message always fits. A pull that matches nothing returns 
 entries. All of these numbers are settings.
 
 Each read compares the record with its entry: place, size, topic, queue and offset (checking.py). If
-they disagree, the entry is repaired from the log (entry_mending.py), so a flipped bit in it loses
+they disagree, the entry is repaired from the log (entry_repair.py), so a flipped bit in it loses
 no message. The CRC of a body is checked unless the record is in the log's tail, that is, arrived
 within the last seconds and was checked then. A damaged record costs one message, is logged once,
 and is never delivered to a consumer.
@@ -32,7 +32,7 @@ from rockhopper.broker.store.reading.property_stage import (
     PropertyStage,
     PropertyTest,
 )
-from rockhopper.broker.store.recovering.entry_mending import EntryMender, is_of
+from rockhopper.broker.store.recovering.entry_repair import EntryMender, is_of
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.sql92.sql_filter import SqlFilter

@@ -17,7 +17,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.client.printable import printable
 from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 

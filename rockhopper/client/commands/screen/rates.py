@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.protocol.bodies.figures import LAG_UNKNOWN, GroupFigures, TopicFigures
+from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, GroupFigures, TopicFigures
 from rockhopper.protocol.names import (
     is_dlq_topic,
     is_retry_topic,
@@ -16,7 +16,7 @@ from rockhopper.protocol.names import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.protocol.bodies.figures import Figures
+    from rockhopper.protocol.bodies.stats import Figures
 
 
 def is_systems(topic: str, brokers: Sequence[BrokerAddress]) -> bool:

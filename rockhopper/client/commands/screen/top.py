@@ -23,7 +23,7 @@ from rockhopper.client.commands.screen.fitting import cut, table_lines
 from rockhopper.client.commands.screen.keyboard import HAS_KEYS, Keyboard
 from rockhopper.client.commands.screen.rates import Flow, Sample
 from rockhopper.client.commands.screen.watching import asked, interval_option
-from rockhopper.client.commands.shell.reached import (
+from rockhopper.client.commands.shell.reachable_brokers import (
     Away,
     leave_out_unreachable,
     new_unreachable_brokers,
@@ -166,7 +166,7 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
 async def _sample(
     admin: "Admin", unreachable: "UnreachableBrokers", view: _View
 ) -> tuple[Sample, Away]:
-    from rockhopper.client.admin.topic_figures import oldest_of_groups
+    from rockhopper.client.admin.topic_stats import oldest_of_groups
 
     away = await leave_out_unreachable(admin, unreachable)
     begun_s = time.monotonic()

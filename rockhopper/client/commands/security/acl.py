@@ -14,7 +14,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
 _sources = click.option(
     "--from",

@@ -12,7 +12,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 

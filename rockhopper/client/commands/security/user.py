@@ -16,7 +16,7 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.screen.family import Family
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
-from rockhopper.client.commands.shell.reached import list_reachable
+from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 _secret_file = click.option(

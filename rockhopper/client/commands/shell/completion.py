@@ -189,7 +189,7 @@ def _asked(
 ) -> list[str]:
     """Return the names that a query finds; nothing if it fails or times out."""
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.commands.shell.chosen import nameserver
+    from rockhopper.client.commands.shell.context_choice import nameserver
 
     async def names() -> list[str]:
         async with asyncio.timeout(TIMEOUT_S):

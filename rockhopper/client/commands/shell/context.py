@@ -10,8 +10,8 @@ import click
 from rockhopper.client.commands.output import print_table, write_json, write_line, write_note
 from rockhopper.client.commands.running import access_options
 from rockhopper.client.commands.screen.family import Family
-from rockhopper.client.commands.shell.chosen import CONTEXT_VARIABLE, choose_context
 from rockhopper.client.commands.shell.completion import complete_contexts
+from rockhopper.client.commands.shell.context_choice import CONTEXT_VARIABLE, choose_context
 from rockhopper.client.commands.shell.contexts import (
     Context,
     Contexts,

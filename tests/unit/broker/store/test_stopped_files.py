@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, put
 

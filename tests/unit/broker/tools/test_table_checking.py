@@ -5,7 +5,7 @@ import pytest
 from rockhopper.broker.kernel.tables.table_seal import seal
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.store.files.disk import write_atomically
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 from tests.support.rot import flip_bit
 from tests.support.tool_stores import checked
 

@@ -1,6 +1,6 @@
 """Changes of a table count for the file that they are of, and for no other."""
 
-from rockhopper.protocol.store.note_records import decode_records
+from rockhopper.protocol.store.journal_records import decode_records
 from rockhopper.protocol.store.table_changes import (
     TableChange,
     changes_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 from rockhopper.protocol.store.topic_ends import decode_ends, decode_former_ends, encode_ends
 
 

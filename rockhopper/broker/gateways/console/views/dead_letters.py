@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rockhopper.broker.gateways.console.browsing import line
 from rockhopper.broker.gateways.console.visit import Moved, Shown, Visit, WrongInput, number
 from rockhopper.broker.users.access import Action, Kind
-from rockhopper.client.admin.topic_figures import together
+from rockhopper.client.admin.topic_stats import together
 from rockhopper.client.errors import ClientError
 from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, retry_topic
 

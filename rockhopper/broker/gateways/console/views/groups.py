@@ -20,10 +20,10 @@ from rockhopper.broker.gateways.console.visit import (
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
-from rockhopper.client.admin.topic_figures import lag_seconds, together
+from rockhopper.client.admin.topic_stats import lag_seconds, together
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
-from rockhopper.protocol.bodies.figures import GroupFigures
+from rockhopper.protocol.bodies.stats import GroupFigures
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_group
 
 PAGE_SIZE = 25

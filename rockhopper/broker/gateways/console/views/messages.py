@@ -17,7 +17,7 @@ from rockhopper.broker.gateways.console.visit import (
     whole,
 )
 from rockhopper.broker.users.access import Action
-from rockhopper.client.admin.topic_figures import QueueFigures, TopicReader
+from rockhopper.client.admin.topic_stats import QueueFigures, TopicReader
 from rockhopper.client.admin.tracks import due_ms, history
 from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.errors import MessageNotFoundError

@@ -15,7 +15,7 @@ from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.unreachable_brokers import display_name
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.protocol.bodies.figures import GroupFigures
+from rockhopper.protocol.bodies.stats import GroupFigures
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic
 
 DISK_WARNING, DISK_FULL = 0.75, 0.90

@@ -7,10 +7,10 @@ from typing import Any
 from rockhopper.broker.gateways.console.visit import Shown, Visit, format_error
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.client.admin.group_states import QueueLag
-from rockhopper.client.admin.topic_figures import TopicFigures, TopicReader, lag_seconds, together
+from rockhopper.client.admin.topic_stats import TopicFigures, TopicReader, lag_seconds, together
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.protocol.bodies.figures import TopicFigures as Figures
+from rockhopper.protocol.bodies.stats import TopicFigures as Figures
 from rockhopper.protocol.names import (
     is_dlq_topic,
     is_retry_topic,

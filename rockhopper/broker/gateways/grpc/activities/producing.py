@@ -19,7 +19,7 @@ from rockhopper.broker.gateways.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.kernel.scheduled.timers.withdrawing import Withdrawing
+from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Diversion, Sender
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE

@@ -15,7 +15,7 @@ from rockhopper.broker.gateways.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.kernel.send.looking_up import ANY_MESSAGE, Identity
+from rockhopper.broker.kernel.send.record_access import ANY_MESSAGE, Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -1,7 +1,7 @@
 """Slot files: the due messages and the deliveries of each minute of delivery time.
 
     <directory>/<slot>          entries, 40 bytes each (entries.py)
-    <directory>/<slot>.records  the delivery journal: records (protocol/store/note_records.py)
+    <directory>/<slot>.records  the delivery journal: records (protocol/store/journal_records.py)
                                 of one kind, 1, one for each pass, with this big-endian payload:
 
     offset  size  field
@@ -33,7 +33,7 @@ from rockhopper.broker.kernel.scheduled.timers.entries import (
 )
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_file import mend, read_records
-from rockhopper.protocol.store.note_records import RecordsRead, encode_record
+from rockhopper.protocol.store.journal_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.scheduled.journal_sync import NoteSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.scheduled.note_sync import NoteSync
 from rockhopper.broker.kernel.scheduled.timers import java_files
 from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
     CheckpointChange,

@@ -30,7 +30,7 @@ from rockhopper.broker.name_server.followed_master import (
     Master,
     MasterFacts,
 )
-from rockhopper.broker.replication.rocketmq.slave import note
+from rockhopper.broker.replication.rocketmq.slave import following_file
 from rockhopper.broker.replication.rocketmq.slave.log_copier import LogCopier, check_fits
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
 from rockhopper.broker.server.listening.outgoing import Outgoing
@@ -77,7 +77,7 @@ class Follower:
 
         None if the store follows no master. Its master's address is blank if neither contains it.
         """
-        noted = note.followed_master(StoreLayout.of(parts.config.store))
+        noted = following_file.followed_master(StoreLayout.of(parts.config.store))
         master = parts.config.following.follow_master or noted
         return None if master is None else cls(parts, master)
 
@@ -125,12 +125,12 @@ class Follower:
             StoreError, OSError: the log cannot be created.
         """
         layout = self._layout
-        if note.followed_master(layout) is None and log_start.has_log(layout.commit_log):
+        if following_file.followed_master(layout) is None and log_start.has_log(layout.commit_log):
             raise FollowError(
                 f"the store in {layout.root} is a broker's own, and no copy: follow "
                 f"{self.master_address} with an empty directory (--store)"
             )
-        note.write(layout, self.master_address)
+        following_file.write(layout, self.master_address)
         if not log_start.has_log(layout.commit_log):
             log_start.begin_at(layout.commit_log, facts.log_file_size_bytes, facts.log_min_offset)
 
@@ -316,7 +316,7 @@ class Follower:
 
     def forget(self) -> None:
         """Remove the note: the store no longer follows. Raises OSError."""
-        note.remove(self._layout)
+        following_file.remove(self._layout)
 
     def metrics(self) -> bytes:
         """Return the metrics for Prometheus while the store follows."""

@@ -9,7 +9,7 @@ import pytest
 from rockhopper.broker.features.pop.lanes import InFlight, Lane, Lanes, lane_record
 from rockhopper.broker.features.pop.ordered import OrderedBatch
 from rockhopper.broker.store.files import disk
-from rockhopper.protocol.store.note_records import decode_records
+from rockhopper.protocol.store.journal_records import decode_records
 from tests.support.pop_world import journal_in
 from tests.support.rot import flipped
 

@@ -7,7 +7,7 @@ from rockhopper.broker.gateways.console import browsing
 from rockhopper.broker.gateways.console.browsing import PAGE_SIZE, Browser, read_places
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.topic_figures import TopicReader
+from rockhopper.client.admin.topic_stats import TopicReader
 from rockhopper.client.consuming.pulling import Puller
 
 COUNT = 2 * PAGE_SIZE + 7

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.gateways.console.kept import Kept
+from rockhopper.broker.gateways.console.cache import Kept
 from rockhopper.broker.gateways.console.visit import (
     Turns,
     Visit,

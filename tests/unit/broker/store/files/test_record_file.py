@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 
 DATA = encode_record(1, b"") + encode_record(2, b"short") + encode_record(7, bytes(40))
 

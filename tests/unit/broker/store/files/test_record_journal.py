@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files.record_journal import RecordJournal
-from rockhopper.protocol.store.note_records import encode_record
+from rockhopper.protocol.store.journal_records import encode_record
 from tests.support.rot import overwrite
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.client.commands.screen.rates import Sample
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.protocol.bodies.figures import LAG_UNKNOWN, Figures, GroupFigures, TopicFigures
+from rockhopper.protocol.bodies.stats import LAG_UNKNOWN, Figures, GroupFigures, TopicFigures
 
 BROKERS = [BrokerAddress("c", "broker-a", 0, "a:1"), BrokerAddress("c", "broker-a", 1, "b:1")]
 

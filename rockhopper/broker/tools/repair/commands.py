@@ -1,0 +1,470 @@
+"""The commands that write: rebuild, repair, backup, restore. They write only with --write."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.tools.checking import check
+from rockhopper.broker.tools.commands import (
+    TimeOrMs,
+    config_option,
+    directory,
+    fail,
+    in_words,
+    json_option,
+    say_state,
+    store,
+)
+from rockhopper.broker.tools.findings import REBUILD, Findings
+from rockhopper.broker.tools.output import (
+    counted,
+    flush,
+    size_text,
+    time_text,
+    write_json,
+    write_line,
+    write_table,
+)
+from rockhopper.broker.tools.progress import Bar
+from rockhopper.broker.tools.repair.backing_up import Backup, Plan, damage_from
+from rockhopper.broker.tools.repair.choosing import (
+    Choice,
+    Last,
+    choose,
+    last_of,
+    missing_of,
+    segments_of,
+)
+from rockhopper.broker.tools.repair.copying import check_empty
+from rockhopper.broker.tools.repair.rebuilding import rebuild, refuse_unfit_log
+from rockhopper.broker.tools.repair.repairing import Repair, check_target, repair, survey
+from rockhopper.broker.tools.repair.repairing import needed_bytes as repaired_bytes
+from rockhopper.broker.tools.repair.restoring import needed_bytes as restored_bytes
+from rockhopper.broker.tools.repair.restoring import restore
+from rockhopper.broker.tools.repair.room import room, shortage
+from rockhopper.broker.tools.store_view import StoreView, load_config
+
+__all__ = ["store"]
+
+_NAMED_MAX = 20
+_BACKUP_GOES_ON = (
+    "The points so far are whole: free some room and run this again, it goes on from here"
+)
+_NOTHING = "Nothing is written yet: add --write"
+
+write_option = click.option("--write", is_flag=True, help="Do it; without, only say what would be.")
+
+
+@store.command("rebuild")
+@directory
+@config_option
+@write_option
+@json_option
+@in_words
+def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_json: bool) -> None:
+    """Make consume queues and index anew from the log of a stopped store.
+
+    Without --write, says what is wrong with those there are.
+    """
+    view = StoreView(root, config_path)
+    if view.holder is not None:
+        holder = f"process {view.holder}" if view.holder else "another process"
+        raise StoreError(f"the store in {root} is in use by {holder}: stop that broker first")
+    refuse_unfit_log(view)
+    if not as_json:
+        say_state(view)
+    findings = Findings(root)
+    if not write:
+        with Bar("Comparing", view.log.min_offset, view.log_end()) as bar:
+            checked = check(view, findings, bar.at)
+        wrong = {kind: findings.counts[kind] for kind in ("queue", "index")}
+        files = [each for each in findings.damages if each.kind == "file"]
+        wrong["queue"] += sum(each.remedy == REBUILD for each in files)
+        if as_json:
+            write_json({"written": False, "records": checked.record_count, "wrong": wrong})
+            return
+        write_line(
+            f"Would make at most {counted(checked.unit_count, 'queue unit')} and "
+            f"{counted(checked.key_count, 'index entry')} anew from "
+            f"{counted(checked.record_count, 'record')}; of those there are, "
+            f"{wrong['queue']:,} places in queues and {wrong['index']:,} in the index are wrong"
+        )
+        write_line(_NOTHING)
+        return
+    report = rebuild(view)
+    units = sum(report.changed_queues.values())
+    if as_json:
+        write_json(
+            {
+                "written": True,
+                "records": report.record_count,
+                "queues": len(report.changed_queues),
+                "units": units,
+                "keys": report.indexed_count,
+                "damagedRanges": len(report.holes),
+            }
+        )
+    else:
+        write_line(
+            f"Made {counted(units, 'queue unit')} in "
+            f"{counted(len(report.changed_queues), 'queue')} and "
+            f"{counted(report.indexed_count, 'index entry')} from "
+            f"{counted(report.record_count, 'record')}"
+        )
+        _warn_of_damage(len(report.holes), root)
+    _end_incomplete(report.holes)
+
+
+def _say_nothing_is_written(target: Path, need_bytes: int, freed: Path | None = None) -> None:
+    if missing := shortage(target, need_bytes, freed=freed):
+        write_line(f"There is no room: {missing}")
+    write_line(_NOTHING)
+
+
+def _warn_of_damage(hole_count: int, root: Path) -> None:
+    if hole_count:
+        write_line(
+            f"The log is damaged in {counted(hole_count, 'place')}, and the messages there cannot "
+            f"be read: 'store check {root}' names them"
+        )
+
+
+@store.command("repair")
+@directory
+@click.option(
+    "--into", required=True, metavar="NEW", type=click.Path(path_type=Path), help="The new store."
+)
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Write what was lost to this file, as JSON."
+)
+@config_option
+@write_option
+@json_option
+@in_words
+def repair_command(
+    root: Path,
+    config_path: Path | None,
+    *,
+    into: Path,
+    report: Path | None,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Make a new store with every sound record of a damaged one, and say what is lost.
+
+    Nothing in DIR is changed. Messages keep their offsets and their ids.
+    """
+    view = StoreView(root, config_path)
+    check_target(root, into)
+    if report is not None and not _can_be_written(report):
+        raise StoreError(f"{report} cannot be written: name a file in a directory that is there")
+    if not as_json:
+        say_state(view)
+    with Bar("Reading", view.log.min_offset, view.log_end()) as bar:
+        found = survey(view, bar.at)
+    if write:
+        with Bar("Copying", found.log_start, found.log_end) as bar:
+            repair(view, found, into, bar.at)
+    if write and report is not None:
+        data = json.dumps(found.json(), indent=2).encode() + b"\n"
+        with room(report.parent, len(data), "There is no report"):
+            disk.write_atomically(report, data)
+    if as_json:
+        write_json({"written": write, **found.json()})
+        return
+    _write_repair(found, report if write else None)
+    if not write:
+        _say_nothing_is_written(into, repaired_bytes(view), freed=into)
+        return
+    write_line(f"Made the store {into}")
+
+
+def _can_be_written(path: Path) -> bool:
+    parent = path.parent
+    return parent.is_dir() and os.access(parent, os.W_OK) and not path.is_dir()
+
+
+def _write_repair(found: Repair, report: Path | None) -> None:
+    for lost in found.lost[:_NAMED_MAX]:
+        write_line(lost.line())
+    if len(found.lost) > _NAMED_MAX:
+        rest = f"all are in {report}" if report else "--report FILE or --json has all"
+        write_line(f"… and {len(found.lost) - _NAMED_MAX:,} more: {rest}")
+    lost_bytes = sum(lost.size for lost in found.lost)
+    write_line(
+        f"{counted(found.record_count, 'sound record')}; lost: "
+        f"{counted(len(found.lost), 'place')} with {size_text(lost_bytes)}"
+    )
+    _warn_of_left_out(found.left_out)
+
+
+@store.command("backup")
+@directory
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+@click.option("--prune", is_flag=True, help="Drop from TARGET what the store has no longer.")
+@click.option("--verify", is_flag=True, help="Read all of TARGET and compare it with its CRCs.")
+@click.option("--incomplete", is_flag=True, help="Copy a log of which files are missing, or odd.")
+@config_option
+@write_option
+@json_option
+@in_words
+def backup_command(
+    root: Path,
+    target: Path,
+    config_path: Path | None,
+    *,
+    prune: bool,
+    verify: bool,
+    incomplete: bool,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Copy a store, be it served, to TARGET; the next time, only what is new.
+
+    Each run adds a point to which 'restore' can go back. What was acknowledged before it began is
+    in it.
+    """
+    view = StoreView(root, config_path)
+    _refuse_odd_log(view, is_forced=incomplete)
+    backup = Backup(target)
+    plan = backup.plan(view)
+    if not as_json:
+        say_state(view)
+    value: dict[str, object] = {"written": write, "newBytes": plan.new_bytes}
+    damaged = 0
+    if not write:
+        text = f"Would copy {size_text(plan.new_bytes)} of log, up to the offset {plan.log_end}"
+    else:
+        now_ms = time.time_ns() // 1_000_000
+        bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
+        with room(target, plan.new_bytes, _BACKUP_GOES_ON), bar:
+            point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
+        with Bar("Reading"):
+            damaged = damage_from(view, plan.new_from) if plan.new_bytes else 0
+        value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
+        value["damagedRanges"] = damaged
+        text = (
+            f"Point {point.number}: {size_text(plan.new_bytes)} of log and more, up to the offset "
+            f"{point.log_end}, {counted(len(point.tables), 'table')}"
+        )
+        if prune:
+            text += f"; {counted(pruned, 'old file')} dropped"
+    if plan.differs_at is not None:
+        value["differsAt"] = plan.differs_at
+        text += f". {_why_a_new_line(plan)}, and the points so far keep what they have"
+    wrong = _verified(backup) if verify else None
+    lost = [name for name, copy in plan.unreadable.items() if copy is None]
+    value["unreadableTables"] = lost
+    if as_json:
+        write_json(value | ({} if wrong is None else {"wrong": wrong}))
+    else:
+        write_line(text)
+        _warn_of_damage(damaged, root)
+        _warn_of_tables(plan)
+        for line in wrong or ():
+            write_line(line)
+        if wrong == []:
+            write_line("The backup is as it was copied")
+        if not write:
+            _say_nothing_is_written(target, plan.new_bytes)
+    flush()
+    if wrong:
+        fail(f"{target} is damaged: begin a new backup in another directory")
+    _end_incomplete(lost or damaged)
+
+
+def _warn_of_tables(plan: Plan) -> None:
+    for name, copy in plan.unreadable.items():
+        taken = (
+            "nor can its copy: restore goes on without it" if copy is None else "its copy counts"
+        )
+        write_line(f"{name} cannot be read, {taken}")
+
+
+def _refuse_odd_log(view: StoreView, *, is_forced: bool) -> None:
+    odd = [
+        *(f"{each.path}: {each.reason}" for each in view.problems if each.is_refused),
+        *(f"{view.layout.commit_log}: {_missing_text(each)}" for each in view.missing),
+    ]
+    if odd and not is_forced:
+        raise StoreError(
+            f"{'; '.join(odd)}. Make a whole store by 'store repair' and back up that, or copy "
+            "what there is by --incomplete"
+        )
+
+
+def _missing_text(missing: tuple[int, int]) -> str:
+    return f"the log from {missing[0]} to {missing[1]} is missing"
+
+
+def _why_a_new_line(plan: Plan) -> str:
+    if plan.is_gap:
+        return (
+            f"What the log had in front of {plan.differs_at} has expired before it was copied: a "
+            "new line of points begins behind that"
+        )
+    return (
+        f"The log from {plan.differs_at} on is not what was copied before (was its end cut off by "
+        "a crash, or the store restored?): it is copied anew, a new line of points begins"
+    )
+
+
+def _verified(backup: Backup) -> list[str]:
+    total = sum(segment.size for segment in backup.manifest.segments)
+    with Bar("Verifying", 0, total) as bar:
+        return backup.verify(bar.at)
+
+
+@store.command("restore")
+@click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
+@click.argument("root", metavar="DIR", type=click.Path(path_type=Path, readable=False))
+@click.option("--to", "before_ms", type=TimeOrMs(), help="Only what was stored before this time.")
+@click.option("--point", "number", type=click.IntRange(1), help="This point, not the newest.")
+@config_option
+@write_option
+@json_option
+@in_words
+def restore_command(
+    target: Path,
+    root: Path,
+    config_path: Path | None,
+    *,
+    before_ms: int | None,
+    number: int | None,
+    write: bool,
+    as_json: bool,
+) -> None:
+    """Make a store in DIR, which must be empty, from the backup in TARGET.
+
+    Without --write, lists the points that there are.
+    """
+    backup = Backup(target)
+    if backup.is_new:
+        raise StoreError(f"there is no backup in {target}: name the directory of one")
+    choice = choose(backup, number, before_ms)
+    point = choice.log
+    check_empty(root)
+    last = last_of(backup, choice)
+    missing = missing_of(backup, point)
+    if not write:
+        _write_points(backup, choice, last, root, as_json=as_json)
+        return
+    config, _ = load_config(root, config_path)
+    segments = segments_of(backup, point)
+    with Bar("Copying", segments[0].base if segments else 0, point.log_end) as bar:
+        restored = restore(backup, choice, root, config, bar.at)
+    if as_json:
+        write_json(
+            {
+                "written": True,
+                "point": point.number,
+                "tablesOfPoint": choice.tables.number,
+                "lastTime": last.store_time_ms,
+                "logStart": restored.log_start,
+                "logEnd": restored.log_end,
+                "records": restored.record_count,
+                "damagedRanges": restored.hole_count,
+                "missing": missing,
+                "tablesLeftOut": restored.left_out,
+            }
+        )
+        _end_incomplete(missing or restored.left_out or restored.hole_count)
+        return
+    write_line(
+        f"Restored {counted(restored.record_count, 'record')} to {root}, offsets "
+        f"{restored.log_start} to {restored.log_end}, from {_told(choice, last)}"
+    )
+    _warn_of_damage(restored.hole_count, root)
+    _warn_of_the_end(backup, choice)
+    _warn_of_missing(missing)
+    _warn_of_left_out(restored.left_out)
+    _end_incomplete(missing or restored.left_out or restored.hole_count)
+
+
+def _warn_of_left_out(tables: list[str]) -> None:
+    for name in tables:
+        write_line(f"Left out is {name}, which cannot be read, nor can its copy")
+
+
+def _warn_of_missing(missing: list[tuple[int, int]]) -> None:
+    for each in missing:
+        write_line(f"Not in the backup: {_missing_text(each)}")
+
+
+def _end_incomplete(missing: object) -> None:
+    if missing:
+        flush()
+        sys.exit(1)
+
+
+def _told(choice: Choice, last: Last) -> str:
+    text = f"point {choice.log.number}"
+    if choice.tables.number != choice.log.number:
+        text += f" with the tables of point {choice.tables.number}"
+    return f"{text}, up to the message of {time_text(last.store_time_ms)}"
+
+
+def _warn_of_the_end(backup: Backup, choice: Choice) -> None:
+    newest = backup.manifest.points[-1]
+    if choice.before_ms is not None and choice.before_ms > choice.log.time_ms:
+        write_line(
+            f"The backup does not reach that time: point {choice.log.number} was made at "
+            f"{time_text(choice.log.time_ms)}, and what was stored after that is not in it"
+        )
+    if choice.log.line != newest.line:
+        write_line(
+            f"The newest points, up to {newest.number}, are of another line: the log was cut off "
+            "or the store restored since. --point restores one of those"
+        )
+
+
+def _write_points(backup: Backup, choice: Choice, last: Last, root: Path, *, as_json: bool) -> None:
+    rows = [
+        (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
+        for point in backup.manifest.points
+    ]
+    if as_json:
+        points = [
+            {
+                "point": point.number,
+                "line": point.line,
+                "time": point.time_ms,
+                "logStart": start,
+                "logEnd": point.log_end,
+                "lastTime": point.last_store_time_ms,
+            }
+            for point, start in rows
+        ]
+        chosen = {
+            "chosen": choice.log.number,
+            "tablesOfPoint": choice.tables.number,
+            "logEnd": last.log_end,
+            "lastTime": last.store_time_ms,
+        }
+        write_json({"written": False, **chosen, "points": points})
+        return
+    write_line(f"Backup {backup.directory} of {backup.manifest.source}")
+    write_table(
+        ("POINT", "LINE", "LOG FROM", "UP TO", "MADE", "LAST MESSAGE"),
+        [
+            (
+                point.number,
+                point.line,
+                start,
+                point.log_end,
+                time_text(point.time_ms),
+                time_text(point.last_store_time_ms),
+            )
+            for point, start in rows
+        ],
+    )
+    write_line(f"Would restore {_told(choice, last)}")
+    _warn_of_missing(missing_of(backup, choice.log))
+    _warn_of_the_end(backup, choice)
+    _say_nothing_is_written(root, restored_bytes(backup, choice), freed=root)
