@@ -26,6 +26,7 @@ from rockhopper.broker.kernel.processors.resets import ResetProcessors
 from rockhopper.broker.kernel.processors.send_back import SendBackProcessor
 from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
+from rockhopper.broker.kernel.processors.topic_stats import StatsProcessor
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.server.remoting.permissions import Permission, on_cluster, on_group, on_topic
 from rockhopper.broker.users.access import Action, Kind
@@ -57,7 +58,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     )
     locks = QueueLockProcessors(broker.locks)
     pulls = PullProcessor(broker.puller)
-    recall = RecallProcessor(config.live, store, broker.withdrawing, clock.wall_ms)
+    recall = RecallProcessor(config.live, store, broker.timer_recall, clock.wall_ms)
     send_back = SendBackProcessor(store, broker.send_back)
     resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
     calls = ClientCallProcessors(config, store, topics, groups, consumers)
@@ -92,9 +93,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     popping = PopProcessors(
         config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
     )
-    figures = FiguresProcessor(
-        store, topics, groups, offsets, consumers, stats, broker.retry_owners
-    )
+    figures = StatsProcessor(store, topics, groups, offsets, consumers, stats, broker.retry_owners)
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
     store_admin = StoreAdminProcessors(

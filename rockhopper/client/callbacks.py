@@ -58,12 +58,12 @@ def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _
     check_no_generator(kind, function)
 
     @functools.wraps(function)
-    def called(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
         answer = function(*args, **kwargs)
         check_has_run(kind, function, answer)
         return answer
 
-    return called
+    return run
 
 
 def _is_written(test: Callable[[object], bool], function: object) -> bool:

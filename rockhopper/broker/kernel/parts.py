@@ -24,7 +24,7 @@ from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.purging import Contents
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.scheduled.delays import by_delay
-from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
+from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.send_checks import SendChecks
@@ -85,7 +85,7 @@ class ServingParts:
     pop: PopService
     sender: Sender
     send_back: SendBack
-    withdrawing: Withdrawing
+    timer_recall: TimerRecall
     positions: ReaderPositions
     puller: Puller
     tables: Tables
@@ -221,7 +221,7 @@ class ServingParts:
             timers=self.timers,
         )
         self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
-        self.withdrawing = Withdrawing(config, topics, self.timers)
+        self.timer_recall = TimerRecall(config, topics, self.timers)
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
             config,

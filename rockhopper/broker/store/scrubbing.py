@@ -28,7 +28,7 @@ from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.reading.message_reader import MessageReader
-from rockhopper.broker.store.recovering.entry_repair import EntryMender
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -79,7 +79,7 @@ class Scrub:
         commit_log: CommitLog,
         queues: ConsumeQueueTable,
         places: RecordPlaces,
-        mender: EntryMender,
+        mender: EntryRepair,
         reader: MessageReader,
         index: IndexScrub | None,
         *,
@@ -190,7 +190,7 @@ class ScrubService:
     def __init__(
         self,
         scrub: Scrub,
-        mender: EntryMender,
+        mender: EntryRepair,
         commit_log: CommitLog,
         settings: ScrubSettings,
         wall_ms: Callable[[], int],

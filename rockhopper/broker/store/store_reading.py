@@ -17,7 +17,7 @@ from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
-from rockhopper.broker.store.recovering.entry_repair import EntryMender
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair
 from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage
@@ -37,7 +37,7 @@ class StoreReading:
         self._queues = opened.queues
         self._index = opened.index
         self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: self.dispatched_offset)
-        self.mender = EntryMender(opened.commit_log, self.places, opened.tags_codes.of)
+        self.mender = EntryRepair(opened.commit_log, self.places, opened.tags_codes.of)
         self._index_scrub = (
             None
             if opened.index is None

@@ -89,10 +89,10 @@ class ThreadedBroker:
         if loop is None or broker is None or self._stopping is None:
             raise RuntimeError("this broker is not running")
 
-        async def called() -> _Result:
+        async def run() -> _Result:
             return function(broker)
 
-        return asyncio.run_coroutine_threadsafe(called(), loop).result(CALL_TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(run(), loop).result(CALL_TIMEOUT_S)
 
     def _run(self) -> None:
         try:

@@ -10,7 +10,7 @@ from rockhopper.client.admin.accounts import Accounts
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.message_search import MessageSearch
-from rockhopper.client.admin.stats import FigureReader
+from rockhopper.client.admin.stats import StatsReader
 from rockhopper.client.arguments import check_seconds
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
@@ -112,7 +112,7 @@ class Admin(ClosedAtEnd):
             self.session, self.offsets, self._search, self.topics, self.masters
         )
         """Dead letters of groups, and sending them back."""
-        self.figures = FigureReader(self.session, self.masters)
+        self.figures = StatsReader(self.session, self.masters)
         """Statistics over all topics and groups."""
         self.accounts = Accounts(self.session, self.masters)
         """Users and access rules."""

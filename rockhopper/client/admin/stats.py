@@ -42,7 +42,7 @@ _NOT_IN_ONE = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.N
 _Found = TypeVar("_Found")
 
 
-class FigureReader:
+class StatsReader:
     """Queries every master for its topics and groups."""
 
     def __init__(

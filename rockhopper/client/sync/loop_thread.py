@@ -162,10 +162,10 @@ class LoopThread:
     def look(self, function: Callable[[], _Result]) -> _Result:
         """Call a plain function in the loop."""
 
-        async def called() -> _Result:
+        async def run() -> _Result:
             return function()
 
-        return self.call(called())
+        return self.call(run())
 
     def end(self) -> None:
         """Close all open clients, then the loop."""

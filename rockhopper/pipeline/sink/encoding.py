@@ -73,15 +73,15 @@ class Messages:
     def some(self, rows: Any) -> "Messages":
         """Return the messages at *rows*, an array of row numbers."""
 
-        def listed(values: list[Any] | None) -> list[Any] | None:
+        def pick(values: list[Any] | None) -> list[Any] | None:
             return None if values is None else [values[row] for row in rows]
 
         numbers = pa.array(rows)
         return Messages(
             [self.topics[row] for row in rows],
-            listed(self.queue_ids),
-            listed(self.broker_names),
-            listed(self.sharding_keys),
+            pick(self.queue_ids),
+            pick(self.broker_names),
+            pick(self.sharding_keys),
             [self.flags[row] for row in rows],
             [self.born_ms[row] for row in rows],
             self.has_born,

@@ -13,7 +13,7 @@ KEPT_S = 10.0
 KEPT_MAX = 16
 
 
-class Kept:
+class ResultCache:
     """The cache. Concurrent callers wait for the same result. Belongs to the event loop."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -8,7 +8,7 @@ console itself must refuse what that broker would refuse to a remote client.
 import ipaddress
 from collections.abc import Iterable
 
-from rockhopper.broker.gateways.console.cache import Kept
+from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.topic_stats import together
 from rockhopper.client.errors import ClientError
@@ -16,7 +16,7 @@ from rockhopper.client.network.addresses import BrokerAddress, split_address
 from rockhopper.protocol.addresses import is_loopback
 
 
-async def why_not(admin: Admin, host: str, kept: Kept) -> str:
+async def why_not(admin: Admin, host: str, kept: ResultCache) -> str:
     """Return why a visitor at *host* may change nothing.
 
     The reason is blank if all masters on this host allow it.

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.gateways.console import elsewhere
-from rockhopper.broker.gateways.console.cache import Kept
+from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.broker.gateways.console.clients import Clients, tls_of
 from rockhopper.broker.gateways.console.forms import Tokens
 from rockhopper.broker.gateways.console.hosts import FOLDER, HOME
@@ -121,7 +121,7 @@ class Site:
         self._tokens = tokens
         self._tls = tls_of(config.tls, certificate)
         self.clients = Clients(self._tls)
-        self._kept = Kept()
+        self._kept = ResultCache()
         self._unreachable = UnreachableBrokers()
         self._turns = Turns()
         self._slots = asyncio.Semaphore(VIEWS_AT_ONCE_MAX)

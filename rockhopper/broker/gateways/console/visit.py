@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from rockhopper.broker.gateways.console.cache import Kept
+from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.broker.users.access import Access, Action, Kind, Resource
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
@@ -85,7 +85,7 @@ class Visit:
     query: Mapping[str, str]
     may_change: bool
     name_services: str
-    kept: Kept
+    kept: ResultCache
     turns: Turns
     tls: TlsOptions | None = None
     notice: str = ""

@@ -54,7 +54,7 @@ class GrpcGateway:
             topics,
             broker.sender,
             broker.transactions,
-            broker.withdrawing,
+            broker.timer_recall,
             broker.now_ms,
             broker.stats.puts_refused,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
+from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
@@ -24,7 +24,7 @@ class RecallProcessor:
 
     _live: LiveSettings
     _store: MessageStore
-    _withdrawing: Withdrawing
+    _timer_recall: TimerRecall
     _now_ms: Callable[[], int]
 
     def process(self, request: Request) -> Response | None:
@@ -34,7 +34,7 @@ class RecallProcessor:
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
             )
-        recalled = self._withdrawing.recall(
+        recalled = self._timer_recall.recall(
             fields.topic, fields.recall_handle, request.connection.born_host
         )
         response = Response(ext=encode_fields(RecallMessageResponse(msg_id=recalled.unique_key)))

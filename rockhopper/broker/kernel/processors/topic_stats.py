@@ -37,7 +37,7 @@ _BROADCASTING = "BROADCASTING"
 
 
 @dataclass(eq=False, repr=False)
-class FiguresProcessor:
+class StatsProcessor:
     """Serves the figures of this broker."""
 
     _store: MessageStore
@@ -51,7 +51,7 @@ class FiguresProcessor:
     async def process(self, request: Request) -> Response:
         """Return all topics and groups except light queues."""
         fields = request.fields(FiguresRequest)
-        looks = _Looks()
+        looks = _StatsReads()
         topics = {
             name: TopicFigures(name, groups=[])
             for name in self._topics.configs
@@ -74,7 +74,7 @@ class FiguresProcessor:
         return Response(body=await asyncio.to_thread(found.encode))
 
     async def _put_groups_in(
-        self, topics: dict[str, TopicFigures], looks: "_Looks", *, with_ages: bool
+        self, topics: dict[str, TopicFigures], looks: "_StatsReads", *, with_ages: bool
     ) -> dict[str, GroupFigures]:
         """Return the groups, with their lag in each topic."""
         groups = {name: GroupFigures(name, topics=[]) for name in self._groups.groups}
@@ -113,7 +113,7 @@ class FiguresProcessor:
         group: GroupFigures,
         topic: str,
         behind: list[tuple[int, int, int]],
-        looks: "_Looks",
+        looks: "_StatsReads",
     ) -> None:
         group.oldest_ms = max(group.oldest_ms, 0)
         for queue_id, first, _ in behind:
@@ -123,7 +123,7 @@ class FiguresProcessor:
                 group.oldest_ms = min(group.oldest_ms or stored_ms, stored_ms)
 
     async def _behind(
-        self, topic: TopicConfig, queues: Mapping[int, int], looks: "_Looks"
+        self, topic: TopicConfig, queues: Mapping[int, int], looks: "_StatsReads"
     ) -> list[tuple[int, int, int]]:
         """Return the queues with unconsumed messages: id, first such offset, end."""
         behind = []
@@ -135,7 +135,7 @@ class FiguresProcessor:
                 behind.append((queue_id, first, high))
         return behind
 
-    async def _look_into(self, figures: TopicFigures, looks: "_Looks") -> None:
+    async def _look_into(self, figures: TopicFigures, looks: "_StatsReads") -> None:
         """Set the number of messages, and the time of the newest."""
         topic = self._topics.get(figures.name)
         if topic is None:
@@ -152,7 +152,7 @@ class FiguresProcessor:
             figures.sent_per_s = self._stats.topic_put_tps(topic.name)
 
 
-class _Looks:
+class _StatsReads:
     """Counts work units, and pauses for other requests."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ import structlog
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
 from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
-from rockhopper.broker.kernel.scheduled.journal_sync import NoteSync
+from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
 from rockhopper.broker.kernel.scheduled.timers.copies import stage_copy, written_copies
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
@@ -147,7 +147,7 @@ class DelayedDelivery(Part):
         # The next message of a waiting level, cached so that it need not be read again.
         self._heads: dict[int, StoredMessage] = {}
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
-        self._sync = NoteSync(self._journal.take_unsynced, self._journal.unsynced_again)
+        self._sync = JournalSync(self._journal.take_unsynced, self._journal.unsynced_again)
         self._saving: asyncio.Task[None] | None = None
         self.on_pass: Callable[[Pass], None] | None = None
         """Called in each pass before its copies are staged.

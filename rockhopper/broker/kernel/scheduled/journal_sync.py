@@ -1,4 +1,4 @@
-"""NoteSync: syncs journal entries to disk a moment later, with the fsync off the event loop.
+"""JournalSync: syncs journal entries to disk a moment later, with the fsync off the event loop.
 
 An entry is in the page cache at once, so a kill loses none. ``soon`` syncs it within ``INTERVAL_S``
 plus the time of the fsync. So a power cut repeats the deliveries since then, less than half a
@@ -21,7 +21,7 @@ INTERVAL_S = 0.2
 RETRY_S = 5.0
 
 
-class NoteSync:
+class JournalSync:
     """Syncs the files of one part. Belongs to the event loop."""
 
     def __init__(

@@ -32,7 +32,7 @@ from rockhopper.broker.store.reading.property_stage import (
     PropertyStage,
     PropertyTest,
 )
-from rockhopper.broker.store.recovering.entry_repair import EntryMender, is_of
+from rockhopper.broker.store.recovering.entry_repair import EntryRepair, is_of
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
@@ -76,7 +76,7 @@ class MessageReader:
         self,
         commit_log: CommitLog,
         places: RecordPlaces,
-        mender: EntryMender,
+        mender: EntryRepair,
         limits: ReadLimits,
         resolve_ext: Callable[[str, int, int], int | None],
     ) -> None:

@@ -52,7 +52,7 @@ class _Search:
         self.stop = stop
 
 
-class EntryMender:
+class EntryRepair:
     """Judges entries that their records contradict. Belongs to the event loop's thread."""
 
     def __init__(

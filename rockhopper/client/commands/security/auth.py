@@ -43,7 +43,7 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
     except (PlainAclError, UnicodeDecodeError) as error:
         raise Failure(f"{file}: {error}") from None
 
-    def told(account: PlainAccount) -> None:
+    def write_account(account: PlainAccount) -> None:
         kind = "Super user" if account.is_super else "user"
         write_line(f"{account.name}: {kind}, {counted(len(account.rules), 'rule')}")
         for rule in account.rules:
@@ -64,7 +64,7 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
                 continue
             if not dry_run:
                 await admin.accounts.add_account(account, broker=broker)
-            told(account)
+            write_account(account)
             if len(account.secret) < SECRET_LENGTH_MIN:
                 write_line(f"    his secret is short: rockhopper user passwd {account.name}")
     for sentence in acl.left_out:

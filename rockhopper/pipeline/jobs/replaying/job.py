@@ -76,7 +76,7 @@ class _Way:
         """Return a Spark session."""
         return job_session("replay", self.asked.spark, self.asked.master)
 
-    def chosen(self, files: Sequence[SourceFile]) -> "DataFrame":
+    def select_rows(self, files: Sequence[SourceFile]) -> "DataFrame":
         """Return the matching rows of files that are replayed partly."""
         return chosen_rows(self.session(), self.source, files, self.request)
 
@@ -221,7 +221,7 @@ def _resumable(way: _Way) -> Plan | None:
 
 def _count(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
     with described(way.session(), f"replay {way.name}: counting messages"):
-        return dict(way.chosen(partly).groupBy("path").count().collect())
+        return dict(way.select_rows(partly).groupBy("path").count().collect())
 
 
 def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
@@ -229,7 +229,7 @@ def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
     way.asked.progress.step("choosing messages")
     way.state.remove_tree(SELECTION_DIRECTORY)
     place = str(way.state.path(SELECTION_DIRECTORY))
-    rows = way.chosen(partly)
+    rows = way.select_rows(partly)
     try:
         with described(way.session(), f"replay {way.name}: choosing messages"):
             rows.write.parquet(place)

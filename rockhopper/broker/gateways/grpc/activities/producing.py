@@ -19,7 +19,7 @@ from rockhopper.broker.gateways.grpc.statuses import (
     status_of,
     unconfirmed_status,
 )
-from rockhopper.broker.kernel.scheduled.timers.recall import Withdrawing
+from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Diversion, Sender
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
@@ -61,7 +61,7 @@ class Producing:
         topics: TopicTable,
         sender: Sender,
         transactions: Transactions,
-        withdrawing: Withdrawing,
+        timer_recall: TimerRecall,
         now_ms: Callable[[], int],
         on_refused: Callable[[int], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Producing:
         self._topics = topics
         self._sender = sender
         self._transactions = transactions
-        self._withdrawing = withdrawing
+        self._timer_recall = timer_recall
         self._now_ms = now_ms
 
     def send(self, call: Call, request: Any) -> Any:
@@ -210,7 +210,9 @@ class Producing:
         config = self._topics.get(topic)
         if config is None:
             raise TopicNotFound(f"recall failed, the topic[{topic}] not exist")
-        recalled = self._withdrawing.recall(topic, request.recall_handle, call.connection.born_host)
+        recalled = self._timer_recall.recall(
+            topic, request.recall_handle, call.connection.born_host
+        )
         reply = _RecallReply(status=OK, message_id=recalled.unique_key)
         return self._when_safe(call, reply, recalled.end_offset)
 

@@ -25,7 +25,7 @@ class Recalled(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Withdrawing:
+class TimerRecall:
     """Recalls the timed messages of one broker."""
 
     _config: BrokerConfig

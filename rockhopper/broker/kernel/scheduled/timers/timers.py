@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
-from rockhopper.broker.kernel.scheduled.journal_sync import NoteSync
+from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
 from rockhopper.broker.kernel.scheduled.timers import java_files
 from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
@@ -89,7 +89,7 @@ class Timers(Part):
         self._java_paths = layout.timer_wheel, layout.timer_log
         self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
         files = self.index.files
-        self._sync = NoteSync(files.take_unsynced_notes, files.unsynced_again)
+        self._sync = JournalSync(files.take_unsynced_notes, files.unsynced_again)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         live = config.store.live

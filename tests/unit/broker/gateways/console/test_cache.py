@@ -1,10 +1,10 @@
-"""Kept: one look-up for all who ask within some seconds."""
+"""ResultCache: one look-up for all who ask within some seconds."""
 
 import asyncio
 
 import pytest
 
-from rockhopper.broker.gateways.console.cache import KEPT_MAX, KEPT_S, Kept
+from rockhopper.broker.gateways.console.cache import KEPT_MAX, KEPT_S, ResultCache
 
 
 class Found:
@@ -21,7 +21,7 @@ class Found:
 
 async def test_who_asks_meanwhile_and_soon_after_gets_the_same() -> None:
     now_s = [0.0]
-    kept, found = Kept(lambda: now_s[0]), Found()
+    kept, found = ResultCache(lambda: now_s[0]), Found()
     assert await asyncio.gather(*(kept.get("a", found.find) for _ in range(3))) == [1, 1, 1]
     assert await kept.get("a", found.find) == 1
     assert await kept.get("b", found.find) == 2
@@ -30,7 +30,7 @@ async def test_who_asks_meanwhile_and_soon_after_gets_the_same() -> None:
 
 
 async def test_a_failure_is_not_kept() -> None:
-    kept, found = Kept(), Found()
+    kept, found = ResultCache(), Found()
 
     async def fail() -> int:
         raise TimeoutError
@@ -41,7 +41,7 @@ async def test_a_failure_is_not_kept() -> None:
 
 
 async def test_only_so_many_are_kept() -> None:
-    kept, found = Kept(lambda: 0.0), Found()
+    kept, found = ResultCache(lambda: 0.0), Found()
     for number in range(KEPT_MAX + 1):
         await kept.get(number, found.find)
     await kept.get(KEPT_MAX, found.find)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.gateways.console.cache import Kept
+from rockhopper.broker.gateways.console.cache import ResultCache
 from rockhopper.broker.gateways.console.visit import (
     Turns,
     Visit,
@@ -20,7 +20,9 @@ from tests.support.rules import Rules
 
 
 def visit(access: Access, **query: str) -> Visit:
-    return Visit(access, Principal("192.0.2.1", "al"), None, query, False, "", Kept(), Turns())
+    return Visit(
+        access, Principal("192.0.2.1", "al"), None, query, False, "", ResultCache(), Turns()
+    )
 
 
 def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:

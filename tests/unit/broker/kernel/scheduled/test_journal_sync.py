@@ -1,4 +1,4 @@
-"""NoteSync: notes are on disk a moment later, again after a disk that failed, never two at once."""
+"""JournalSync: notes reach the disk a moment later, again after a disk that failed."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.kernel.scheduled.journal_sync import INTERVAL_S, NAME, RETRY_S, NoteSync
+from rockhopper.broker.kernel.scheduled.journal_sync import INTERVAL_S, NAME, RETRY_S, JournalSync
 from rockhopper.broker.store.files import disk
 from tests.support.hang import HANG_S
 from tests.support.held_clock import HeldClock
@@ -25,7 +25,7 @@ class Notes:
         self._loop = asyncio.get_running_loop()
         self.clock = HeldClock(monkeypatch)
         monkeypatch.setattr(disk, "sync_paths", self._sync_paths)
-        self.sync = NoteSync(self._take, self.waiting.extend)
+        self.sync = JournalSync(self._take, self.waiting.extend)
 
     def note(self, name: str) -> None:
         self.waiting.append(Path(name))

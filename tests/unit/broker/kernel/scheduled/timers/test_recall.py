@@ -1,4 +1,4 @@
-"""Withdrawing a timer message, whoever asks."""
+"""Recalling a timer message, whoever asks."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,10 +33,10 @@ async def test_what_means_no_pending_message_is_refused(
 ) -> None:
     broker.timers.open()
     with pytest.raises(kind, match="recall failed"):
-        broker.withdrawing.recall(topic, handle, BORN_HOST)
+        broker.timer_recall.recall(topic, handle, BORN_HOST)
 
 
 async def test_it_can_be_forbidden(broker: ServedBroker) -> None:
     broker.config.live.recall_message_enable = False
     with pytest.raises(NoPermission):
-        broker.withdrawing.recall("t", "x", BORN_HOST)
+        broker.timer_recall.recall("t", "x", BORN_HOST)
