@@ -438,7 +438,7 @@ class Consumer:
     async def _next_message(self) -> ReceivedMessage:
         if self._in_work:
             self._acknowledge()
-        delivered = self._handout.take() or await self._handout.next()
+        delivered = self._handout.next_message() or await self._handout.next()
         if delivered is None:
             raise StopAsyncIteration
         self._in_work = (delivered,)
@@ -583,7 +583,7 @@ class Consumer:
         assert worker is not None
         at_work, monotonic_s = self._watch.at_work, time.monotonic
         while True:
-            delivered = handout.take() or await handout.next()
+            delivered = handout.next_message() or await handout.next()
             if delivered is None:
                 return
             held, message = delivered

@@ -76,7 +76,7 @@ class Peer:
             self.events.append(event)
             if self._answers:
                 self._serve(event)
-        self.sent += self.http2.take()
+        self.sent += self.http2.drain()
 
     def _serve(self, event: Event) -> None:
         if isinstance(event, Asked):

@@ -246,14 +246,14 @@ class HotPass:
         # They may refer to messages staged before them.
         reply_batch.settle()
         if header.startswith(END_PREFIX):
-            count = self._plain_ends.take(reply_batch, frames, first)
+            count = self._plain_ends.stage(reply_batch, frames, first)
             reply_batch.count(RequestCode.END_TRANSACTION, count)
             return count
         if header.startswith(ACK_PREFIX):
-            count, answers = self._plain_acks.take(frames, first)
+            count, answers = self._plain_acks.serve(frames, first)
             reply_batch.count(RequestCode.ACK_MESSAGE, count)
         else:
-            count, answers = self._plain_commits.take(reply_batch.connection, frames, first)
+            count, answers = self._plain_commits.serve(reply_batch.connection, frames, first)
             reply_batch.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
         if answers:
             reply_batch.promise(answers)
@@ -425,7 +425,7 @@ class HotPass:
         if not self._access.is_open:
             return 0, None
         reply_batch.settle()
-        return self._plain_pulls.take(reply_batch, frames, first)
+        return self._plain_pulls.serve(reply_batch, frames, first)
 
     def _serve_pull(self, reply_batch: ReplyBatch, header: bytes, key: bytes | None) -> bool:
         """Serve one pull; with *key*, compiled code may serve later pulls of its kind."""

@@ -45,7 +45,7 @@ class PlainAcks:
         self._topics = broker.topics
         self._store = broker.store
 
-    def take(self, frames: list[Frame], first: int) -> tuple[int, bytes]:
+    def serve(self, frames: list[Frame], first: int) -> tuple[int, bytes]:
         """Serve the acknowledgements from frame *first* on that belong to one pop.
 
         Returns how many, and the responses; 0, with nothing done, if the first one must take the

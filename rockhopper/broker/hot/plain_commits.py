@@ -28,7 +28,7 @@ class PlainCommits:
         self._offsets = broker.offsets
         self._positions = broker.positions
 
-    def take(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
+    def serve(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
         """Serve the commits from frame *first* on that move one offset of a group.
 
         Returns how many, and the responses; 0, with nothing done, if the first one must take the

@@ -71,7 +71,7 @@ class PlainEnds:
         self._halves = broker.transactions.halves
         self._ends = broker.transactions.ends
 
-    def take(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
+    def stage(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; return how many."""
         store = self._store
         if encode_end is None or not store.written_is_safe or not reply_batch.can_stage():

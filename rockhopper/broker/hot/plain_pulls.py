@@ -151,7 +151,7 @@ class PlainPulls:
     def _something_changed(self, *_: object) -> None:
         self._epoch += 1
 
-    def take(
+    def serve(
         self, reply_batch: ReplyBatch, frames: list[Frame], first: int, *, may_park: bool = True
     ) -> tuple[int, bytes | None]:
         """Serve the pulls from frame *first* on that compiled code can serve.
@@ -265,7 +265,7 @@ class PlainPulls:
             )
             at = 0
             while at < len(frames):
-                at += self.take(reply_batch, frames, at, may_park=False)[0]
+                at += self.serve(reply_batch, frames, at, may_park=False)[0]
                 if reply_batch.size_bytes > PASS_BYTES_MAX:
                     reply_batch.end()
                 elif at < len(frames):

@@ -99,7 +99,7 @@ class Registration:
         for keeper in self._keepers:
             keeper.share(topic)
 
-    def take(self, command: Command) -> None:
+    def handle(self, command: Command) -> None:
         """Handle a request from a name server to this broker."""
         if command.code == RequestCode.SHARE_TOPIC and self.advertisement().is_leading:
             try:
@@ -227,7 +227,7 @@ class _Keeper:
         self._link = NameServiceLink(
             address,
             self._lost,
-            owner.take,
+            owner.handle,
             outgoing=owner.outgoing,
             credentials=owner.credentials,
         )

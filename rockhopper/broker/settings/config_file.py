@@ -184,7 +184,7 @@ def load_config(
         texts.setdefault("namesrvPort", texts["listenPort"])
     config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
     if foresee is not None and config is not None:
-        mistakes.take(foresee(config, texts))
+        mistakes.add_errors(foresee(config, texts))
     mistakes.raise_all(place, warnings)
     assert config is not None
     return LoadedConfig(

@@ -88,7 +88,7 @@ class Mistakes:
                 del left[error.key]
                 self._removed.add(error.key)
 
-    def take(self, errors: Iterable[SettingError]) -> None:
+    def add_errors(self, errors: Iterable[SettingError]) -> None:
         """Add errors found elsewhere, except those that follow from a removed key."""
         self.found += [each for each in errors if not self._follows(each)]
 

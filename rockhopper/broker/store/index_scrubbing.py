@@ -311,7 +311,7 @@ class IndexScrub:
             return
         number = chains.number
         was = chains.file.entry(number)
-        if chains.take(key.hash, key.offset, key.store_time_ms):
+        if chains.repair_entry(key.hash, key.offset, key.store_time_ms):
             self._name_mended(chains.file, 1, entry=number, was=was)
         if key.offset != self._taken_offset:
             self._taken_offset = key.offset

@@ -107,7 +107,7 @@ class Handout:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.stop)
 
-    def take(self, *, collects: bool = False) -> Delivered | None:
+    def next_message(self, *, collects: bool = False) -> Delivered | None:
         """Return the next message, or None if none is ready.
 
         In orderly mode, a caller that `collects` may take more messages of a queue it has marked as
@@ -133,7 +133,7 @@ class Handout:
                     held.is_ready = False
                     continue
             else:
-                message = held.take()
+                message = held.next_message()
             if (orderly and not collects) or not held.waiting:
                 held.is_ready = False
             else:
@@ -158,7 +158,7 @@ class Handout:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            delivered = self.take(collects=collects)
+            delivered = self.next_message(collects=collects)
             if delivered is not None or self._is_stopped:
                 return delivered
             waiter = asyncio.get_running_loop().create_future()

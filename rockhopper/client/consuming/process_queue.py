@@ -146,7 +146,7 @@ class ProcessQueue:
             self._shared_room.add(len(added), size_bytes)
             self._check_span()
 
-    def take(self) -> ReceivedMessage:
+    def next_message(self) -> ReceivedMessage:
         """Return the next waiting message and mark it as in flight."""
         message = self.waiting.popleft()
         if not self._in_flight:
@@ -160,7 +160,7 @@ class ProcessQueue:
             if not may(message):
                 continue
             if place == 0:
-                return self.take()
+                return self.next_message()
             del self.waiting[place]
             self._is_out_of_order = True
             self._in_flight[message.queue_offset] = message

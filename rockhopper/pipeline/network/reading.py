@@ -65,10 +65,10 @@ def read_partition(partition: InputPartition, rules: Rules) -> Iterator[Any]:
 def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
     few = Few(rules)
     for wanted, read in _Reading(ranges, rules):
-        if few.take(wanted, read):
+        if few.try_add(wanted, read):
             continue
         yield from few.batches()
-        if not few.take(wanted, read):
+        if not few.try_add(wanted, read):
             yield from _batches(wanted, read, rules)
     yield from few.batches()
 
@@ -170,7 +170,7 @@ class Few:
         self._size_bytes = 0
         self._broker = ""
 
-    def take(self, wanted: Range, read: BulkRead) -> bool:
+    def try_add(self, wanted: Range, read: BulkRead) -> bool:
         """Add a read; return False if it cannot be added, or only after ``batches``.
 
         A read is added only if its records are exactly the requested ones, in order.

@@ -323,7 +323,7 @@ class Http2Connection:
             self._idle.spend(self._clock())
         self._has_settings = True
         before = self._peer.window_bytes
-        self._peer.take(payload)
+        self._peer.apply(payload)
         self._out.append(frame(FrameType.SETTINGS, frames.FLAG_ACK, 0))
         more = self._peer.window_bytes - before
         if more:
@@ -377,7 +377,7 @@ class Http2Connection:
 
     # Sending
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return the bytes to write now."""
         out = b"".join(self._out)
         self._out.clear()

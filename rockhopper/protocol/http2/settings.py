@@ -42,7 +42,7 @@ class PeerSettings:
     window_bytes: int = WINDOW_BYTES_AT_FIRST
     frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX
 
-    def take(self, payload: bytes) -> None:
+    def apply(self, payload: bytes) -> None:
         """Apply the payload of a SETTINGS frame. Raises Http2Error."""
         if len(payload) % _PAIR.size:
             raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS is no row of pairs")

@@ -87,7 +87,7 @@ class _Part:
     end: int
     lines: list[Line] = field(default_factory=list)
 
-    def take(self, count: int, *, is_back: bool) -> tuple[int, int]:
+    def advance(self, count: int, *, is_back: bool) -> tuple[int, int]:
         """Take the range of the next *count* messages, from the end if *is_back*."""
         if is_back:
             begin, end = max(self.start, self.end - count), self.end
@@ -191,7 +191,7 @@ class Browser:
         short = parts
         while short and self._bytes_left > 0:
             found = await together(
-                self._read(each.queue, *each.take(count, is_back=is_back)) for each in short
+                self._read(each.queue, *each.advance(count, is_back=is_back)) for each in short
             )
             for part, more in zip(short, found, strict=True):
                 part.lines += more[::-1] if is_back else more

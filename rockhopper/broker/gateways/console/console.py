@@ -134,7 +134,7 @@ class Console:
             return await site.refuse(visit, visit.why_not, 403)
         if not self._tokens.is_right(form.get("token", ""), principal.user):
             return await site.show_again(request.path, visit, form, STALE)
-        return await site.take(request.path, visit, form)
+        return await site.submit(request.path, visit, form)
 
     async def _loaded(self) -> "Site":
         async with self._loading:

@@ -174,7 +174,7 @@ class Site:
             return await self.refuse(visit, "There is no such page.", 404)
         return await self._run(visit, lambda: self._viewed(visit, view))
 
-    async def take(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
+    async def submit(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
         """Execute a form."""
         visit.path = path.removeprefix(HOME)
         act = ACTS.get(visit.path)

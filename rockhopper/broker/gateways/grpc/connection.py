@@ -392,7 +392,7 @@ class GrpcConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self.closed or transport.is_closing():
             return
-        data = self._http2.take()
+        data = self._http2.drain()
         if data:
             transport.write(data)
             if self.stalled_at_s is not None and (
@@ -430,7 +430,7 @@ class GrpcConnection(asyncio.Protocol):
         """Send the queued data, then close."""
         self.closed = True
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(self._http2.take())
+            self._transport.write(self._http2.drain())
             self._transport.close()
 
     def abort(self, reason: str) -> None:

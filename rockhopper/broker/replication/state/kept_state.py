@@ -110,7 +110,7 @@ class KeptState:
         for table in self._own:
             table.start_saving()
 
-    def take(self, kind: int, payload: bytes, log_offset: int) -> None:
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply one entry of the record at *log_offset*.
 
         Raises:

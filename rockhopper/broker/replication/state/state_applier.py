@@ -258,7 +258,7 @@ class StateApplier:
 
     def _take(self, todo: _Todo) -> None:
         try:
-            self.kept.take(*todo)
+            self.kept.apply(*todo)
         except StateRecordError as error:
             self._tell(todo.log_offset, error)
 

@@ -45,7 +45,9 @@ class IndexChains:
         self.has_wrong_times = False
         """Whether the header's times were not those of its records; they are corrected now."""
 
-    def take(self, key_hash: int, commit_log_offset: int, store_time_ms: int | None = None) -> bool:
+    def repair_entry(
+        self, key_hash: int, commit_log_offset: int, store_time_ms: int | None = None
+    ) -> bool:
         """Step over an entry, and repair it; return whether it was wrong.
 
         The entry must hold *key_hash* and *commit_log_offset*. Without a store time its time is
@@ -90,7 +92,7 @@ class IndexChains:
     def take_as_it_is(self) -> bool:
         """Step over an entry whose record is unknown; return whether its link was repaired."""
         key_hash, offset, _, _ = self.file.entry(self.number)
-        return self.take(key_hash, offset)
+        return self.repair_entry(key_hash, offset)
 
     def is_reachable_without(self, key_hash: int) -> bool:
         """Return whether the next entry is in the chain of its own hash, not of *key_hash*.

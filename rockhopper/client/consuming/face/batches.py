@@ -49,7 +49,7 @@ def check_batches(count_max: int, wait_s: float) -> None:
 
 
 def _take_next(handout: Handout, batch: list[Delivered]) -> bool:
-    return _add(batch, handout.take(collects=True))
+    return _add(batch, handout.next_message(collects=True))
 
 
 def _add(batch: list[Delivered], delivered: Delivered | None) -> bool:

@@ -82,14 +82,14 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, list[int], int | 
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many were taken in each go."""
     counts: list[int] = []
-    take = PlainAcks.take
+    take = PlainAcks.serve
 
     def noted(self: PlainAcks, frames: list[Frame], first: int) -> tuple[int, bytes]:
         count, answers = take(self, frames, first)
         counts.append(count)
         return count, answers
 
-    monkeypatch.setattr(PlainAcks, "take", noted)
+    monkeypatch.setattr(PlainAcks, "serve", noted)
     return counts
 
 

@@ -72,14 +72,14 @@ def test_what_comes_of_a_commit_is_what_the_general_way_makes_of_it(
     brokers: list[HotBroker], frame: Frame, is_plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    take: Callable[..., tuple[int, bytes]] = PlainCommits.take
+    take: Callable[..., tuple[int, bytes]] = PlainCommits.serve
 
     def noted(*arguments: Any) -> tuple[int, bytes]:
         result = take(*arguments)
         taken.append(result[0])
         return result
 
-    monkeypatch.setattr(PlainCommits, "take", noted)
+    monkeypatch.setattr(PlainCommits, "serve", noted)
     found, expected = (outcome(broker, frame) for broker in brokers)
     assert found == expected
     assert taken == [int(is_plain)]

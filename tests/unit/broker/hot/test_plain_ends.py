@@ -101,13 +101,13 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[En
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
-    take = PlainEnds.take
+    take = PlainEnds.stage
 
     def noted(self: PlainEnds, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         counts.append(take(self, reply_batch, frames, first))
         return counts[-1]
 
-    monkeypatch.setattr(PlainEnds, "take", noted)
+    monkeypatch.setattr(PlainEnds, "stage", noted)
     return counts
 
 

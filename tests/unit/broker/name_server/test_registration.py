@@ -249,7 +249,7 @@ async def test_what_a_replica_was_while_its_topics_were_collected_is_not_registe
 async def test_a_follower_takes_no_topic_that_is_passed_on(tmp_path: Path) -> None:
     made = Registered(tmp_path, "127.0.0.1:1")
     made.advertisement = Advertisement(3)
-    made.registration.take(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
+    made.registration.handle(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
     assert made.topics.get("theirs") is None
 
 
@@ -307,9 +307,9 @@ async def test_a_topic_is_shared_where_it_is_registered(
 
 def test_what_a_name_service_passes_on_is_taken_or_named(tmp_path: Path) -> None:
     made = Registered(tmp_path, "127.0.0.1:1")
-    made.registration.take(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
+    made.registration.handle(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
     assert made.topics.get("theirs") is not None
     with capture_logs() as logs:
-        made.registration.take(Command(SHARE, ext={}))
-        made.registration.take(Command(99, ext={}))
+        made.registration.handle(Command(SHARE, ext={}))
+        made.registration.handle(Command(99, ext={}))
     assert len(logs) == 1

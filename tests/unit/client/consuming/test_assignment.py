@@ -150,7 +150,7 @@ async def test_what_is_given_up_is_committed_and_unlocked_when_it_is_finished() 
     parts = Parts(orderly=True)
     held = await parts.take_over()
     fill(held, 3)
-    message = held.take()
+    message = held.next_message()
     parts.assignment.give_up(A)
     await asyncio.sleep(0)
     assert held.is_dropped
@@ -169,7 +169,7 @@ async def test_what_cannot_be_committed_is_remembered() -> None:
     parts = Parts()
     held = await parts.take_over()
     fill(held, 1)
-    held.finish(held.take())
+    held.finish(held.next_message())
     parts.failure = BrokerUnreachableError("gone")
     parts.assignment.give_up(A)
     await until(lambda: parts.released_count == 1)
@@ -181,7 +181,7 @@ async def test_what_is_lost_is_neither_committed_nor_released() -> None:
     parts = Parts()
     held = await parts.take_over()
     fill(held, 2)
-    held.finish(held.take())
+    held.finish(held.next_message())
     parts.assignment.lose(A)
     assert not held.waiting
     parts.assignment.lose(B)
@@ -205,7 +205,7 @@ async def test_commits_name_what_failed_and_go_on() -> None:
     parts = Parts()
     held = await parts.take_over()
     fill(held, 1)
-    held.finish(held.take())
+    held.finish(held.next_message())
     parts.failure = BrokerUnreachableError("gone")
     (failure,) = await parts.assignment.commit()
     assert failure is parts.failure
@@ -219,7 +219,7 @@ async def test_a_commit_that_is_not_answered_yet_is_not_sent_again() -> None:
     parts = Parts()
     held = await parts.take_over()
     fill(held, 1)
-    held.finish(held.take())
+    held.finish(held.next_message())
     parts.answers.clear()
     parts.stored_count = 0
     first = asyncio.create_task(parts.assignment.commit())
@@ -238,7 +238,7 @@ async def test_closing_commits_unlocks_and_drops_everything() -> None:
     first, second = await parts.take_over(A), await parts.take_over(B)
     for held in (first, second):
         fill(held, 2)
-        held.finish(held.take())
+        held.finish(held.next_message())
     parts.assignment.offer_all()
     assert parts.offered == [A, B]
     parts.assignment.stop_fetching()
@@ -254,7 +254,7 @@ async def test_abandoning_commits_nothing_more() -> None:
     parts = Parts()
     held = await parts.take_over()
     fill(held, 1)
-    held.finish(held.take())
+    held.finish(held.next_message())
     parts.assignment.give_up(A)
     await parts.assignment.abandon()
     assert parts.committed == {A: 2}

@@ -204,7 +204,7 @@ async def test_a_queue_that_the_topic_lost_lets_the_route_be_asked_for() -> None
 async def test_messages_that_come_again_have_the_topic_they_were_sent_to() -> None:
     fetched = Fetched(result(0, RETRY_TOPIC="orders"), result(1), queue=RETRY)
     await fetched.run()
-    first, second = (fetched.held.take() for _ in range(2))
+    first, second = (fetched.held.next_message() for _ in range(2))
     assert [message.topic for message in (first, second)] == ["orders", "%RETRY%g"]
 
 

@@ -51,7 +51,7 @@ async def test_queues_take_turns() -> None:
         line.offer(held)
         line.offer(held)
     order = []
-    while (delivered := line.take()) is not None:
+    while (delivered := line.next_message()) is not None:
         order.append((delivered[1].queue_id, delivered[1].queue_offset))
     assert order == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
 
@@ -84,7 +84,7 @@ async def test_stop_ends_every_wait_and_hands_out_nothing_more() -> None:
     line.stop()
     assert await asyncio.gather(*waiting) == [None, None]
     line.offer(queue_of(1))
-    assert line.take() is None
+    assert line.next_message() is None
 
 
 async def test_an_error_is_raised_once() -> None:
@@ -103,7 +103,7 @@ async def test_a_message_that_was_sent_back_is_finished() -> None:
     line = handout(backs)
     held = queue_of(2)
     line.offer(held)
-    delivered = line.take()
+    delivered = line.next_message()
     assert delivered is not None
     await line.redeliver(*delivered, Delay(5))
     assert backs.sent == [(0, Delay(5))]
@@ -116,7 +116,7 @@ async def test_a_message_that_could_not_be_sent_back_is_handed_out_again_here() 
     line = handout(backs)
     held = queue_of(1)
     line.offer(held)
-    delivered = line.take()
+    delivered = line.next_message()
     assert delivered is not None
     await line.redeliver(*delivered)
     assert held.position == 0
@@ -132,7 +132,7 @@ async def test_a_message_that_fails_after_its_queue_was_handed_over_is_not_sent_
     line = handout(backs)
     held = queue_of(1)
     line.offer(held)
-    delivered = line.take()
+    delivered = line.next_message()
     assert delivered is not None
     held.is_dropped = held.is_lost = True
     await line.redeliver(*delivered)
@@ -145,7 +145,7 @@ async def test_a_message_that_fails_while_its_queue_is_handed_over_is_sent_back(
     line = handout(backs)
     held = queue_of(1)
     line.offer(held)
-    delivered = line.take()
+    delivered = line.next_message()
     assert delivered is not None
     held.is_dropped = True
     await line.redeliver(*delivered)
@@ -158,7 +158,7 @@ async def test_in_broadcast_a_failed_message_is_given_up() -> None:
     line = handout(backs, broadcast=True)
     held = queue_of(1)
     line.offer(held)
-    delivered = line.take()
+    delivered = line.next_message()
     assert delivered is not None
     await line.redeliver(*delivered)
     assert (backs.sent, held.position) == ([], 1)
@@ -182,12 +182,12 @@ async def test_in_order_a_queue_hands_out_one_message_at_a_time() -> None:
     one, two = queue_of(2, 0), queue_of(2, 1)
     line.offer(one)
     line.offer(two)
-    first, second = line.take(), line.take()
+    first, second = line.next_message(), line.next_message()
     assert first is not None
     assert second is not None
-    assert line.take() is None
+    assert line.next_message() is None
     line.acknowledge(*second)
-    third = line.take()
+    third = line.next_message()
     assert third is not None
     assert (third[1].queue_id, third[1].queue_offset) == (1, 1)
 
@@ -216,10 +216,10 @@ async def test_in_order_nothing_is_handed_out_of_a_queue_that_may_be_another_s()
     )
     held = queue_of(1)
     line.offer(held)
-    assert line.take() is None
+    assert line.next_message() is None
     may = True
     line.offer(held)
-    assert line.take() is not None
+    assert line.next_message() is not None
 
 
 async def test_idle_queues_are_told_of() -> None:
@@ -227,7 +227,7 @@ async def test_idle_queues_are_told_of() -> None:
     line = Handout(SETTINGS, Backs(), on_idle=idle.append)  # type: ignore[arg-type]
     held = queue_of(2)
     line.offer(held)
-    first, second = line.take(), line.take()
+    first, second = line.next_message(), line.next_message()
     assert first is not None
     assert second is not None
     line.acknowledge(*first)

@@ -34,7 +34,7 @@ async def test_nothing_to_do_stands_where_the_next_fetch_begins() -> None:
 
 async def test_the_position_is_the_first_message_that_is_not_finished() -> None:
     held = holding(3, 4, 6, 7)
-    taken = [held.take() for _ in range(4)]
+    taken = [held.next_message() for _ in range(4)]
     assert held.position == 3
     held.finish(taken[1])
     held.finish(taken[3])
@@ -47,22 +47,22 @@ async def test_the_position_is_the_first_message_that_is_not_finished() -> None:
 
 async def test_waiting_messages_hold_the_position() -> None:
     held = holding(3, 4, 6)
-    held.finish(held.take())
+    held.finish(held.next_message())
     assert held.position == 4
 
 
 async def test_messages_put_back_wait_in_their_place_and_hold_the_position() -> None:
     held = holding(1, 2, 3, 9)
-    one, two, three = held.take(), held.take(), held.take()
+    one, two, three = held.next_message(), held.next_message(), held.next_message()
     held.put_back(one)
     held.put_back(three)
     assert [each.queue_offset for each in held.waiting] == [1, 3, 9]
     assert held.position == 1
-    again = held.take()
+    again = held.next_message()
     held.finish(two)
     assert held.position == 1
-    last = held.take()
-    held.take()
+    last = held.next_message()
+    held.next_message()
     held.finish(again)
     assert held.position == 3
     held.finish(last)
@@ -71,7 +71,7 @@ async def test_messages_put_back_wait_in_their_place_and_hold_the_position() -> 
 
 async def test_what_was_dropped_is_fetched_again() -> None:
     held = holding(1, 2, 3)
-    first = held.take()
+    first = held.next_message()
     held.drop_waiting()
     assert (held.position, held.fetch_offset) == (1, 2)
     held.finish(first)
@@ -80,7 +80,7 @@ async def test_what_was_dropped_is_fetched_again() -> None:
 
 async def test_a_reset_forgets_what_is_in_flight() -> None:
     held = holding(1, 2, 3)
-    first = held.take()
+    first = held.next_message()
     held.reset(40)
     assert held.position == 40
     assert not held.finish(first)
@@ -90,7 +90,7 @@ async def test_a_reset_forgets_what_is_in_flight() -> None:
 
 async def test_a_queue_that_was_given_up_keeps_the_position_of_a_failed_message() -> None:
     held = holding(1, 2)
-    first = held.take()
+    first = held.next_message()
     held.drop_waiting()
     held.is_dropped = True
     held.put_back(first)
@@ -104,7 +104,7 @@ async def test_room_is_counted_in_messages_and_bytes(room: Room) -> None:
     assert room.free.is_set()
     held.add([message(2)], 3)
     assert not room.free.is_set()
-    taken = held.take()
+    taken = held.next_message()
     assert not room.free.is_set()
     held.finish(taken)
     assert room.free.is_set()
@@ -113,7 +113,7 @@ async def test_room_is_counted_in_messages_and_bytes(room: Room) -> None:
 
 async def test_an_old_unfinished_message_stops_the_fetching() -> None:
     held = holding(0)
-    stuck = held.take()
+    stuck = held.next_message()
     held.add([message(49)], 50)
     assert not held.span_free.is_set()
     held.finish(stuck)
@@ -122,7 +122,7 @@ async def test_an_old_unfinished_message_stops_the_fetching() -> None:
 
 async def test_drained_waits_for_what_is_in_flight() -> None:
     held = holding(0, 1)
-    one, two = held.take(), held.take()
+    one, two = held.next_message(), held.next_message()
     waiting = held.drained()
     held.finish(two)
     assert not waiting.done()

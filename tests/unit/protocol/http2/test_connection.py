@@ -48,7 +48,7 @@ def clock() -> Clock:
 def connection(clock: Clock) -> Http2Connection:
     made = Http2Connection(clock)
     made.receive(PREFACE + SETTINGS)
-    made.take()
+    made.drain()
     return made
 
 
@@ -64,7 +64,7 @@ def settings(**values: int) -> bytes:
 
 def sent(connection: Http2Connection) -> list[tuple[int, int, int, bytes]]:
     """(type, flags, stream, payload) of each frame that is to be written."""
-    data, found, position = connection.take(), [], 0
+    data, found, position = connection.drain(), [], 0
     while position < len(data):
         high, low, kind, flags, stream_id = read_head(data, position)
         end = position + 9 + (high << 16 | low)
@@ -105,7 +105,7 @@ def test_a_whole_answer_is_the_same_in_one_piece(connection: Http2Connection, si
     connection.answer(3, HEAD, b"x" * size, TRAILERS)
     assert [(each[0], each[1], each[3]) for each in sent(connection)] == in_pieces
     connection.answer(5, HEAD, b"nobody asked", TRAILERS)
-    assert (connection.take(), connection.open_streams) == (b"", 0)
+    assert (connection.drain(), connection.open_streams) == (b"", 0)
 
 
 def test_it_talks_to_another_implementation(clock: Clock) -> None:
@@ -125,7 +125,7 @@ def test_it_talks_to_another_implementation(clock: Clock) -> None:
     ours.end(1, TRAILERS)
     received, is_ended = 0, False
     while not is_ended:
-        for event in theirs.receive_data(ours.take()):
+        for event in theirs.receive_data(ours.drain()):
             if isinstance(event, h2.events.DataReceived):
                 received += len(event.data)
                 theirs.acknowledge_received_data(event.flow_controlled_length, 1)
@@ -249,7 +249,7 @@ def test_a_flood_of_what_costs_nothing_ends_the_connection(
 ) -> None:
     for number in range(allowed):
         connection.receive(flood(2 * number + 1))
-        connection.take()
+        connection.drain()
     assert not connection.is_over
     clock.now_s = 1.0
     connection.receive(flood(2 * allowed + 1))
@@ -265,7 +265,7 @@ def test_who_asks_for_much_may_ping_much(connection: Http2Connection) -> None:
     for number in range(2 * IDLE_FRAMES_MAX):
         connection.receive(headers(2 * number + 1) + ping + ping)
         connection.end(2 * number + 1, TRAILERS)
-        connection.take()
+        connection.drain()
     assert not connection.is_over
 
 
@@ -279,7 +279,7 @@ def test_empty_data_is_a_flood_too(connection: Http2Connection) -> None:
 def test_more_streams_than_may_be_are_refused(connection: Http2Connection) -> None:
     for number in range(STREAMS_MAX):
         connection.receive(headers(2 * number + 1))
-    connection.take()
+    connection.drain()
     assert connection.receive(headers(2 * STREAMS_MAX + 1)) == []
     assert code_of(connection, FrameType.RST_STREAM) == ErrorCode.REFUSED_STREAM
 
@@ -367,5 +367,5 @@ def test_any_bytes_leave_the_connection_as_it_was_or_end_it(
     for piece in pieces:
         data = frame(piece[0] % 11, piece[-1], len(piece) % 7, piece) if is_framed else piece
         connection.receive(data)
-        connection.take()
+        connection.drain()
     assert connection.is_over == (connection.failure is not None)

@@ -14,7 +14,7 @@ def pairs(*pairs: tuple[int, int]) -> bytes:
 
 def test_what_it_asks_for_holds_from_then_on() -> None:
     settings = PeerSettings()
-    settings.take(pairs((4, 100), (5, 20_000), (99, 7), (2, 0)))
+    settings.apply(pairs((4, 100), (5, 20_000), (99, 7), (2, 0)))
     assert (settings.window_bytes, settings.frame_size_bytes_max) == (100, 20_000)
 
 
@@ -30,5 +30,5 @@ def test_what_it_asks_for_holds_from_then_on() -> None:
 )
 def test_what_it_may_not_ask_for_is_refused(payload: bytes, code: ErrorCode) -> None:
     with pytest.raises(Http2Error) as failure:
-        PeerSettings().take(payload)
+        PeerSettings().apply(payload)
     assert failure.value.code is code

@@ -149,7 +149,7 @@ class EtcdGateway:
                 continue
             if path in _LINEARIZABLE and isinstance(answer, Answer):
                 try:
-                    self._horizon.take(answer.header, departed)
+                    self._horizon.record(answer.header, departed)
                 except FromThePastError as error:
                     raise UnavailableError(f"{endpoint}: {error}", may_be_done=True) from None
             return answer

@@ -17,7 +17,7 @@ class Horizon:
     def __init__(self) -> None:
         self.seen = Header()
 
-    def take(self, header: Header, departed: Header) -> None:
+    def record(self, header: Header, departed: Header) -> None:
         """Record the header of an answer; its request was sent when ``seen`` was *departed*.
 
         Raises:

@@ -114,7 +114,7 @@ class Follower:
         self._modes.start_saving()
         self._undo.push_async_callback(self._modes.saved)
         self._copies.on_deleted = self._delete_queues
-        self._copies.take(answers)
+        self._copies.copy(answers)
         self._begin_copying()
 
     def _prepare_directory(self, facts: MasterFacts) -> None:
@@ -249,7 +249,7 @@ class Follower:
         """
         async with self._copying:
             end = self.store.max_commit_log_offset
-            self._copies.take(await self._master.tables())
+            self._copies.copy(await self._master.tables())
             low, self._master_end = await self._master.log_range()
             self.store.follow_to(end)
             self.store.expire_before(low)

@@ -137,7 +137,7 @@ class LogCopier:
                 heard_s = loop.time()
                 frames = decoder.feed(data)
                 for frame in frames:
-                    expected.take(frame)
+                    expected.append(frame)
                 if frames:
                     self._is_copying()
                 self._progress += len(data)
@@ -164,7 +164,7 @@ class _Expected:
         self.offset = offset
         self._known = known
 
-    def take(self, frame: HaFrame) -> None:
+    def append(self, frame: HaFrame) -> None:
         """Compare the bytes that are already here, and append the rest.
 
         Raises:

@@ -37,7 +37,7 @@ class TableCopies:
         """Copy only the topics, before the store is open. Raises FollowError."""
         self._take("topics", answers.topics, self._take_topics)
 
-    def take(self, answers: MasterTables) -> None:
+    def copy(self, answers: MasterTables) -> None:
         """Copy the tables that have changed since the last time, and mark them to be saved soon.
 
         Raises:

@@ -192,7 +192,7 @@ class Handover:
     def _receive(self, connection: Connection, frames: list[Frame]) -> int:
         if all(_is_for_us(frame, self._codes) for frame in frames):
             return self._hold(connection, frames)
-        return self.take(connection, frames)
+        return self.hold(connection, frames)
 
     async def _pass_on(self, connection: Connection) -> None:
         splice = await self._connected(connection)
@@ -230,7 +230,7 @@ class Handover:
             splice.end_when_answered()
         return None
 
-    def take(self, connection: Connection, frames: list[Frame]) -> int:
+    def hold(self, connection: Connection, frames: list[Frame]) -> int:
         """Hold and forward a later connection; used as its handler."""
         self._adopt(connection)
         connection.handler = self._hold
@@ -327,7 +327,7 @@ def passed_on_unless(
     def handle(connection: Connection, frames: list[Frame]) -> int:
         if all(_is_for_us(frame, codes) for frame in frames):
             return known(connection, frames)
-        return handover.take(connection, frames)
+        return handover.hold(connection, frames)
 
     return handle
 

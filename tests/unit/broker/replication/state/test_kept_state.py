@@ -14,7 +14,7 @@ from tests.support.state_rig import GROUP, Pair
 
 def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
     with pytest.raises(StateRecordError, match="kind 99"):
-        pair.follower.applier.kept.take(99, b"", 0)
+        pair.follower.applier.kept.apply(99, b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
 def test_what_makes_no_sense_is_told(pair: Pair, kind: Kind, payload: bytes) -> None:
     async def take() -> None:
         with pytest.raises(StateRecordError):
-            pair.follower.applier.kept.take(kind, payload, 0)
+            pair.follower.applier.kept.apply(kind, payload, 0)
 
     pair.follower.run(take())
 
@@ -41,8 +41,8 @@ def test_a_pass_leaves_the_one_before_it_behind(pair: Pair) -> None:
     kept = pair.follower.applier.kept
 
     async def take() -> None:
-        kept.take(Kind.DELAYED, encode_numbers(1, 5, 8), 100)
-        kept.take(Kind.DELAYED, encode_numbers(1, 8, 9), 200)
+        kept.apply(Kind.DELAYED, encode_numbers(1, 5, 8), 100)
+        kept.apply(Kind.DELAYED, encode_numbers(1, 8, 9), 200)
 
     pair.follower.run(take())
     assert pair.follower.tables.delay_offsets.offsets[1] == 8
@@ -59,7 +59,7 @@ def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> N
     slot = encode_slots([((now_ms + 600_000) // SLOT_MS, 0)])
 
     async def take(kind: Kind) -> None:
-        pair.follower.applier.kept.take(kind, slot, 100)
+        pair.follower.applier.kept.apply(kind, slot, 100)
 
     for _ in range(2):
         pair.follower.run(take(Kind.TIMERS))
@@ -77,7 +77,7 @@ def test_all_that_is_popped_takes_the_place_of_what_was(pair: Pair) -> None:
     assert len(list(follower.applier.kept.lanes)) == 1
 
     async def take() -> None:
-        follower.applier.kept.take(Kind.POPPED_ALL, b"", 0)
+        follower.applier.kept.apply(Kind.POPPED_ALL, b"", 0)
 
     follower.run(take())
     leader = pair.fail_over()

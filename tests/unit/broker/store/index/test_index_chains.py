@@ -40,7 +40,7 @@ def mended(file: IndexFile) -> tuple[list[int], int]:
     entries = [
         number
         for number in range(1, 9)
-        if chains.take(hash_of(number), 100 * number, T0 + 1000 * (number - 1))
+        if chains.repair_entry(hash_of(number), 100 * number, T0 + 1000 * (number - 1))
     ]
     slots = 0
     while not chains.is_compared:
@@ -79,7 +79,7 @@ def test_a_wrong_slot_is_set_right(file: IndexFile) -> None:
 def test_a_begin_time_that_is_not_its_first_records_is_set_right(file: IndexFile) -> None:
     file.begin_ms = T0 + 500
     chains = IndexChains(file)
-    chains.take(hash_of(1), 100, T0)
+    chains.repair_entry(hash_of(1), 100, T0)
     assert chains.has_wrong_times
     assert file.begin_ms == T0
     assert chains.mend_header()

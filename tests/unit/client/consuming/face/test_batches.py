@@ -65,7 +65,7 @@ async def test_in_order_a_batch_holds_runs_and_nothing_else_is_handed_out_beside
     line.offer(held)
     batch = await collect(line, 3, LONG_S)
     assert offsets(batch) == [(0, 0), (0, 1), (0, 2)]
-    assert line.take() is None
+    assert line.next_message() is None
     for each in batch:
         line.acknowledge(*each)
     assert offsets(await collect(line, 3, 0.0)) == [(0, 3), (0, 4)]

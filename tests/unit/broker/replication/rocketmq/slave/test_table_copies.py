@@ -51,7 +51,7 @@ def answers(topics: dict[str, Any] = TOPICS, **others: bytes | None) -> MasterTa
 
 
 def test_everything_is_taken_over(copied: Copied) -> None:
-    copied.copies.take(answers())
+    copied.copies.copy(answers())
     tables = copied.tables
     orders = tables.topics.get("orders")
     assert orders is not None
@@ -79,8 +79,8 @@ def test_topics_alone_come_first(copied: Copied) -> None:
 
 def test_what_the_master_deleted_goes_and_system_topics_stay(copied: Copied) -> None:
     copied.tables.topics.seed_system_topics()
-    copied.copies.take(answers())
-    copied.copies.take(answers({"orders": {"readQueueNums": 4}}))
+    copied.copies.copy(answers())
+    copied.copies.copy(answers({"orders": {"readQueueNums": 4}}))
     assert copied.deleted == [["batches"]]
     assert "batches" not in copied.tables.topics
     assert "SCHEDULE_TOPIC_XXXX" in copied.tables.topics
@@ -92,12 +92,12 @@ def test_what_the_master_deleted_goes_and_system_topics_stay(copied: Copied) -> 
 def test_system_topics_are_not_changed(copied: Copied) -> None:
     copied.tables.topics.seed_system_topics()
     before = copied.tables.topics.get("SCHEDULE_TOPIC_XXXX")
-    copied.copies.take(answers({"SCHEDULE_TOPIC_XXXX": {"readQueueNums": 1}}))
+    copied.copies.copy(answers({"SCHEDULE_TOPIC_XXXX": {"readQueueNums": 1}}))
     assert copied.tables.topics.get("SCHEDULE_TOPIC_XXXX") == before
 
 
 def test_old_masters_leave_out_what_they_do_not_know(copied: Copied) -> None:
-    copied.copies.take(answers(request_modes=None, timer_check=None, delay_offsets=b""))
+    copied.copies.copy(answers(request_modes=None, timer_check=None, delay_offsets=b""))
     assert copied.modes.get("orders", "g") is None
     assert not copied.timer_check.exists()
 
@@ -117,4 +117,4 @@ def test_old_masters_leave_out_what_they_do_not_know(copied: Copied) -> None:
 )
 def test_a_table_that_cannot_be_read_is_named(table: str, text: bytes, copied: Copied) -> None:
     with pytest.raises(FollowError, match=r"the master's .* cannot be read"):
-        copied.copies.take(answers()._replace(**{table: text}))
+        copied.copies.copy(answers()._replace(**{table: text}))
