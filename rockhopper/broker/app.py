@@ -383,7 +383,7 @@ class Broker(ServingParts):
                     self.follower = follower
                     await follower.open(store_host, levels, mapped_files_share())
                 if not following.follow_master:
-                    await follower.end(force=following.force_takeover)
+                    await follower.take_over(force=following.force_takeover)
         except FollowError as error:
             if following.follow_master:
                 raise StartError(str(error)) from error
@@ -425,7 +425,7 @@ class Broker(ServingParts):
         self._is_ready = True
 
     async def _leave_set(self) -> None:
-        self._passing_on.end()
+        self._passing_on.stop()
         self._passing_on.send_away()
         if self.member is not None:
             await self.member.close()

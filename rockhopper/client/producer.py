@@ -310,7 +310,7 @@ class Producer(ClosedAtEnd):
             reply.deserializer = self._deserializer
             return reply
         finally:
-            self.requests.end(correlation_id)
+            self.requests.forget(correlation_id)
 
     async def reply(
         self,

@@ -93,7 +93,7 @@ class Peer:
         elif event.is_end:
             self.http2.headers(event.stream_id, ANSWER)
             self.http2.data(event.stream_id, b"a" * 40_000)
-            self.http2.end(event.stream_id, TRAILERS)
+            self.http2.end_stream(event.stream_id, TRAILERS)
 
     def _read(self, event: Received) -> None:
         reader = self._readers.get(event.stream_id)
@@ -103,7 +103,7 @@ class Peer:
             reader.feed(event.data)
         except FramingError:
             del self._readers[event.stream_id]
-            self.http2.end(event.stream_id, TRAILERS)
+            self.http2.end_stream(event.stream_id, TRAILERS)
 
     def check(self) -> None:
         """What holds of any connection."""

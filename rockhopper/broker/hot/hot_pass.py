@@ -178,7 +178,7 @@ class HotPass:
                 return len(frames)
             if reply_batch.size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
                 break
-        reply_batch.end()
+        reply_batch.flush()
         return taken
 
     def _serve_in_name_of(self, principal: Principal) -> None:
@@ -199,7 +199,7 @@ class HotPass:
         try:
             command = decode_header(serialize_type, header, body)
         except MalformedHeaderError as error:
-            reply_batch.end()
+            reply_batch.flush()
             connection.fail(error)
             return False
         if command.is_response:

@@ -267,11 +267,11 @@ class PlainPulls:
             while at < len(frames):
                 at += self.serve(reply_batch, frames, at, may_park=False)[0]
                 if reply_batch.size_bytes > PASS_BYTES_MAX:
-                    reply_batch.end()
+                    reply_batch.flush()
                 elif at < len(frames):
                     self._answer_now(connection, frames[at][1])
                     at += 1
-            reply_batch.end()
+            reply_batch.flush()
 
     def _answer_now(self, connection: Connection, header: bytes) -> None:
         self._puller.answer_now(pull_of(connection, decode_pull(header)))

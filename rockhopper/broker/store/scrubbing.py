@@ -100,7 +100,7 @@ class Scrub:
         self.begin()
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """Where this pass ends: the log's tail is new, and was checked on arrival."""
         return min(self._reader.tail_start, self._dispatched())
 
@@ -118,7 +118,7 @@ class Scrub:
         if self.index is None or not self.index.is_behind:
             cost = self._look_at_some()
         if self.index is not None:
-            cost += self.index.step(is_last=self.log_offset >= self.end)
+            cost += self.index.step(is_last=self.log_offset >= self.end_offset)
         if not cost:
             self.pass_count += 1
         return cost
@@ -126,7 +126,7 @@ class Scrub:
     def places(self) -> list[tuple[str, int, int]]:
         """Return path, start and size of the next pieces of files to be read."""
         is_behind = self.index is not None and self.index.is_behind
-        is_over = is_behind or self.log_offset >= self.end
+        is_over = is_behind or self.log_offset >= self.end_offset
         log_place = None if is_over else self._log.place_of(self.log_offset, CHUNK_BYTES)
         index_place = None if self.index is None else self.index.place()
         return [place for place in (log_place, index_place) if place is not None]
@@ -134,7 +134,7 @@ class Scrub:
     def _look_at_some(self) -> int:
         cost = 0
         for _ in range(SLICE_RECORDS):
-            if self.log_offset >= self.end:
+            if self.log_offset >= self.end_offset:
                 break
             before = self.log_offset
             self._look_at(before)

@@ -78,7 +78,7 @@ class Runs:
         self._end(kind)
         self._runs[kind] = _Run(path, position, what, length)
 
-    def end(self) -> None:
+    def report_remaining(self) -> None:
         """Report the remaining runs."""
         for kind in list(self._runs):
             self._end(kind)
@@ -377,7 +377,7 @@ class IndexCheck:
             if not is_expired and not self._is_entry_of_its_record(entry):
                 self._name_wrong(entry)
             self._ahead.popleft()
-        self._runs.end()
+        self._runs.report_remaining()
 
 
 def _seconds_between(begin_ms: int, time_ms: int) -> int:

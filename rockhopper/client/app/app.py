@@ -163,7 +163,7 @@ class App(ClosedAtEnd):
                     **{**self._common, **each.options},
                 )
                 consumer.on_failure = self._has_failed
-                stack.callback(each.call.threads.end)
+                stack.callback(each.call.threads.stop)
                 await stack.enter_async_context(consumer)
             self._open = stack.pop_all()
         return self

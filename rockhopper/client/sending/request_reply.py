@@ -62,7 +62,7 @@ class PendingRequests:
             PROPERTY_TTL: str(max(1, round(timeout_s * 1000))),
         }
 
-    def end(self, correlation_id: str) -> None:
+    def forget(self, correlation_id: str) -> None:
         """Stop waiting for the reply."""
         self._waiting.pop(correlation_id, None)
 

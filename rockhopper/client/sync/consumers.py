@@ -96,7 +96,7 @@ class Consumer(Face[consumer.Consumer]):
         try:
             self._serving.call(running, interrupted=client.stop)
         finally:
-            threads.end()
+            threads.stop()
         if exits:
             raise exits[0]
 

@@ -167,7 +167,7 @@ class LoopThread:
 
         return self.call(run())
 
-    def end(self) -> None:
+    def close_all(self) -> None:
         """Close all open clients, then the loop."""
         for client in sorted(self.open_clients, key=lambda each: each.closes_last):
             try:
@@ -269,7 +269,7 @@ def _end() -> None:
         _is_exiting = True
         ended, _running = _running, None
     if ended is not None:
-        ended.end()
+        ended.close_all()
 
 
 def is_exiting() -> bool:

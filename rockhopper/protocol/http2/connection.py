@@ -393,7 +393,7 @@ class Http2Connection:
         if size > room or self.paused or not stream.is_heard or not trailers:
             self.headers(stream_id, block)
             self.data(stream_id, data)
-            self.end(stream_id, trailers)
+            self.end_stream(stream_id, trailers)
             return
         self._send_window -= size
         del self._streams[stream_id]
@@ -433,7 +433,7 @@ class Http2Connection:
         self._waiting[stream_id] = stream
         return not self._send_some(stream)
 
-    def end(self, stream_id: int, trailers: bytes) -> None:
+    def end_stream(self, stream_id: int, trailers: bytes) -> None:
         """End an answer with a block of trailers, which may be empty, after the waiting data."""
         stream = self._streams.get(stream_id)
         if stream is None:

@@ -86,7 +86,7 @@ class Ends:
         self.look_soon: Callable[[OpenHalf], None] = _ignore_half
         """Called with a half message that is committed, but cannot be closed yet."""
 
-    def end(self, request: EndTransactionRequest, *, commit: bool) -> int:
+    def end_transaction(self, request: EndTransactionRequest, *, commit: bool) -> int:
         """Commit or roll back; return the log's end that an answer must wait for.
 
         An end that is repeated changes nothing.

@@ -60,7 +60,9 @@ class TransactionProcessors:
                 "12 (roll back) or 0 (not known)"
             )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
-        return self._answer(request, self._transactions.ends.end(fields, commit=is_commit))
+        return self._answer(
+            request, self._transactions.ends.end_transaction(fields, commit=is_commit)
+        )
 
     def resume(self, request: Request) -> Response | None:
         """323: restart the checks of a message in TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""

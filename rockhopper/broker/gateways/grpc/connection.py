@@ -344,7 +344,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _fail(self, stream_id: int, code: GrpcStatus, text: str) -> None:
         fields: Fields = [(":status", "200"), _CONTENT, *_status_fields(code, text)]
-        self._http2.end(stream_id, encode_fields(fields))
+        self._http2.end_stream(stream_id, encode_fields(fields))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run *work* as its own task."""
@@ -374,7 +374,7 @@ class GrpcConnection(asyncio.Protocol):
         """End a started answer."""
         self._begun.discard(stream_id)
         trailers = _WELL if code is GrpcStatus.OK else encode_fields(_status_fields(code, text))
-        self._http2.end(stream_id, trailers)
+        self._http2.end_stream(stream_id, trailers)
         if not self._http2.is_open(stream_id):
             call = self._forget(stream_id)
             if call is not None:

@@ -170,7 +170,7 @@ class Sessions:
         session.last_seen_ms = self._now_ms()
         return session
 
-    def end(self, session: Session) -> None:
+    def end_session(self, session: Session) -> None:
         """End the session of a client that leaves."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
@@ -182,15 +182,15 @@ class Sessions:
         for session in self:
             if now_ms - session.last_seen_ms > HEARTBEAT_TIMEOUT_MS:
                 log.info("a client stopped sending heartbeats", client=session.client_id)
-                self.end(session)
+                self.end_session(session)
 
     def end_user(self, user: str) -> None:
         """End the sessions of *user*."""
         for session in self:
             if session.principal.user == user:
-                self.end(session)
+                self.end_session(session)
 
     def close(self) -> None:
         """End all sessions."""
         for session in self:
-            self.end(session)
+            self.end_session(session)

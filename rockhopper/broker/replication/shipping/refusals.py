@@ -33,7 +33,7 @@ class Refusals:
             del self._seen_ms[next(iter(self._seen_ms))]
         self._seen_ms[key] = self._now_ms()
 
-    def end(self, peer: str) -> None:
+    def clear(self, peer: str) -> None:
         """Remove the failures of a peer that has now been accepted."""
         for key in [each for each in self._seen_ms if each[1] == peer]:
             del self._seen_ms[key]

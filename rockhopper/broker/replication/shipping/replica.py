@@ -544,7 +544,7 @@ class RunningReplica:
             link.close()
             self._refused(link, why)
             return
-        self._refusals.end(link.host)
+        self._refusals.clear(link.host)
         self._open[link.number] = link
         self._greeted_as[link.number] = hello
         self._look_at_log()
@@ -648,7 +648,7 @@ class RunningReplica:
             if frame.sent_at_ms:
                 self.clock.beat(frame.sent_at_ms)
         elif isinstance(frame, Welcome):
-            self._refusals.end(master)
+            self._refusals.clear(master)
         elif isinstance(frame, Refused) and not frame.voted_epoch:
             self._refusals.note("the master refuses this replica", master, frame.why)
 

@@ -71,7 +71,7 @@ class Handshakes:
         self._waiting.append(handshake)
         self._begin_soon()
 
-    def end(self, connected: socket.socket) -> None:
+    def cancel(self, connected: socket.socket) -> None:
         """Cancel the handshake on *connected*, if there is one."""
         for handshake in self._waiting:
             if handshake.connected is connected:

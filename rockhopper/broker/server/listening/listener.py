@@ -146,7 +146,7 @@ class Listener:
             arrival.close("")
         if self._tls is not None:
             for connected in list(self._handshakes):
-                self._tls.handshakes.end(connected)
+                self._tls.handshakes.cancel(connected)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_PER_TURN):

@@ -178,7 +178,7 @@ class ReplyBatch:
             self.answer(_error_frame(response, opaque, serialize_type))
         self._on_refused(len(refused))
 
-    def end(self) -> None:
+    def flush(self) -> None:
         """Settle and send everything."""
         self.settle()
         if self.answers:

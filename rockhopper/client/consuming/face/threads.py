@@ -53,7 +53,7 @@ class HandlerThreads:
             ).start()
         return await asyncio.wrap_future(outcome)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End the threads after their queued calls; a later call starts new threads."""
         calls, count = self._calls, self._count
         self._forget()

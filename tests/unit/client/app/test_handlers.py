@@ -113,7 +113,7 @@ async def test_it_gets_what_it_names(function: Any, body: bytes, result: Any) ->
     received = message(body)
     received.deserializer = call.deserializer
     assert await call(received) == result
-    call.threads.end()
+    call.threads.stop()
 
 
 class Colour(StrEnum):
@@ -148,7 +148,7 @@ async def test_what_has_not_run_is_a_failure(function: Any) -> None:
     call = HandlerCall(function, 1)
     with pytest.raises(TypeError, match="which nothing runs"):
         await call(message(b"x"))
-    call.threads.end()
+    call.threads.stop()
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_request_comes_in_pieces_and_is_answered(connection: Http2Connection) 
     assert events == [asked, Received(1, b"hello", True)]
     connection.headers(1, HEAD)
     connection.data(1, b"world")
-    connection.end(1, TRAILERS)
+    connection.end_stream(1, TRAILERS)
     assert [(kind, flags, stream_id) for kind, flags, stream_id, _ in sent(connection)] == [
         (FrameType.HEADERS, OPEN, 1),
         (FrameType.DATA, 0, 1),
@@ -100,7 +100,7 @@ def test_a_whole_answer_is_the_same_in_one_piece(connection: Http2Connection, si
     connection.receive(headers(1) + headers(3))
     connection.headers(1, HEAD)
     connection.data(1, b"x" * size)
-    connection.end(1, TRAILERS)
+    connection.end_stream(1, TRAILERS)
     in_pieces = [(each[0], each[1], each[3]) for each in sent(connection)]
     connection.answer(3, HEAD, b"x" * size, TRAILERS)
     assert [(each[0], each[1], each[3]) for each in sent(connection)] == in_pieces
@@ -122,7 +122,7 @@ def test_it_talks_to_another_implementation(clock: Clock) -> None:
     assert sum(len(event.data) for event in events if isinstance(event, Received)) == 60_000
     ours.headers(1, encode_fields([(":status", "200")]))
     ours.data(1, b"y" * 100_000)
-    ours.end(1, TRAILERS)
+    ours.end_stream(1, TRAILERS)
     received, is_ended = 0, False
     while not is_ended:
         for event in theirs.receive_data(ours.drain()):
@@ -264,7 +264,7 @@ def test_who_asks_for_much_may_ping_much(connection: Http2Connection) -> None:
     ping = frame(FrameType.PING, 0, 0, b"\0" * 8)
     for number in range(2 * IDLE_FRAMES_MAX):
         connection.receive(headers(2 * number + 1) + ping + ping)
-        connection.end(2 * number + 1, TRAILERS)
+        connection.end_stream(2 * number + 1, TRAILERS)
         connection.drain()
     assert not connection.is_over
 
@@ -303,7 +303,7 @@ def test_windows_hold_back_what_is_sent(connection: Http2Connection) -> None:
     for stream_id in (1, 3):
         connection.headers(stream_id, HEAD)
         assert connection.data(stream_id, b"x" * 25) is False
-        connection.end(stream_id, TRAILERS)
+        connection.end_stream(stream_id, TRAILERS)
     assert [len(each[3]) for each in sent(connection) if each[0] == FrameType.DATA] == [10, 10]
     assert connection.open_streams == 2
     events = connection.receive(frames.window_update(1, 100))
@@ -322,7 +322,7 @@ def test_a_pause_holds_back_too(connection: Http2Connection) -> None:
     connection.headers(1, HEAD)
     connection.data(1, b"x")
     connection.data(1, b"y")
-    connection.end(1, TRAILERS)
+    connection.end_stream(1, TRAILERS)
     assert [each[0] for each in sent(connection)] == [FrameType.HEADERS]
     assert connection.resume() == [Sent(1)]
     assert [each[3] for each in sent(connection) if each[0] == FrameType.DATA] == [b"x", b"y"]
@@ -342,7 +342,7 @@ def test_what_is_on_its_way_to_a_stream_that_was_given_up_is_passed_over(
     connection: Http2Connection,
 ) -> None:
     connection.receive(headers(1, OPEN))
-    connection.end(1, TRAILERS)
+    connection.end_stream(1, TRAILERS)
     assert [each[0] for each in sent(connection)] == [FrameType.HEADERS, FrameType.RST_STREAM]
     late = frame(FrameType.DATA, 0, 1, b"late") + headers(1, END, TRAILERS)
     assert connection.receive(late) == []
@@ -354,7 +354,7 @@ def test_who_leaves_finishes_what_is_open(connection: Http2Connection) -> None:
     connection.leave()
     assert code_of(connection, FrameType.GOAWAY) == ErrorCode.NO_ERROR
     assert connection.receive(headers(3)) == []
-    connection.end(1, TRAILERS)
+    connection.end_stream(1, TRAILERS)
     assert [each[0] for each in sent(connection)][-1] == FrameType.HEADERS
 
 

@@ -176,7 +176,7 @@ class Clients:
     def terminated(self, call: Call, request: Any) -> Any:
         """NotifyClientTermination: remove the client. Its messages become visible again soon."""
         del request
-        self._sessions.end(self._sessions.known(call))
+        self._sessions.end_session(self._sessions.known(call))
         return _TerminationReply(status=OK)
 
 

@@ -200,7 +200,7 @@ class Producing:
             msg_id=request.message_id,
             transaction_id=transaction.unique_key,
         )
-        end_offset = self._transactions.ends.end(ended, commit=is_commit)
+        end_offset = self._transactions.ends.end_transaction(ended, commit=is_commit)
         return self._when_safe(call, _EndReply(status=OK), end_offset)
 
     def recall(self, call: Call, request: Any) -> Any:

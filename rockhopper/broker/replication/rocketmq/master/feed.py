@@ -78,7 +78,7 @@ class Feed:
         """Check whether there is more of the log to send."""
         self._is_more.set()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Make ``serve`` end soon."""
         self._writer.transport.abort()
 

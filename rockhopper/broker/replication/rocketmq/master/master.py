@@ -117,7 +117,7 @@ class ClassicMaster:
                     self._reported.clear()
                     await self._reported.wait()
         for feed in self._feeds:
-            feed.end()
+            feed.stop()
         await asyncio.gather(*self._feeds.values())
         # The next start counts the whole log as confirmed, so make the queues contain it.
         self._store.safe_point.confirm(sys.maxsize)
@@ -130,7 +130,7 @@ class ClassicMaster:
         self._refused_until_s[host] = now_s + REFUSED_S
         for feed in self._feeds:
             if feed.host == host:
-                feed.end()
+                feed.stop()
 
     @property
     def in_sync_count(self) -> int:

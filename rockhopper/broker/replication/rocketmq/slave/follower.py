@@ -297,7 +297,7 @@ class Follower:
                 + (problem or "it is still written to, or not all of it is copied; try again")
             )
 
-    async def end(self, *, force: bool) -> None:
+    async def take_over(self, *, force: bool) -> None:
         """Take over when a broker starts, before it serves: check, close the store, stop following.
 
         With *force* nothing is checked, and the store need not be open.

@@ -53,7 +53,7 @@ class PassingOn:
 
         If it does not respond, no client is forwarded. Requests of the codes *own* stay here.
         """
-        self.end()
+        self.stop()
         self._handed_off = handed_off
         address = address_of()
         try:
@@ -66,10 +66,10 @@ class PassingOn:
                 to=address,
                 reason=str(error) or "no answer",
             )
-            self.end()
+            self.stop()
             return
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._splice_ms / 1000, self.end)
+        self._timer = loop.call_later(self._splice_ms / 1000, self.stop)
 
     def begin_to_refuse(self, server: Server, own: frozenset[int]) -> None:
         """Make *server* forward clients, if forwarding is active, except for the codes *own*."""
@@ -109,7 +109,7 @@ class PassingOn:
         if returning is not None:
             returning.close()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End forwarding: clients then look up the master."""
         self._cancel_timer()
         handed_off, self._handed_off = self._handed_off, None

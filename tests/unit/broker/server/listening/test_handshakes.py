@@ -112,13 +112,13 @@ async def test_beyond_so_many_under_way_those_that_stand_still_are_ended(
 async def test_one_that_is_given_up_is_closed(rig: Rig) -> None:
     rig.begin()
     ours = next(iter(rig.made.waiting))
-    rig.made.end(ours)
+    rig.made.cancel(ours)
     assert ours.fileno() == -1
     rig.begin()
     waiting = next(iter(rig.made.waiting))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    rig.made.end(waiting)
+    rig.made.cancel(waiting)
     await until(lambda: not rig.made.count)
     assert waiting.fileno() == -1
 

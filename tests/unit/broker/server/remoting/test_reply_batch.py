@@ -84,11 +84,11 @@ def test_everything_leaves_in_one_write_sends_in_their_order() -> None:
     one.reply_batch.answer(encode_command(Command(0, 1, 1)))
     one.sent(2)
     one.sent(3)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert one.answers() == [(1, 0), (2, 0), (3, 0)]
     assert len(one.peer.written) == 1
     assert (one.store.commits, one.reply_batch.staged, one.reply_batch.size_bytes) == (1, 0, 0)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert (len(one.peer.written), one.store.commits) == (1, 1)
 
 
@@ -120,7 +120,7 @@ def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
     one.sent(1)
     one.sent(2, waits=False)
     one.sent(3)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert one.answers() == [(2, 0)]
     ((end, release),) = one.store.releases
     assert end == 1000
@@ -132,7 +132,7 @@ def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> No
     one = Pass(Store(high_watermark=500))
     one.store.written_is_safe = False
     one.sent(1)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     one.store.releases[0][1](StoreBusyError("the flush took too long"))
     ((opaque, code),) = one.answers()
     assert (opaque, code) == (1, ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -143,7 +143,7 @@ def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
     one.store.failure = DiskFullError("no room")
     one.sent(1, log_offset=900)
     one.sent(2, log_offset=1000)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert dict(one.answers())[1] == ResponseCode.SUCCESS
     assert dict(one.answers())[2] != ResponseCode.SUCCESS
     assert one.stats.put_failed == 1
@@ -159,7 +159,7 @@ def test_requests_are_counted_with_the_time_until_their_answers_are_written() ->
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2, 2)
     one.seconds += 0.25
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert counted(one) == {
         Kind("pull_message", "success", False, False): (3, 0.75),
         Kind("send_message_v2", "success", False, False): (2, 0.5),
@@ -172,7 +172,7 @@ def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
     one.store.high_watermark = 0
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert counted(one) == {}
     one.seconds += 2
     one.store.releases[0][1](None)
@@ -184,7 +184,7 @@ def test_sends_that_are_refused_are_counted_as_that() -> None:
     one.store.failure = StoreBusyError("too much waits")
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_BATCH_MESSAGE)
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert counted(one) == {Kind("send_batch_message", "system_busy", False, False): (1, 0.0)}
 
 
@@ -202,7 +202,7 @@ async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> Non
     one.reply_batch.promise(encode_command(Command(0, 1, 1)))
     one.reply_batch.answer(encode_command(Command(0, 2, 1)))
     is_open = False
-    one.reply_batch.end()
+    one.reply_batch.flush()
     assert one.answers() == [(2, 0)]
     gate.refuse(NotReplicatedError("another one leads"))
     assert one.answers() == [(2, 0), (1, ResponseCode.FLUSH_SLAVE_TIMEOUT)]

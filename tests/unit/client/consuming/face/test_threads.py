@@ -44,7 +44,7 @@ async def test_as_many_run_at_once_as_it_may_have_and_they_are_used_again() -> N
 
     for _ in range(2):
         await asyncio.gather(*(threads.call(work) for _ in range(6)))
-    threads.end()
+    threads.stop()
     assert len(names) == 3
 
 
@@ -58,7 +58,7 @@ async def test_a_call_sees_the_callers_context_and_its_error_comes_back() -> Non
     with pytest.raises(ApplicationCodeError, match="StopIteration"):
         async with asyncio.timeout(HANG_S):
             await threads.call(next, iter(()))
-    threads.end()
+    threads.stop()
 
 
 class SpeechlessPanicError(BaseException):
@@ -86,7 +86,7 @@ async def test_what_no_future_can_hold_comes_back_as_the_cause(raised: BaseExcep
             await threads.call(work)
         assert await threads.call(divmod, 7, 2) == (3, 1)  # the thread serves on
     assert failure.value.__cause__ is raised
-    threads.end()
+    threads.stop()
 
 
 async def test_what_a_panicking_group_asks_for_is_found() -> None:
@@ -100,7 +100,7 @@ async def test_what_a_panicking_group_asks_for_is_found() -> None:
     later = retry_later_of(failure.value)
     assert later is not None
     assert later.delay.after_s == 9
-    threads.end()
+    threads.stop()
 
 
 async def test_a_cancelled_call_goes_on_and_one_that_waits_never_begins() -> None:
@@ -117,18 +117,18 @@ async def test_a_cancelled_call_goes_on_and_one_that_waits_never_begins() -> Non
     running.cancel()
     waiting.cancel()
     await asyncio.wait([running, waiting])
-    threads.end()
+    threads.stop()
     finish.set()
     await asyncio.to_thread(finished.wait, HANG_S)
     assert began.is_set()
     assert await threads.call(divmod, 7, 2) == (3, 1)  # in threads of its own
-    threads.end()
+    threads.stop()
 
 
 async def test_threads_end() -> None:
     threads = HandlerThreads(1)
     thread = await threads.call(threading.current_thread)
-    threads.end()
+    threads.stop()
     await asyncio.to_thread(thread.join, HANG_S)
     assert not thread.is_alive()
 

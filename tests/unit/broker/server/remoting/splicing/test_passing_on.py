@@ -74,5 +74,5 @@ async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
     other = Server("broker", serve, connections_max=10)
     passing.begin_to_refuse(other, frozenset())
     assert other.handler != serve
-    passing.end()
+    passing.stop()
     assert other.handler == serve
