@@ -1,15 +1,15 @@
 """Pop consumption: the broker keeps the cursor, messages are acknowledged one by one.
 
-lanes.py        what is known of each group and queue, and the journal records that say so
+lanes.py        the pop state of each group and queue, and its journal records
 journal.py      the files of the journal
-ordered.py      what an orderly pop has handed out of a queue
-reading.py      from a consume queue to the body of an answer
+ordered.py      the messages that an orderly pop handed out
+reading.py      builds answers from consume queues
 polling.py      pops and notifications that wait for messages
-reviving.py     what becomes of messages that nobody acknowledged in time
+reviving.py     redelivery of messages that were not acknowledged in time
 in_order.py     orderly pops
-service.py      all of it together: what Broker constructs, starts and stops
+service.py      the service that the broker constructs, starts and stops
 processors.py   the request codes, their checks and their answers
-extra_info.py   the texts in which clients carry what the broker must know again
-request_modes.py   which groups share queues out so (401, 402)
-compaction.py   the journal anew, without what is obsolete
+extra_info.py   the receipts that clients send back to the broker
+request_modes.py   which groups pop instead of pull (401, 402)
+compaction.py   rewrites the journal without obsolete records
 """

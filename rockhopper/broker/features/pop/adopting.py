@@ -1,4 +1,4 @@
-"""Messages that were popped from RocketMQ's broker and not acknowledged: taken over with its store.
+"""Takes over messages that RocketMQ's broker handed out by pop, unacknowledged, with its store.
 
 RocketMQ notes pops and acknowledgements as messages with a JSON body, by their tag:
 
@@ -7,11 +7,12 @@ RocketMQ notes pops and acknowledgements as messages with a JSON body, by their 
     ack     t, c, q, bn, pt, so, and ao an offset
     bAck    the same with aol, offsets
 
-Each waits in rmq_sys_wheel_timer until its pop is about to be visible again, and then goes to a
-queue of rmq_sys_REVIVE_LOG_<cluster>, which is read there in its order. CID_RMQ_SYS_REVIVE_GROUP
-commits the last offset that is dealt with. Here what is open becomes entries of lanes, once: its
-consumers acknowledge it to us, and the group commits its low-water mark, so that RocketMQ, back on
-the store, delivers it again. Such messages are delivered to no queue here (timers/following.py).
+Each waits in rmq_sys_wheel_timer until shortly before the popped messages become visible again.
+Then it moves to a queue of rmq_sys_REVIVE_LOG_<cluster>, which RocketMQ reads in order.
+CID_RMQ_SYS_REVIVE_GROUP commits the last offset that RocketMQ handled. This module converts the
+unacknowledged messages to entries of lanes, once. Their consumers acknowledge them to this broker.
+The group commits its low-water mark, so RocketMQ delivers them again if it is started on the store
+later. This broker does not deliver RocketMQ's checkpoint messages to a queue (timers/following.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ _SLACK_MS = 2000
 _REMEMBERED_COUNT = 4096
 
 LaneKey = tuple[str, str, int]
-# Of one checkpoint, and what is acknowledged of it: with start offset and pop time.
+# The key of a checkpoint and its acknowledgements: lane, start offset, pop time.
 NoteKey = tuple[LaneKey, int, int]
 
 
@@ -71,7 +72,7 @@ class _Note(msgspec.Struct):
         return (self.group, self.topic, self.queue_id), self.start_offset, self.pop_ms
 
     def entries(self) -> dict[int, InFlight]:
-        """What a checkpoint says is in flight."""
+        """The messages in flight according to a checkpoint."""
         entry = InFlight(self.pop_ms, self.invisible_ms, is_suspended=self.suspended)
         distances = self.distances or range(self.count)
         return {
@@ -87,10 +88,10 @@ _decode_note = msgspec.json.Decoder(_Note).decode
 def adopt(
     store: MessageStore, topics: TopicTable, offsets: ConsumerOffsetTable, lanes: Lanes
 ) -> list[LaneKey]:
-    """Take over what RocketMQ has in flight; the lanes that this concerns. Blocks.
+    """Take over RocketMQ's messages in flight; return the changed lanes. Blocks.
 
     Raises:
-        OSError: it cannot be written; it is to be tried again.
+        OSError: the journal cannot be written; the caller should retry.
     """
     reader = _Reader(store, offsets)
     revive_topics = [name for name in topics.configs if name.startswith(REVIVE_TOPIC_PREFIX)]
@@ -119,13 +120,13 @@ def _add(
     cursor = committed if committed is not None else min(entries)
     lane = lanes.get(*key) or lanes.open(*key, cursor)
     cursor = max(cursor, lane.cursor)
-    # What stands behind the cursor is handed out anew anyway.
+    # Messages after the cursor are handed out again in any case.
     lanes.adopt(lane, cursor, {o: entry for o, entry in entries.items() if o < cursor})
     offsets.commit(topic, group, queue_id, lane.low_water, backward=True)
 
 
 class _Reader:
-    """Gathers checkpoints, and what was acknowledged of them."""
+    """Gathers checkpoints and their acknowledgements."""
 
     def __init__(self, store: MessageStore, offsets: ConsumerOffsetTable) -> None:
         self._store = store
@@ -135,10 +136,11 @@ class _Reader:
         self._checkpoints: dict[NoteKey, dict[int, InFlight]] = {}
         self._acked: list[tuple[NoteKey, list[int]]] = []
         self.ends: list[tuple[str, int, int]] = []
-        """(topic, queue id, offset) that the revive group has dealt with then."""
+        """(topic, queue id, offset): what the revive group may commit once these records are taken
+        over."""
 
     def read_revive_queue(self, topic: str, queue_id: int) -> None:
-        """What came due, and was not dealt with."""
+        """Read the records that became due and were not handled."""
         high = self._store.queue_range(topic, queue_id)[1]
         settled = self._offsets.get(topic, REVIVE_GROUP, queue_id)
         start = 0 if settled is None else settled + 1
@@ -155,7 +157,7 @@ class _Reader:
             self.ends.append((topic, queue_id, high - 1))
 
     def read_timers(self) -> None:
-        """What has not come due, or is not known to have."""
+        """Read the records that are not due yet, or may not be."""
         high = self._store.queue_range(TIMER_TOPIC, 0)[1]
         start = self._offsets.get(TIMER_TOPIC, REVIVE_GROUP, 0) or 0
         notes = Subscription(TIMER_TOPIC, _ANY_NOTE)
@@ -196,7 +198,7 @@ class _Reader:
             self._checkpoints[note.key] = note.entries()
 
     def in_flight(self) -> dict[LaneKey, dict[int, InFlight]]:
-        """What is in flight, by the latest pop of each message."""
+        """The messages in flight, by the latest pop of each."""
         for key, acked in self._acked:
             for offset in acked:
                 self._checkpoints.get(key, {}).pop(offset, None)

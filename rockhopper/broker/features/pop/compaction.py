@@ -1,7 +1,7 @@
-"""Compaction: the journal anew, without what has become obsolete, in small steps.
+"""Compaction: rewrites the journal without obsolete records, in small steps.
 
-Further records go to a new file from the start. Into it goes, lane by lane, what still counts;
-then the file is made durable in a thread, and the older ones are deleted.
+From the start of a compaction, new records go to a new file. The current state is written to that
+file too, lane by lane. Then a thread syncs the file, and the older files are deleted.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Compaction:
             if records:
                 self._journal.append(b"".join(records))
         except OSError as error:
-            # The older files stay, and what they say still holds.
+            # The older files stay and remain valid.
             log.error("pop journal not compacted, will retry", reason=str(error))
             self._threshold = self._journal.size_bytes + self._size_bytes_min
             self._todo.clear()
@@ -90,7 +90,7 @@ class Compaction:
             self.deleting = None
 
     async def close(self) -> None:
-        """Finish what runs in a thread, and begin nothing more."""
+        """Wait for the thread, and start no further compaction."""
         if self._timer is not None:
             self._timer.cancel()
         if self.deleting is not None:

@@ -1,4 +1,4 @@
-"""The texts in which pop requests and answers carry what the broker must know again.
+"""Receipts: the texts that a pop's answer contains and an acknowledgement returns to the broker.
 
 Extra info (property POP_CK), separated by blanks:
 
@@ -18,7 +18,7 @@ ORDERLY_REVIVE_QUEUE = 999
 
 
 class ExtraInfo(NamedTuple):
-    """What an acknowledgement says of the pop that it is about."""
+    """The pop that an acknowledgement refers to."""
 
     start_offset: int
     pop_ms: int
@@ -64,21 +64,21 @@ def format_extra_info(
 
 
 def pop_retry_topic(group: str, topic: str) -> str:
-    """Where messages of *topic* wait that *group* popped and did not acknowledge."""
+    """The retry topic of messages of *topic* that *group* popped and did not acknowledge."""
     return f"{RETRY_PREFIX}{group}+{topic}"
 
 
 def older_pop_retry_topic(group: str, topic: str) -> str:
-    """Where RocketMQ without enableRetryTopicV2, and Rockhopper up to 0.1, left them.
+    """The retry topic of RocketMQ without enableRetryTopicV2, and of Rockhopper up to 0.1.
 
-    Such a name may be another's as well: group ``a_b`` and topic ``c``, or the retry topic of a
+    The name is ambiguous: ``a_b_c`` can mean group ``a_b`` and topic ``c``, or the retry topic of a
     group ``a_b_c`` that pulls.
     """
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
 def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """Both, the one that is written first."""
+    """Both retry topics; the first is the one that this broker writes."""
     return pop_retry_topic(group, topic), older_pop_retry_topic(group, topic)
 
 
@@ -94,7 +94,7 @@ def pop_owners(name: str) -> Iterator[tuple[str, str]]:
 
 
 def retry_flag(group: str, topic: str, popped_from: str) -> str:
-    """What says where a message of *topic* was popped from."""
+    """Return the retry flag of a message of *topic* that was popped from *popped_from*."""
     if popped_from == topic:
         return NORMAL
     return RETRY_V2 if popped_from == pop_retry_topic(group, topic) else RETRY_V1
@@ -109,7 +109,7 @@ def real_topic(group: str, topic: str, retry_flag: str) -> str:
 
 
 def origin_topic(group: str, topic: str) -> str:
-    """The topic that a pop retry topic of *group* belongs to; others are their own."""
+    """The topic that a pop retry topic of *group* belongs to; any other topic unchanged."""
     for joint in ("+", "_"):
         prefix = f"{RETRY_PREFIX}{group}{joint}"
         if topic.startswith(prefix):

@@ -1,7 +1,7 @@
 """Orderly pops: one batch of a queue at a time (ordered.py), acknowledged in any order.
 
-A message that was handed out more than retryMaxTimes + 1 times goes to the dead letters and lets
-the queue go on.
+A message that was handed out more than retryMaxTimes + 1 times goes to the dead letters, and the
+queue continues.
 """
 
 import msgspec
@@ -36,7 +36,7 @@ def read(
     subscription: Subscription | None,
     answer: PopAnswer,
 ) -> tuple[int, GetResult]:
-    """Messages from *start* on, past gaps and what is filtered out; and where they start."""
+    """Messages from *start* on, without gaps and filtered messages; and their first offset."""
     is_filtered = subscription is not None and subscription.matches_properties is not None
     for _ in range(READS_PER_QUEUE):
         result = store.get_message(lane.topic, lane.queue_id, start, count_max, subscription)
@@ -50,7 +50,7 @@ def read(
 
 
 class InOrder:
-    """What is different about orderly pops."""
+    """The differences between orderly pops and others."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class InOrder:
         self._reviving = reviving
 
     def pop(self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int) -> None:
-        """Hand out the next messages. Raises OSError, StoreError: not now."""
+        """Hand out the next messages; none after an OSError or StoreError."""
         batch = lane.batch
         buried: set[int] = set()
         start = lane.cursor
@@ -113,7 +113,7 @@ class InOrder:
         found: list[tuple[int, bytes]],
         answer: PopAnswer,
     ) -> set[int]:
-        """Move what was handed out too often to the dead letters. Raises StoreError."""
+        """Move messages that were handed out too often to the dead letters. Raises StoreError."""
         group = self._groups.get(lane.group)
         times_max = group.retry_max_times if group is not None else -1
         if times_max < 0:
@@ -138,7 +138,7 @@ class InOrder:
         return set(buried)
 
     def ack(self, lane: Lane, offsets: list[int], info: ExtraInfo) -> bool:
-        """Acknowledge messages of the batch; False when that changes nothing.
+        """Acknowledge messages of the batch; return False if that changes nothing.
 
         Raises:
             Refusal: an offset is not in the batch.
@@ -158,7 +158,7 @@ class InOrder:
         batch = msgspec.structs.replace(batch, acked=batch.acked | set(offsets))
         self._lanes.ordered(lane, batch.next_offset(), batch)
         if 0 < batch.blocked_until() < until_ms:
-            # What is left was put forward.
+            # The remaining messages were postponed.
             self._lanes.call_at(batch.blocked_until(), lane)
         return True
 

@@ -1,31 +1,32 @@
-"""Lanes: how far pop consumption of each group and queue is, and what is in flight.
+"""Lanes: the position of each group's pop consumption in a queue, and the messages in flight.
 
 A lane has a cursor, the queue offset that is handed out next, and an entry for each message that
-was handed out and is not settled: when it was popped and for how long it is invisible. All is in
-memory; each change is first written to the journal (store/files/record_journal.py, in
-``<store>/rockhopper/pop``), with one write(2) for each request: what a client was told survives a
-crash. A power cut loses the newest records, and then messages repeat, since the committed offset
-of a group is never beyond its oldest message that is not settled.
+was handed out and is not settled (acknowledged, or copied to a retry or dead-letter topic). The
+entry has the pop time and the invisible time. Lanes are in memory. Each change is first written to
+the journal (store/files/record_journal.py, in ``<store>/rockhopper/pop``), with one write(2) per
+request, so every answer that a client received survives a crash of the process. A power cut loses
+the newest records. Messages are then delivered again, and none is lost, because a group never
+commits an offset beyond its oldest unsettled message.
 
-The journal is strict: what follows a lost record could say that messages were handed out of which
-nobody knows any more whether they were settled, so nothing behind it counts. They come again.
+Records after a lost or damaged one are ignored: they could show messages as handed out although the
+lost record settled them, or the reverse. These messages are delivered again.
 
-An entry of a message that was copied to the retry topic or to the dead letters stays until the copy
-is known to be on disk: ``copy_end`` is the commit log offset behind it. After a crash that lost
-the copy the message is in flight again.
+If a message was copied to the retry topic or to the dead letters, its entry stays until the copy is
+known to be on disk: ``copy_end`` is the commit log offset at the end of the copy. After a crash
+that lost the copy, the message is in flight again.
 
 Kinds of records, all integers big-endian:
 
     1 LANE     number:4 queue:4 size:2 group size:2 topic cursor:8 count:4
                {offset:8 popMs:8 invisibleMs:8 copyEnd:8}… ordered batch as msgpack
-               whatever was known of this number is forgotten
+               replaces all earlier state of this number
     2 POP      number:4 cursor:8 popMs:8 invisibleMs:8 {offset:8}…
     3 ACK      number:4 {offset:8}…
     4 CHANGE   number:4 offset:8 popMs:8 invisibleMs:8
     5 COPIED   number:4 copyEnd:8 {offset:8}…
     6 DROP     number:4
     7 ORDERED  number:4 cursor:8 ordered batch as msgpack
-    8 SUSPEND  as CHANGE, and its next delivery counts as no further attempt
+    8 SUSPEND  as CHANGE, and the next delivery does not count as an attempt
 """
 
 import heapq
@@ -65,16 +66,16 @@ class InFlight(NamedTuple):
     invisible_ms: int
     copy_end: int = _NOT_COPIED
     is_suspended: bool = False
-    """Whether its next delivery counts as no further attempt."""
+    """Whether the next delivery does not count as an attempt."""
 
     @property
     def visible_ms(self) -> int:
-        """When it is to be handed out again."""
+        """The time from which it may be handed out again."""
         return self.pop_ms + self.invisible_ms
 
     @property
     def is_copied(self) -> bool:
-        """Whether a copy is in the log, and this only waits for the disk."""
+        """Whether a copy is in the log, so that the entry only waits until the copy is on disk."""
         return self.copy_end != _NOT_COPIED
 
 
@@ -89,14 +90,14 @@ class Lane:
         self.topic = topic
         self.queue_id = queue_id
         self.cursor = cursor
-        # The oldest is looked for all the time: of a dict it would be behind all that have gone.
+        # The oldest entry is looked up often. A plain dict would scan past all removed entries.
         self.entries: OrderedDict[int, InFlight] = OrderedDict()
         self.batch: OrderedBatch | None = None
         self.is_dropped = False
 
     @property
     def low_water(self) -> int:
-        """The oldest offset that is not settled: what a group commits."""
+        """The oldest offset that is not settled, which the group commits."""
         # Offsets are handed out in ascending order, and a change keeps an entry's place.
         return min(self.cursor, next(iter(self.entries), self.cursor))
 
@@ -104,7 +105,7 @@ class Lane:
 class Lanes:
     """All lanes of a broker.
 
-    A change that cannot be written raises OSError, and then nothing is changed.
+    If a change cannot be written, the method raises OSError and changes nothing.
     """
 
     def __init__(self, journal: RecordJournal) -> None:
@@ -112,14 +113,14 @@ class Lanes:
         self._by_key: dict[tuple[str, str, int], Lane] = {}
         self._by_number: dict[int, Lane] = {}
         self._next_number = 1
-        # By group, those with an ordered batch, and some that had one.
+        # By group, the lanes that have an ordered batch; may include some that no longer have one.
         self._in_order: dict[str, set[Lane]] = {}
         self.due: list[tuple[int, int, Lane, Sequence[int]]] = []
         self._due_sequence = 0
         self._copied: deque[tuple[int, Lane, list[int]]] = deque()
         self.in_flight = 0
         self.on_noted: Callable[[bytes], None] | None = None
-        """Called with each record, once the journal has it."""
+        """Called with each record after it was written to the journal."""
 
     def _note(self, record: bytes) -> None:
         self.journal.append(record)
@@ -133,11 +134,11 @@ class Lanes:
         return len(self._by_key)
 
     def get(self, group: str, topic: str, queue_id: int) -> Lane | None:
-        """The lane, if anybody popped there."""
+        """The lane; None if the group has not popped from this queue."""
         return self._by_key.get((group, topic, queue_id))
 
     def open(self, group: str, topic: str, queue_id: int, cursor: int) -> Lane:
-        """The lane of a group that pops there for the first time."""
+        """Create the lane of a group that pops from the queue for the first time."""
         lane = Lane(self._next_number, group, topic, queue_id, cursor)
         self._note(lane_record(lane))
         self._next_number += 1
@@ -147,39 +148,39 @@ class Lanes:
     def popped(
         self, lane: Lane, cursor: int, pop_ms: int, invisible_ms: int, offsets: Sequence[int]
     ) -> None:
-        """Messages were handed out, or passed over if there are none."""
+        """Record that messages were handed out, or that offsets were skipped."""
         payload = _POP.pack(lane.number, cursor, pop_ms, invisible_ms) + _offsets(offsets)
         self._note(encode_record(POP, payload))
         self._pop(lane, cursor, pop_ms, invisible_ms, offsets)
 
     def acked(self, lane: Lane, offsets: Sequence[int]) -> None:
-        """Messages in flight are settled."""
+        """Remove messages in flight that are settled."""
         self._note(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
         self._remove(lane, offsets)
 
     def changed(self, lane: Lane, offset: int, entry: InFlight) -> None:
-        """A message in flight becomes visible at another time."""
+        """Change the time at which a message in flight becomes visible."""
         self._note(_change_record(lane, offset, entry))
         self._change(lane, offset, entry)
 
     def copied(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
-        """Messages in flight were stored anew, before *copy_end* of the commit log.
+        """Record that messages were copied, up to the offset *copy_end* of the commit log.
 
-        This holds even if OSError is raised: then a crash repeats them.
+        The change applies even if OSError is raised; then a crash delivers the messages again.
         """
         self._copy(lane, offsets, copy_end)
         payload = _COPIED.pack(lane.number, copy_end) + _offsets(offsets)
         self._note(encode_record(COPIED, payload))
 
     def moved(self, lane: Lane, cursor: int) -> None:
-        """An operator set the offset: nothing is in flight any more."""
+        """Apply an operator's offset reset: no message is in flight any more."""
         fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
         self._note(lane_record(fresh))
         self.in_flight -= len(lane.entries)
         lane.entries, lane.batch, lane.cursor = OrderedDict(), None, cursor
 
     def adopt(self, lane: Lane, cursor: int, entries: Mapping[int, InFlight]) -> None:
-        """Add what another broker handed out in front of *cursor*; the latest pop counts."""
+        """Add messages before *cursor* that another broker handed out; the latest pop counts."""
         fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
         latest = {**entries}
         for offset, entry in lane.entries.items():
@@ -195,7 +196,7 @@ class Lanes:
             self.call_at(entry.visible_ms, lane, (offset,))
 
     def ordered(self, lane: Lane, cursor: int, batch: OrderedBatch | None) -> None:
-        """An orderly pop, or an acknowledgement of one."""
+        """Record an orderly pop, or an acknowledgement of one."""
         payload = _ORDERED.pack(lane.number, cursor) + encode_batch(batch)
         self._note(encode_record(ORDERED, payload))
         lane.cursor = cursor
@@ -222,12 +223,12 @@ class Lanes:
         return found
 
     def drop(self, lane: Lane) -> None:
-        """Topic or group are gone."""
+        """Remove the lane of a deleted topic or group."""
         self._forget(lane)
         self._note(encode_record(DROP, _NUMBER.pack(lane.number)))
 
     def forget_all(self) -> None:
-        """Forget every lane, in memory alone."""
+        """Forget every lane, in memory only."""
         for lane in self:
             self._forget(lane)
 
@@ -267,20 +268,20 @@ class Lanes:
 
     def _copy(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
         for offset in offsets:
-            # A follower that starts again is told once more what is settled by now.
+            # A restarted follower receives the settled messages again.
             if (entry := lane.entries.get(offset)) is not None:
                 lane.entries[offset] = entry._replace(copy_end=copy_end)
         self._copied.append((copy_end, lane, offsets))
 
     def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:
-        """Have ``take_due`` name *offsets* of *lane* at *time_ms*; none for its ordered batch."""
+        """Make ``take_due`` return *offsets* of *lane* at *time_ms*; none: its ordered batch."""
         if len(self.due) > _DUE_REBUILD_MIN + 2 * (self.in_flight + len(self._by_key)):
             self._rebuild_due()
         self._due_sequence += 1
         heapq.heappush(self.due, (time_ms, self._due_sequence, lane, offsets))
 
     def _rebuild_due(self) -> None:
-        """Leave out what was acknowledged long before its time."""
+        """Drop timer entries of messages that were acknowledged long before they were due."""
         due: list[tuple[int, int, Lane, Sequence[int]]] = []
         for lane in self._by_key.values():
             times: dict[int, list[int]] = {}
@@ -297,18 +298,18 @@ class Lanes:
 
     @property
     def newest_ms(self) -> int:
-        """The latest time at which something in flight was popped; 0 without any."""
+        """The latest pop time of the messages in flight; 0 if there are none."""
         times = [entry.pop_ms for lane in self for entry in lane.entries.values()]
         times += [lane.batch.pop_ms for lane in self if lane.batch is not None]
         return max(times, default=0)
 
     @property
     def next_due_ms(self) -> int | None:
-        """When ``take_due`` has something to say."""
+        """The time of the next result of ``take_due``."""
         return self.due[0][0] if self.due else None
 
     def take_due(self, now_ms: int) -> tuple[Lane, list[int]] | None:
-        """The messages of one lane that have become visible again; none: look at its batch."""
+        """Messages of one lane that are visible again; if empty, check its ordered batch."""
         while self.due and self.due[0][0] <= now_ms:
             _, _, lane, offsets = heapq.heappop(self.due)
             if lane.is_dropped:
@@ -327,7 +328,7 @@ class Lanes:
         return None
 
     def settle(self, flushed_offset: int) -> list[Lane]:
-        """Let go of messages whose copies are on disk; the lanes that this concerns."""
+        """Remove messages whose copies are on disk; return the changed lanes."""
         settled = []
         while self._copied and self._copied[0][0] <= flushed_offset:
             _, lane, offsets = self._copied.popleft()
@@ -341,11 +342,11 @@ class Lanes:
 
     @property
     def unsettled_end(self) -> int:
-        """The commit log offset that must be flushed for all copies to be settled; 0: they are."""
+        """The commit log offset that must be on disk to settle all copies; 0 if all are settled."""
         return self._copied[-1][0] if self._copied else 0
 
     def load(self, log_end: int) -> None:
-        """Take what the journal says; *log_end* is where the commit log ends. Raises OSError."""
+        """Load the journal; *log_end* is the end of the commit log. Raises OSError."""
         for kind, payload in self.journal.read():
             try:
                 self.apply(kind, payload)
@@ -395,10 +396,10 @@ class Lanes:
             raise ValueError(f"kind {kind} is not known")
 
     def clamp(self, queue_range: Callable[[str, int], tuple[int, int]]) -> int:
-        """Take back offsets beyond the end of their queue; how many lanes had such.
+        """Drop offsets beyond the end of their queue; return the number of lanes that had any.
 
-        After a power cut the log may have lost messages that were popped: their offsets are given
-        to others.
+        After a power cut the log may have lost messages that were popped. New messages get their
+        offsets.
         """
         clamped = 0
         for lane in self:
@@ -415,7 +416,7 @@ class Lanes:
 
 
 def lane_record(lane: Lane) -> bytes:
-    """The records that say all about a lane."""
+    """The records that hold the complete state of a lane."""
     group, topic = lane.group.encode(), lane.topic.encode()
     parts = [
         _LANE.pack(lane.number, lane.queue_id),

@@ -1,16 +1,16 @@
-"""OrderedBatch: what an orderly pop handed out of a queue, which blocks it until that is settled.
+"""OrderedBatch: the messages of an orderly pop, which block their queue until they are settled.
 
 RocketMQ: ConsumerOrderInfo. The queue hands out nothing else while any message of the batch is
-neither acknowledged nor visible again; the same attempt (a client that repeats its request) is let
-through. It goes on at the first message that was not acknowledged: what was acknowledged behind
-that one is handed out again, so that the order is kept.
+neither acknowledged nor visible again. Only the same attempt (a client that repeats its request)
+may pop again. The queue continues at the first unacknowledged message. Later messages of the batch
+are handed out again, even acknowledged ones, so that the order is kept.
 """
 
 import msgspec
 
 
 class OrderedBatch(msgspec.Struct):
-    """The messages of one queue that are with an orderly consumer."""
+    """The messages of one queue that an orderly consumer is processing."""
 
     attempt_id: str | None
     pop_ms: int
@@ -20,16 +20,16 @@ class OrderedBatch(msgspec.Struct):
     visible_at: dict[int, int] = msgspec.field(default_factory=dict)
     """Visible times that were changed, by offset."""
     counts: dict[int, int] = msgspec.field(default_factory=dict)
-    """How often an offset was handed out before, where it was."""
+    """How often an offset was handed out before; only offsets that were."""
     suspended: set[int] = msgspec.field(default_factory=set)
-    """Offsets whose next delivery counts as no further attempt."""
+    """Offsets whose next delivery does not count as an attempt."""
 
     def visible_ms(self, offset: int) -> int:
-        """From when on *offset* may be handed out again."""
+        """The time from which *offset* may be handed out again."""
         return self.visible_at.get(offset, self.pop_ms + self.invisible_ms)
 
     def blocked_until(self) -> int:
-        """From when on the queue may hand out messages again; 0 when nothing is left to settle."""
+        """The time from which the queue may hand out messages again; 0 if all are settled."""
         return max(
             (self.visible_ms(offset) for offset in self.offsets if offset not in self.acked),
             default=0,
@@ -51,7 +51,7 @@ class OrderedBatch(msgspec.Struct):
     def successor(
         self, attempt_id: str | None, pop_ms: int, invisible_ms: int, offsets: list[int]
     ) -> "OrderedBatch":
-        """The batch of the next pop: it knows how often each message was handed out before."""
+        """The batch of the next pop, with the number of earlier deliveries of each message."""
         counts = self.counts
         if attempt_id is None or attempt_id != self.attempt_id:
             known = set(self.offsets)
@@ -68,10 +68,10 @@ _NONE = _encoder.encode(None)
 
 
 def encode_batch(batch: OrderedBatch | None) -> bytes:
-    """The bytes of a batch in the journal."""
+    """Encode the batch for the journal."""
     return _encoder.encode(batch)
 
 
 def decode_batch(data: bytes) -> OrderedBatch | None:
-    """A batch of the journal. Raises msgspec.DecodeError."""
+    """Decode a batch of the journal. Raises msgspec.DecodeError."""
     return msgspec.msgpack.decode(data, type=OrderedBatch) if data != _NONE else None

@@ -1,10 +1,9 @@
 """Pops and notifications that found nothing and wait for messages, or for their time to run out.
 
-The store tells of every message that comes into a topic that somebody waits for, however many
-queues that has. Who waits is then asked in the order of arrival, in the next turn of the loop and
-for as long as ``TURN_BUDGET_S`` lasts, until a pop comes back empty; those that filter in the same
-way as one that found nothing are not asked. One that looks at many queues does so in steps, and
-the others that are asked go on in between.
+The store reports every message of a topic that a request waits for. In the next iteration of the
+event loop, the waiting requests are tried in the order of arrival, for at most ``TURN_BUDGET_S``,
+until a pop finds nothing. Requests with the same filter as one that found nothing are skipped. A
+request that searches many queues does so in steps; others continue in between.
 
 RocketMQ: PopLongPollingService, with its limits.
 """
@@ -24,7 +23,7 @@ WAITING_PER_KEY_MAX = 1024
 WAIT_S_MAX = 300.0
 TURN_BUDGET_S = 0.005
 
-# Who waits for what: (group, topic).
+# The key of waiting requests: (group, topic).
 Key = tuple[str, str]
 Steps = Generator[None, None, None]
 
@@ -32,8 +31,9 @@ Steps = Generator[None, None, None]
 class Waiter:
     """A request that waits.
 
-    *attempt* are steps that serve it if they can, beginning near a queue, and say so; they must
-    once ``is_last`` is set, because its time has run out. *attempt_id* is that of a pop in order.
+    *attempt* returns steps that try to serve the request, beginning near a queue, and report
+    whether they did. They must answer if ``is_last`` is set, because its time has run out.
+    *attempt_id* is the attempt id of an orderly pop.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Waiter:
         *,
         attempt_id: str | None = None,
     ) -> None:
-        """*queues*: those whose messages concern it, with ANY_QUEUE for all of a topic."""
+        """*queues*: the queues that it waits for; ANY_QUEUE means all of a topic."""
         self.connection = connection
         self.key = key
         self.queue_id = queue_id
@@ -72,7 +72,7 @@ class Waiter:
         self.is_asked = False
         self.is_last = False
         self.has_turn: bool | None = None
-        """Whether its filter has its turn; None while it does not wait for one."""
+        """Whether its filter may run now; None while it does not wait for the filter budget."""
         self.done = False
 
 
@@ -82,17 +82,17 @@ class PopPolling:
     def __init__(self, store: MessageStore, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waiting: dict[Key, dict[Waiter, None]] = {}
-        # Topic -> queue id or ANY_QUEUE -> how many wait for it, by their keys.
+        # Topic -> queue id or ANY_QUEUE -> the number of waiting requests, by key.
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
         store.watch(self._watched, self._arrived)
         self._by_connection: dict[Peer, set[Waiter]] = {}
         self.holding: Callable[[str, Queue | None], Set[str | None]] = _nobody
-        """Which attempts of a group hold messages of a queue in order, or of any queue for None."""
+        """The attempts of a group that hold messages of a queue in order; None means any queue."""
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        # Who is to be asked, and near which queue; and who is being asked.
+        # The requests to try, and near which queue; and the ones being tried.
         self._rung: dict[Key, Queue | None] = {}
         self._rounds: dict[Key | Waiter, Steps] = {}
         self._next_turn: asyncio.Handle | None = None
@@ -102,16 +102,16 @@ class PopPolling:
         return self._count
 
     def has_group(self, group: str) -> bool:
-        """Whether anybody waits for messages of a group."""
+        """Whether any request waits for messages of a group."""
         return any(key[0] == group for key in self._waiting)
 
     def count(self, group: str, topic: str, queue_id: int) -> int:
-        """How many wait for exactly this queue id, −1 for any."""
+        """The number of requests that wait for exactly this queue id; −1 is any queue."""
         waiting = self._waiting.get((group, topic), {})
         return sum(waiter.queue_id == queue_id for waiter in waiting)
 
     def park(self, waiter: Waiter, wait_s: float) -> bool:
-        """Keep *waiter* for up to *wait_s*; False when too many wait already."""
+        """Hold *waiter* for up to *wait_s*; return False if too many requests wait already."""
         wait_s = min(wait_s, WAIT_S_MAX)
         waiting = self._waiting.setdefault(waiter.key, {})
         if self.is_closed or self._count >= WAITING_MAX or len(waiting) >= WAITING_PER_KEY_MAX:
@@ -165,13 +165,13 @@ class PopPolling:
                 self.ring(key, (topic, queue_id))
 
     def ring(self, key: Key, near: Queue | None = None) -> None:
-        """There may be something for those who wait for *key*: ask them in the next turn."""
+        """Try the requests that wait for *key* in the next iteration: new messages may match."""
         if key in self._waiting and not self.is_closed:
             self._rung[key] = near
             self._ask_soon()
 
     def ask(self, waiter: Waiter) -> None:
-        """Ask *waiter* alone, in the next turn."""
+        """Try only *waiter*, in the next iteration."""
         if not waiter.done and not waiter.is_asked and not self.is_closed:
             self._rounds[waiter] = self._try(waiter, None)
             self._ask_soon()
@@ -195,7 +195,7 @@ class PopPolling:
                 rounds[key] = self._ask(key, self._rung.pop(key))
             asked = next(iter(rounds))
             steps = rounds.pop(asked)
-            # Behind the others, if there is more to do.
+            # After the others, if there is more to do.
             if next(steps, _OVER) is not _OVER:
                 rounds[asked] = steps
             if self._clock() >= stop_s:
@@ -204,9 +204,9 @@ class PopPolling:
                 return
 
     def _ask(self, key: Key, near: Queue | None) -> Steps:
-        """Ask those who wait for *key*."""
+        """Try the requests that wait for *key*."""
         fruitless: set[object] = set()
-        # To an attempt of which a queue is full of its own messages it is open, to others not.
+        # A queue that an attempt holds is open to this attempt, but not to others.
         holding = self.holding(key[0], near)
         for waiter in list(self._waiting.get(key, ())):
             if waiter.done or waiter.is_asked:
@@ -219,7 +219,7 @@ class PopPolling:
             yield
 
     def _try(self, waiter: Waiter, near: Queue | None) -> Steps:
-        """Serve *waiter* if there is something for it, or its time has run out."""
+        """Serve *waiter* if a message matches, or if its time has run out."""
         waiter.is_asked = True
         work = CooperativeWork(waiter.attempt(waiter, near))
         while not work.step():
@@ -270,7 +270,7 @@ class PopPolling:
             self._forget(waiter)
 
     def close(self) -> None:
-        """Answer everybody now, and park nobody any more."""
+        """Answer all waiting requests now, and hold no further ones."""
         self.is_closed = True
         for handle in (self._timer, self._next_turn):
             if handle is not None:
@@ -290,5 +290,5 @@ _OVER = object()
 
 
 def _nobody(group: str, near: Queue | None) -> Set[str | None]:
-    """No attempt holds anything."""
+    """The default: no attempt holds messages."""
     return frozenset()

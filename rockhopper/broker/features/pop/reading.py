@@ -1,4 +1,4 @@
-"""From records of a consume queue to the body and the texts of a pop answer."""
+"""Builds the body and the header fields of a pop's answer from records of a consume queue."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _HEAD = head_struct("size_bytes", "queue_offset")
 
 
 def split_records(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """(queue offset, record) of records that stand back to back."""
+    """Yield (queue offset, record) of adjacent records."""
     position = 0
     while position < len(body):
         size, offset = _HEAD.unpack_from(body, position)
@@ -23,7 +23,7 @@ def split_records(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Wanted(NamedTuple):
-    """What a pop asks for; *subscription* None lets everything through, queue −1 means all."""
+    """The request of a pop; *subscription* None matches all messages, queue −1 means all."""
 
     group: str
     topic: str
@@ -37,10 +37,10 @@ class Wanted(NamedTuple):
 
     @property
     def filter_key(self) -> tuple[object, ...]:
-        """What decides whether there is something for it: pops of one key find the same.
+        """The key of the filter: pops with the same key find the same messages.
 
-        Versions of one expression let the same messages through; what else an attempt id that
-        holds a queue finds, ``PopPolling.holding`` knows.
+        Versions of the same expression match the same messages. An attempt that holds a queue may
+        find more: see ``PopPolling.holding``.
         """
         wanted = self.subscription
         expression = None if wanted is None else (wanted.expression_type, wanted.expression)
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Messages that stand one after the other in :attr:`PopAnswer.records`, all of one queue."""
+    """Adjacent messages of one queue in :attr:`PopAnswer.records`."""
 
     retry_flag: str
     queue_id: int
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class PopAnswer:
-    """What one pop has found so far, queue by queue."""
+    """The messages that a pop has found so far, queue by queue."""
 
     def __init__(self, topic: str, pop_ms: int, invisible_ms: int, revive_queue_id: int) -> None:
         self.topic = topic
@@ -70,7 +70,7 @@ class PopAnswer:
         self.records: list[bytes] = []
         self.found: list[Found] = []
         self.order_counts: dict[tuple[int, int], int] = {}
-        """How often before, by queue id and queue offset, of an orderly pop."""
+        """The number of earlier deliveries, by queue id and queue offset; orderly pops only."""
         self._order_counts: list[str] = []
 
     def add(
@@ -82,7 +82,7 @@ class PopAnswer:
         flag: str,
         broker_name: str,
     ) -> None:
-        """Take the messages of one queue; those of a retry topic get their first topic back."""
+        """Add the messages of one queue; those of a retry topic get their original topic back."""
         self.found.append(Found(flag, queue_id, start, [offset for offset, _ in found]))
         self.count += len(found)
         if flag == NORMAL:
@@ -104,11 +104,11 @@ class PopAnswer:
             self.records.append(encode_stored_message(message))
 
     def add_order_counts(self, queue_id: int, offsets: list[int], counts: dict[int, int]) -> None:
-        """Say how often messages of an orderly pop were handed out before."""
+        """Add the number of earlier deliveries of messages of an orderly pop."""
         for offset, count in counts.items():
             self.order_counts[queue_id, offset] = count
             self._order_counts.append(f"{NORMAL} qo{queue_id}%{offset} {count}")
-        # Old clients know one count for a queue.
+        # Old clients read one count per queue.
         least = min(counts.values()) if counts and len(counts) == len(offsets) else 0
         self._order_counts.append(f"{NORMAL} {queue_id} {least}")
 

@@ -16,7 +16,7 @@ from rockhopper.protocol.bodies.popping import SetMessageRequestModeRequestBody 
 
 
 class MessageRequestModeTable(JsonTable):
-    """(topic, group) -> how the group's clients are to consume the topic."""
+    """(topic, group) -> whether the group's clients pull or pop the topic."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -41,7 +41,7 @@ class MessageRequestModeTable(JsonTable):
         }
 
     def get(self, topic: str, group: str) -> RequestMode | None:
-        """What was set; None: the client pulls."""
+        """Return the mode that was set; None means that the client pulls."""
         return self._modes.get((topic, group))
 
     def put(self, mode: RequestMode) -> None:
@@ -50,12 +50,12 @@ class MessageRequestModeTable(JsonTable):
         self._changed(mode.topic, mode.consumer_group)
 
     def entry(self, name: str) -> JsonObject | None:
-        """What was set for ``topic@group``."""
+        """Return the mode that was set for ``topic@group``."""
         mode = self._modes.get(_split(name))
         return None if mode is None else _to_json(mode)
 
     def take_entry(self, name: str, value: Any) -> None:
-        """Set it, or nothing."""
+        """Set the mode; do nothing for None."""
         if value is not None:
             self.put(RequestMode.from_json(value))
         elif self._modes.pop(_split(name), None) is not None:

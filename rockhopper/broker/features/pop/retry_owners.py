@@ -1,8 +1,8 @@
-"""RetryOwners: for whom messages wait in a retry topic, whatever its name was joined of.
+"""RetryOwners: the groups whose messages are in a retry topic with an ambiguous name.
 
-``%RETRY%a_b`` is the retry topic of a group ``a_b`` that pulls. Older versions and RocketMQ left
-there what a group ``a`` had popped of a topic ``b``. The name does not tell which; what groups
-there are and what they read does.
+``%RETRY%a_b`` is the retry topic of a group ``a_b`` that pulls. Older versions and RocketMQ also
+use it for messages that a group ``a`` popped from a topic ``b``. The name alone is ambiguous, so
+the existing groups and their offsets decide.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
 
 
 class RetryOwners:
-    """Looks into the tables with each question."""
+    """Reads the tables on each call; caches nothing."""
 
     def __init__(
         self, topics: TopicTable, groups: SubscriptionGroupTable, offsets: ConsumerOffsetTable
@@ -25,9 +25,9 @@ class RetryOwners:
         self._offsets = offsets
 
     def owners(self, name: str) -> set[tuple[str, str]]:
-        """The groups whose messages may be in a retry topic with ``_``, and what they popped.
+        """The groups whose messages may be in a retry topic with ``_``, and the popped topics.
 
-        The topic is blank for the group whose retry topic it is when it pulls.
+        The topic is blank if the messages are those of a group that pulls.
         """
         joined = name.removeprefix(RETRY_PREFIX)
         owners = {(joined, "")} if joined in self._groups else set()
@@ -37,9 +37,9 @@ class RetryOwners:
         return owners
 
     def groups(self, name: str) -> Sequence[str]:
-        """The groups that a retry topic stands for where permissions and lags are asked for.
+        """The groups that a retry topic counts for in permission checks and lag queries.
 
-        A group of that very name comes first; those that popped share it where there is none.
+        If a group has exactly that name, the topic counts for it alone; else for all that popped.
         """
         whole = group_of_retry_topic(name)
         if "+" in name or whole in self._groups:

@@ -1,8 +1,9 @@
-"""What becomes of popped messages that nobody acknowledged in time.
+"""Redelivery of popped messages that were not acknowledged in time.
 
-Each is stored once more: in the group's pop retry topic, ``%RETRY%group+topic``, with one more
-reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often. Only when the
-store has it is the old one forgotten, so a crash between the two repeats the message.
+Each message is stored again: in the group's pop retry topic, ``%RETRY%group+topic``, with its
+reconsume count increased; or in ``%DLQ%group`` if it was redelivered retryMaxTimes times. The
+original is forgotten only after the copy is stored, so a crash in between redelivers the message
+twice.
 
 One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_PER_TURN``. While
 the store refuses, everything waits.
@@ -55,7 +56,7 @@ def _ignore(_: object) -> None:
 
 
 class Reviving:
-    """Copies what has become visible again. Belongs to the event loop."""
+    """Copies messages that have become visible again. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -76,11 +77,12 @@ class Reviving:
         self._stats = stats
         self._now_ms = now_ms
         self.pulling_groups: set[str] = set()
-        """Groups that pull and do not pop: what they fail goes where they pull it."""
+        """Groups that pull and do not pop: their failed messages go to the retry topic that they
+        pull."""
         self.popped_topics: dict[str, str] = {}
-        """What each group popped last."""
+        """The topic that each group popped last."""
         self.has_separate_queues: Callable[[], bool] = lambda: False
-        """Whether a retry topic has as many queues as its topic, and copies stay in theirs."""
+        """Whether a retry topic has as many queues as its topic, and a copy keeps its queue id."""
         self.on_settled: Callable[[Lane], None] = _ignore
         """Called with a lane when fewer of its messages are in flight."""
         self.on_freed: Callable[[Lane], None] = _ignore
@@ -89,7 +91,7 @@ class Reviving:
         self._is_running = False
         self.revived = 0
         self.revived_of: Counter[tuple[str, str]] = Counter()
-        """The same by group and topic."""
+        """The number of revived messages by group and topic."""
         self.buried = 0
         self.vanished = 0
 
@@ -99,12 +101,12 @@ class Reviving:
         self.reschedule()
 
     def stop(self) -> None:
-        """Copy nothing more."""
+        """Stop copying."""
         self._is_running = False
         self._timer.cancel()
 
     def reschedule(self) -> None:
-        """See that the timer goes off in time for what is due next."""
+        """Arm the timer for the next due message."""
         due_ms = self._lanes.next_due_ms
         if due_ms is not None and self._is_running:
             self._timer.arm(due_ms)
@@ -116,7 +118,7 @@ class Reviving:
             self._timer.retry(REFUSED_RETRY_S)
 
     def turn(self) -> bool:
-        """Deal with some of what is due; False when the store takes nothing now."""
+        """Copy some of the due messages; return False if the store accepts none now."""
         self.settle()
         now_ms, left = self._now_ms(), MESSAGES_PER_TURN
         while left > 0:
@@ -135,12 +137,12 @@ class Reviving:
 
     @property
     def behind_ms(self) -> int:
-        """How long ago the first of what is visible again became so; 0 when there is none."""
+        """How long the first due message has been due, in milliseconds; 0 if none is."""
         due_ms = self._lanes.next_due_ms
         return 0 if due_ms is None else max(self._now_ms() - due_ms, 0)
 
     def settle(self) -> None:
-        """Let go of what was copied and is on disk by now."""
+        """Remove messages whose copies are on disk."""
         for lane in self._lanes.settle(self._store.flushed_offset):
             self.on_settled(lane)
 
@@ -235,7 +237,7 @@ class Reviving:
     def _stage(
         self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage
     ) -> bool:
-        """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
+        """Stage the copy; return False if no file can hold it. Raises StoreError: retry later."""
         entry = lane.entries[offset]
         is_pulled = lane.topic == retry_topic(lane.group)
         is_given_back = lane.group in self.pulling_groups and not entry.invisible_ms
@@ -261,7 +263,7 @@ class Reviving:
         return True
 
     def bury(self, lane: Lane, message: StoredMessage) -> bool:
-        """Stage *message* for the dead letters; False when no file can hold it.
+        """Stage *message* for the dead letters; return False if no file can hold it.
 
         Raises:
             StoreError: not now.
@@ -279,10 +281,10 @@ class Reviving:
         return True
 
     def _origin(self, lane: Lane, properties: Mapping[str, str]) -> str | None:
-        """The topic as one of which the group gets a message again; None: not known now.
+        """Return the topic under which the group receives a message again; None if unknown.
 
-        One that waits where the group pulled and says nothing of its topic comes with the one that
-        the group pops.
+        A message in the retry topic of a pulling group may not name its topic. It then gets the
+        topic that the group popped last.
         """
         if lane.topic != retry_topic(lane.group):
             return origin_topic(lane.group, lane.topic)
@@ -290,7 +292,7 @@ class Reviving:
         return named or self.popped_topics.get(lane.group)
 
     def sent_topic(self, properties: Mapping[str, str]) -> str | None:
-        """The topic that the message was sent to of which this one is a copy, if it is known."""
+        """Return the topic of the original message of a copy; None if it is unknown."""
         origin_id = properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
         try:
             _, _, log_offset = decode_offset_message_id(origin_id)

@@ -1,16 +1,17 @@
 """PopService: pop consumption of one broker, without the requests around it.
 
-How far a group is stands in two places. The cursor and what is in flight are in the lanes, with a
-journal of their own. The offset that the group commits (consumerOffset.json, and what the tools
-show as its lag) is the low-water mark: the oldest message that is not settled. So whoever goes on
-from the committed offset, a pull consumer, RocketMQ itself, or this broker without its journal,
-gets messages twice rather than never.
+A group's progress is stored in two places. The cursor and the messages in flight are in the lanes,
+which have a journal. The offset that the group commits (in consumerOffset.json, shown as lag by the
+tools) is the low-water mark: the oldest unsettled message. A pull consumer, RocketMQ itself, or
+this broker without its journal continues from the committed offset, and so gets some messages twice
+and misses none.
 
-What others commit for the group moves the cursor on, never back, and touches nothing in flight; a
-reset by an operator moves it anywhere and forgets what is in flight.
+A commit by another client of the group moves the cursor forward, never back, and does not change
+the messages in flight. An operator's reset moves the cursor anywhere and forgets the messages in
+flight.
 
-An acknowledgement that comes late, when the message was copied to the retry topic or popped once
-more, is answered with success and changes nothing: the copy is delivered.
+A late acknowledgement, after the message was copied to the retry topic or popped again, succeeds
+and changes nothing: the copy is delivered.
 """
 
 import random
@@ -81,7 +82,7 @@ class PopService(Part):
         self._groups = groups
         self._offsets = offsets
         self.turns = FilterTurns(store.reader.budget)
-        """Which those who pull from the store should have, too."""
+        """Filtered pulls must share this scheduler, because they use the same budget."""
         self._stats = stats
         self._now_ms = now_ms
         self.sources = PopSources(config, topics, groups, chance)
@@ -95,11 +96,11 @@ class PopService(Part):
         self.compaction = Compaction(self.journal, self.lanes)
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
-        """Told the newest time in the journal, which the clock must not begin before."""
-        # By group, those of single topics, and of which; None after a change of topics.
+        """Called with the newest time in the journal, before which the clock must not begin."""
+        # By group, its retry topics and their original topics; None after a change of topics.
         self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
         self.is_pulled: Callable[[str], bool] = lambda group: False
-        """Whether members of a group pull what failed themselves, from its retry topic."""
+        """Whether the members of a group pull its retry topic themselves."""
         self.polling = PopPolling(store)
         self.polling.holding = self.lanes.attempts_holding
         self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
@@ -109,7 +110,7 @@ class PopService(Part):
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
 
     def open(self) -> None:
-        """Take up what the journal says, as far as the store agrees. Blocks.
+        """Load the journal, without records that contradict the store. Blocks.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -119,21 +120,21 @@ class PopService(Part):
         self.lanes.load(self._store.max_commit_log_offset)
         self.on_loaded(self.lanes.newest_ms)
         for lane in self.lanes:
-            # A kill may come before the table of groups is on disk, and the journal is there.
+            # After a kill the journal may have a group that is not yet in the saved table.
             self._groups.find_or_create(lane.group)
         self._topics.listeners.append(self._topic_changed)
 
     def adopt(self) -> None:
-        """Take over what was popped from RocketMQ's broker, which had the store. Blocks.
+        """Take over messages that RocketMQ's broker handed out by pop from this store. Blocks.
 
         Raises:
-            OSError: it cannot be noted.
+            OSError: the journal cannot be written.
         """
         for group, _, _ in adopt(self._store, self._topics, self._offsets, self.lanes):
             self._groups.find_or_create(group)
 
     def start(self) -> None:
-        """Forget what is not here any more, and begin to revive; needs a running event loop."""
+        """Forget deleted topics and groups, and start to revive; needs a running event loop."""
         clamped = self.lanes.clamp(self._store.queue_range)
         if clamped:
             log.warning("popped messages are no longer in the log", lanes=clamped)
@@ -142,18 +143,18 @@ class PopService(Part):
         self.reviving.start()
 
     def stop(self) -> None:
-        """Revive nothing more and answer who waits."""
+        """Stop reviving, and answer all waiting requests."""
         self.reviving.stop()
         self.polling.close()
 
     async def abandon(self) -> None:
-        """Stop, and let go of the journal."""
+        """Stop, and close the journal."""
         self.stop()
         await self.compaction.close()
         self.journal.close()
 
     async def close(self) -> None:
-        """Settle what is on disk, so that a clean stop repeats nothing; the store is still open."""
+        """Settle copies that are on disk: a clean stop redelivers nothing. Needs the store."""
         end = self.lanes.unsettled_end
         if end and self._store.failure is None:
             try:
@@ -166,33 +167,33 @@ class PopService(Part):
         await self.request_modes.on_disk()
 
     def expire(self) -> None:
-        """Forget lanes whose group or topic is gone."""
+        """Forget lanes whose group or topic was deleted."""
         for lane in self.lanes:
             if lane.group not in self._groups or lane.topic not in self._topics:
                 self._drop(lane)
         self.reviving.settle()
 
     def group_deleted(self, group: str) -> None:
-        """Forget what the group had popped."""
+        """Forget the group's lanes."""
         for lane in self.lanes:
             if lane.group == group:
                 self._drop(lane)
 
     def purge(self) -> None:
-        """Forget what every group had popped, and how groups are to consume."""
+        """Forget the lanes and request modes of all groups."""
         for lane in self.lanes:
             self._drop(lane)
         self.request_modes.from_json({"messageRequestModeMap": {}})
         self.request_modes.mark_changed()
 
     def topic_purged(self, topic: str) -> None:
-        """The topic's messages are gone: forget what was popped of them."""
+        """Forget the lanes of a topic whose messages were deleted."""
         for lane in self.lanes:
             if lane.topic == topic:
                 self._drop(lane)
 
     def group_reset(self, group: str, topic: str) -> None:
-        """An operator set the group's offsets: who waits may have something to pop."""
+        """Try the group's waiting pops after an operator set its offsets."""
         self.polling.ring((group, topic))
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
@@ -225,20 +226,19 @@ class PopService(Part):
     def pop_steps(
         self, wanted: Wanted, near: Queue | None = None
     ) -> Generator[None, None, PopAnswer]:
-        """Hand out messages, if there are any, looking at QUEUES_PER_SLICE queues a step.
+        """Hand out messages, if there are any; each step reads QUEUES_PER_SLICE queues.
 
-        A wide topic is looked at from the queue *near* on, and no further than to the end of the
-        step that finds something: what is handed out has its answer before anything else happens.
+        A wide topic is read from the queue *near* on, until the end of the first step that finds
+        messages. So messages are in the answer before anything else runs.
 
         Raises:
-            Refusal: the topic is gone.
-            OSError, StoreError: not now; nothing was handed out.
+            Refusal: the topic is gone. OSError, StoreError: nothing was handed out; retry later.
         """
         self.reviving.pulling_groups.discard(wanted.group)
         self.reviving.popped_topics[wanted.group] = wanted.topic
         self._fetch_pulled(wanted)
         if wanted.order and self._has_retries(wanted):
-            # What failed before the group was orderly, or while it pulled, is in no order.
+            # Messages that failed before the group was orderly, or while it pulled, have no order.
             unordered = wanted._replace(order=False)
             answer = yield from self._pop(unordered, self.sources.retry_queues(wanted))
             if answer.count:
@@ -254,9 +254,9 @@ class PopService(Part):
         return False
 
     def _fetch_pulled(self, wanted: Wanted) -> None:
-        """Have what waits in the retry topic of a group that pulled moved to where it pops.
+        """Move the messages in the retry topic of a group that pulled to the one that it pops.
 
-        As if it had been popped, for no time, by an attempt that does not count.
+        They count as popped with an invisible time of 0, by an attempt that does not count.
         """
         name = retry_topic(wanted.group)
         topic = self._topics.get(name)
@@ -265,7 +265,7 @@ class PopService(Part):
         self._move_all(wanted, topic)
 
     def give_to_pulling(self, group: str) -> None:
-        """Have what a group popped and failed moved to where its members pull it; nobody pops."""
+        """Move the failed pops of a group that no longer pops to the topic that it pulls."""
         if not self.is_pulled(group) or self.polling.has_group(group):
             return
         self.reviving.pulling_groups.add(group)
@@ -282,7 +282,7 @@ class PopService(Part):
         return self._retry_topics.get(group, [])
 
     def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
-        """Pop what waits in a retry topic, for no time: its copies go where the group reads."""
+        """Pop a retry topic with an invisible time of 0: copies go where the group reads."""
         name = topic.name
         for queue_id in range(topic.read_queue_nums):
             high = self._store.queue_range(name, queue_id)[1]
@@ -348,11 +348,11 @@ class PopService(Part):
         fail: Callable[[Exception], None],
         check: Callable[[], None],
     ) -> bool:
-        """Pop as soon as there is something; False when too many wait already.
+        """Pop as soon as a message arrives; return False if too many requests wait already.
 
-        *tell* gets what is found, or an empty answer when *wait_s* are over; *fail* what went
-        wrong. Neither is called once *peer* has gone. *check* raises when the pop may not be served
-        any more: permissions, group and topic may have changed while it waited.
+        *tell* receives the messages, or an empty answer after *wait_s*; *fail* receives the error.
+        Neither is called after *peer* has disconnected. *check* raises if the pop is no longer
+        allowed: permissions, group and topic may have changed while it waited.
         """
         key = wanted.group, wanted.topic
 
@@ -388,7 +388,7 @@ class PopService(Part):
         return self.polling.park(waiter, wait_s)
 
     def _awaits_turn(self, waiter: Waiter, wanted: Wanted) -> bool:
-        """Whether *waiter* is asked later, when its filter may go on."""
+        """Whether *waiter* is tried later, when its filter may continue."""
         if waiter.has_turn is None and _is_filtered(wanted) and not self.turns.budget.has_room():
 
             def resume() -> None:
@@ -400,7 +400,7 @@ class PopService(Part):
         return waiter.has_turn is False
 
     def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
-        """The lane, where the group goes on now."""
+        """Return the lane, with the cursor at the offset where the group continues."""
         lane = self.lanes.get(wanted.group, topic, queue_id)
         reset = self._offsets.take_reset(topic, wanted.group, queue_id)
         committed = self._offsets.get(topic, wanted.group, queue_id)
@@ -413,7 +413,7 @@ class PopService(Part):
         elif reset is not None:
             self.lanes.moved(lane, reset)
         elif committed is not None and committed > lane.cursor:
-            # A pull consumer of the group is further.
+            # A pull consumer of the group has committed a later offset.
             if lane.batch is not None:
                 self.lanes.ordered(lane, committed, None)
             else:
@@ -426,7 +426,8 @@ class PopService(Part):
             return low
         if self._live.initial_offset is InitialOffset.STRICT:
             return high
-        # As in RocketMQ: all of a queue that is young, else the newest message.
+        # As in RocketMQ: a queue that still has its first message from the start, else the newest
+        # message.
         return low if self._store.has_first_message(topic, queue_id) else max(high - 1, 0)
 
     def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
@@ -452,7 +453,7 @@ class PopService(Part):
     ) -> None:
         if lane.batch is not None:
             self.lanes.ordered(lane, lane.cursor, None)
-        # What a retry topic holds was chosen by the group's filter before.
+        # Messages in a retry topic already matched the group's filter.
         subscription = None if retry else wanted.subscription
         start, result = read(self._store, lane, lane.cursor, count_max, subscription, answer)
         found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
@@ -466,9 +467,9 @@ class PopService(Part):
             answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
 
     def _is_for(self, wanted: Wanted, topic: str, record: bytes) -> bool:
-        """Whether a message of a retry topic, which others may share, is *wanted*'s group's.
+        """Whether a message of a possibly shared retry topic belongs to *wanted*'s group.
 
-        Copies for pulling groups name their topic, others the message that was sent.
+        Copies for pulling groups name their topic; other copies name the original message.
         """
         if topic == retry_topic(wanted.group):
             return "_" not in topic or not is_popped_copy(decode_message(record).properties)
@@ -484,11 +485,10 @@ class PopService(Part):
     def ack(
         self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
     ) -> None:
-        """Settle messages; those that are not in flight by this pop are passed over.
+        """Settle messages; skip those that are not in flight from this pop.
 
         Raises:
-            Refusal: the offset is in no orderly pop.
-            OSError: nothing is settled.
+            Refusal: the offset is not part of an orderly pop. OSError: nothing is settled.
         """
         lane = self.lanes.get(group, topic, queue_id)
         if lane is None:
@@ -512,7 +512,7 @@ class PopService(Part):
 
     @staticmethod
     def _entry(lane: Lane, offset: int, info: ExtraInfo) -> InFlight | None:
-        """What is in flight by the pop that *info* tells of."""
+        """The messages in flight from the pop in *info*."""
         entry = lane.entries.get(offset)
         if entry is None or entry.is_copied or entry.pop_ms != info.pop_ms:
             return None
@@ -529,11 +529,11 @@ class PopService(Part):
         *,
         suspend: bool = False,
     ) -> tuple[int, int] | None:
-        """Have a message become visible *invisible_ms* from now.
+        """Make a message visible again *invisible_ms* from now.
 
-        With *suspend* its next delivery counts as no further attempt.
+        With *suspend* the next delivery does not count as an attempt.
 
-        Returns its new pop and invisible times; None when it is not in flight by this pop any more.
+        Returns its new pop and invisible times; None if it is no longer in flight from this pop.
 
         Raises:
             OSError: nothing is changed.
@@ -551,7 +551,7 @@ class PopService(Part):
         entry = self._entry(lane, offset, info)
         if entry is None:
             return None
-        # Another pop time, so that what the client knew of the message is void.
+        # A new pop time invalidates the client's earlier receipt.
         pop_ms = max(now_ms, entry.pop_ms + 1)
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
         self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
@@ -560,7 +560,7 @@ class PopService(Part):
         return pop_ms, invisible_ms
 
     def look_steps(self, wanted: Wanted, near: Queue | None = None) -> Generator[None, None, bool]:
-        """Whether such a pop would find something, filters aside; as ``pop_steps``."""
+        """Whether the pop would find messages, without filters; in steps, like ``pop_steps``."""
         now_ms = self._now_ms()
         for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted, near)):
             if looked and looked % QUEUES_PER_SLICE == 0:
@@ -577,7 +577,7 @@ class PopService(Part):
         return False
 
     def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
-        """What a pop would hand out; nothing moves. As ``pop_steps``."""
+        """The messages that a pop would hand out; changes nothing. In steps, like ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
         for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
             if looked and looked % QUEUES_PER_SLICE == 0:
@@ -617,5 +617,5 @@ class PopService(Part):
 
 
 def _is_filtered(wanted: Wanted) -> bool:
-    """Whether a filter over properties decides, whose cost its reader has chosen."""
+    """Whether the pop filters by an SQL92 expression, whose cost the client determines."""
     return wanted.subscription is not None and wanted.subscription.matches_properties is not None

@@ -1,4 +1,4 @@
-"""Which queues a pop looks at, and in which order."""
+"""Which queues a pop reads, and in which order."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -11,7 +11,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.names import retry_topic
 
-# What a slice of a pop looks at; a topic with more queues is a wide one.
+# The number of queues that one step of a pop reads; a topic with more queues is "wide".
 QUEUES_PER_SLICE = 256
 
 # (topic, queue id); the id −1 is all of them
@@ -36,9 +36,9 @@ class PopSources:
         self._chance = chance
 
     def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
-        """(topic, queue id, is a retry topic) in the order in which they are looked at.
+        """Return (topic, queue id, is a retry topic) in the order in which the pop reads them.
 
-        Of a wide topic the queue *near* comes first. Raises Refusal: the topic is gone.
+        In a wide topic the queue *near* comes first. Raises Refusal: the topic does not exist.
         """
         topic = self.topic(wanted)
         sources = [(topic, False)]
@@ -61,7 +61,7 @@ class PopSources:
                 yield config.name, wanted.queue_id, retry
 
     def retry_queues(self, wanted: Wanted) -> list[tuple[str, int, bool]]:
-        """The same of the retry topics alone."""
+        """The same for the retry topics only."""
         return [
             (topic.name, queue_id, True)
             for topic in self.retry_topics(wanted)
@@ -69,14 +69,14 @@ class PopSources:
         ]
 
     def retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
-        """Those that are there of the messages that were popped and failed."""
+        """The existing retry topics of messages that were popped and failed."""
         named = pop_retry_topics(wanted.group, wanted.topic)
         return [found for name in named if (found := self._topics.get(name)) is not None]
 
     def waited_for(self, wanted: Wanted) -> list[Queue]:
-        """The queues whose messages such a pop waits for; −1 is all of a topic."""
+        """The queues that a waiting pop waits for; −1 means all queues of a topic."""
         queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
-        # The first of them may be made later.
+        # The first retry topic may be created later.
         usual, other = pop_retry_topics(wanted.group, wanted.topic)
         queues.append((usual, ANY_QUEUE))
         queues += [
@@ -85,14 +85,14 @@ class PopSources:
         return queues
 
     def topic(self, wanted: Wanted) -> TopicConfig:
-        """The topic that a pop asks for. Raises Refusal: it is gone."""
+        """The topic that a pop names. Raises Refusal: it does not exist."""
         topic = self._topics.get(wanted.topic)
         if topic is None:
             raise TopicNotFound(f"topic[{wanted.topic}] not exist, apply first please!")
         return topic
 
     def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:
-        """Whether the queues are looked at in the order of their priority."""
+        """Whether the pop reads the queues in the order of their priority."""
         if not topic.is_prioritised or wanted.order:
             return False
         group = self._groups.get(wanted.group)
@@ -111,5 +111,5 @@ class PopSources:
 
 
 def _is_near(near: Queue | None, source: TopicConfig, topic: TopicConfig) -> bool:
-    """Whether *near* says where in *source* to begin with a wide *topic*."""
+    """Whether reading *source* begins at *near*, because *topic* is wide."""
     return near is not None and near[0] == source.name and topic.read_queue_nums > QUEUES_PER_SLICE

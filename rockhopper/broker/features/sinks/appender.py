@@ -1,8 +1,8 @@
-"""Putting the messages of a batch into the log, and finding those that are there already.
+"""Appends the messages of a batch to the log, and finds those that it already contains.
 
-Each gets the property RH_SINK, by which a broker that was killed in the midst of a batch sees how
-far it had come: ``<sink key>:<batch id>:<number within the batch>``, with a ``+`` behind it for all
-messages of a run, the first of which has that number.
+Each message gets the property RH_SINK: ``<sink key>:<batch id>:<number within the batch>``. With
+it, a broker that was killed during a batch finds the last message that it appended. All messages of
+a run have the same property: the number of the run's first message, followed by ``+``.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ log = structlog.get_logger("broker.sinks")
 
 PROPERTY_SINK = "RH_SINK"
 _NAME = PROPERTY_SINK.encode()
-# What only the broker may set, or what would make a message something else than a plain one.
+# Properties that only the broker may set, or that would change the kind of the message.
 REFUSED_PROPERTIES = frozenset(
     {
         *OWN_PROPERTIES,
@@ -60,8 +60,8 @@ REFUSED_PROPERTIES = frozenset(
 )
 SLICE_COUNT_MAX = 256
 SLICE_BYTES_MAX = 1 << 20
-# The first message of a queue counts as so many: it may take a file, of which making and
-# allocating takes a millisecond.
+# The first message of a queue counts as this many messages: it may need a new file, which takes a
+# millisecond to create and allocate.
 FIRST_OF_QUEUE_COUNT = 64
 _Offsets = list[int] | bytes
 """Places in the commit log; of a run, its packed consume queue units."""
@@ -82,7 +82,7 @@ class BatchAppender:
         store_host: bytes,
         suffix: bytes,
     ) -> None:
-        """*redirect* says where a message waits that is wanted later.
+        """*redirect* returns the topic and queue in which a delayed message waits.
 
         *suffix* holds the properties that the broker adds to every message.
         """
@@ -94,14 +94,14 @@ class BatchAppender:
         self._store_host = store_host
         self._suffix = suffix
         self.deleted: set[str] = set()
-        """Topics that were deleted while a batch is appended; they may be there again."""
+        """Topics deleted while a batch is appended; they may have been created again."""
 
     def missing(self, topics: Set[str]) -> list[str]:
-        """Those of *topics* that are not there."""
+        """Return those of *topics* that do not exist."""
         return sorted(name for name in topics if name not in self._topics)
 
     def appended_count(self, batch: str, from_offset: int) -> int:
-        """How many messages of *batch* the log holds from an offset on."""
+        """Return the number of messages of *batch* in the log from an offset on."""
         count = 0
         of_runs: Counter[int] = Counter()
         for properties in self._store.properties_from(from_offset):
@@ -117,19 +117,21 @@ class BatchAppender:
         return count
 
     def append(self, batch: str, paths: list[Path], start: int) -> Iterator[int]:
-        """Append the messages from number *start* on, slice by slice; yields how far it has come.
+        """Append the messages from number *start* on, slice by slice; yield the progress.
 
-        The queues that they go to are put on hold. Messages of a topic that is gone are dropped:
-        had it been deleted later, they would have gone with it.
+        It holds back the target queues from consumers. Messages of a deleted topic are dropped, as
+        if the topic had been deleted after the batch.
 
         Raises:
-            StoreError, OSError: what was yielded last is in the log, and nothing behind it.
+            StoreError, OSError: the log has the messages up to the last yielded number, and no
+            later ones.
         """
         store = self._store
         number = count = size_bytes = 0
         done = start
         placed: list[tuple[int, _Offsets]] = []
-        """Of this slice: how many messages, and where; nowhere if they were dropped."""
+        """For this slice: the number of messages, and their places; no places if they were
+        dropped."""
         held: set[QueueTail] = set()
         dropped: Counter[str] = Counter()
         try:
@@ -147,7 +149,7 @@ class BatchAppender:
                     else:
                         first = store.staged_offset
                         for log_offsets, tail in self._stage(item, topic, batch, number - size):
-                            # Now: the next message may fail.
+                            # Before the next message, which may fail.
                             placed.append((_count(log_offsets), log_offsets))
                             if tail not in held:
                                 held.add(tail)
@@ -163,7 +165,7 @@ class BatchAppender:
                     yield done
             store.commit()
         except (StoreError, OSError):
-            # Ends the pass, if that has not failed just now.
+            # Ends the pass, unless this has just failed.
             with contextlib.suppress(StoreError):
                 store.commit()
             yield done + _count_before(store.max_commit_log_offset, placed)
@@ -175,10 +177,10 @@ class BatchAppender:
     def _stage(
         self, item: SinkMessage | SinkRun, topic: TopicConfig, batch: str, number: int
     ) -> Iterator[tuple[_Offsets, QueueTail]]:
-        """Stage a message, or a run that begins with *number*: where it is, and in which queue.
+        """Stage message *number*, or the run that it begins; return its place and queue.
 
-        A run comes in one piece or message by message. Raises StoreError; what came before is
-        staged.
+        A run is staged whole or message by message. Raises StoreError; the messages before the
+        failed one are staged.
         """
         queue_id = item.queue_id
         if queue_id < 0:
@@ -191,7 +193,7 @@ class BatchAppender:
         if not topic.attributes:
             tail = self._store.tail(topic.name, queue_id)
             suffix = self._suffix_with(f"{batch}:{number}+")
-            # A run is larger than a log's files only where these are very small.
+            # A run is larger than a log file only if the files are configured very small.
             with contextlib.suppress(RecordTooLargeError):
                 staged = self._store.stage_run(tail, item.messages, suffix, item.born_time_ms)
         if staged is not None:
@@ -252,9 +254,9 @@ class BatchAppender:
 
 
 def _from(start: int, paths: list[Path]) -> Iterator[tuple[SinkMessage | SinkRun, int]]:
-    """What the parts hold, with how many messages each is. Raises OSError.
+    """Yield the messages and runs in the parts, with the message count of each. Raises OSError.
 
-    A run that *start* is in the midst of comes message by message.
+    A run that contains *start* is yielded message by message.
     """
     number = 0
     for item in chain.from_iterable(map(items, paths)):
@@ -280,7 +282,7 @@ def _body_size_bytes(item: SinkMessage | SinkRun) -> int:
 
 
 def _count_before(end_offset: int, placed: list[tuple[int, _Offsets]]) -> int:
-    """How many messages come before the first that is not in front of *end_offset*."""
+    """Return the number of messages before the first one at or after *end_offset*."""
     count = 0
     for size, where in placed:
         if isinstance(where, bytes):

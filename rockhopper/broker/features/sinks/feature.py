@@ -45,7 +45,7 @@ class SinksPart(FeaturePart):
         await self.publisher.open()
 
     def expire(self) -> None:
-        """Forget parts that nobody publishes."""
+        """Forget parts that were not published in time."""
         self.publisher.expire()
 
     def purge(self) -> None:
@@ -74,7 +74,7 @@ class SinkFeature:
         "tests/integration/test_archive_and_replay.py",
         "tests/integration/test_brokers_away.py::test_a_replay_of_such_an_archive_says_so",
         "tests/unit/chaos/test_reading.py",
-        # Pages that tell of it.
+        # Pages that describe it.
         "tests/test_recipes.py::test_everything_that_the_architecture_names_exists",
         "tests/test_recipes.py::test_paths_that_pages_name_exist[docs/spark.md]",
         "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",

@@ -1,16 +1,15 @@
-"""What a publisher must remember: the batch that is being published, and the last one of each sink.
+"""The publisher's durable state: the batch that is being published, and each sink's last batch.
 
-``<store>/rockhopper/sinks/intent.json`` exists from the moment at which a batch is sure to be
-published until all of it is in the log and on disk; ``published.json`` holds, for each sink, [last
-batch id, its messages]. Both are checked tables (broker/kernel/tables/checked_table.py), whose
-entries are
+``<store>/rockhopper/sinks/intent.json`` exists from the decision to publish a batch until the whole
+batch is in the log and on disk. ``published.json`` holds [last batch id, its message count] of each
+sink. Both are checked tables (broker/kernel/tables/checked_table.py), whose entries are
 
     {"sinkId": …, "batchId": …, "messageCount": …, "parts": [file name, …], "fromOffset": …}
     {"<sink id>": [41, 1000], …}
 
-``fromOffset`` is the commit log offset from which on its messages are to be found. Each file has a
-checksum and a second copy, ``<name>.bak``; one that is damaged gives way to the other, and when
-both are the broker does not start, since a batch would be stored twice, or not at all.
+All messages of the batch are at or after the commit log offset ``fromOffset``. Each file has a
+checksum and a second copy, ``<name>.bak``, which replaces a damaged file. If both are damaged, the
+broker does not start: it could store a batch twice, or not at all.
 
 Builds before 0.2.0 wrote the entries alone; such files are read.
 """
@@ -29,7 +28,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):
-    """A batch that is sure to be published."""
+    """A batch that will be published, even after a crash."""
 
     sink_id: str
     batch_id: int
@@ -45,7 +44,7 @@ class _SinkTable(CheckedTable):
     kind: Any = None
 
     def load(self) -> bool:
-        """Read the file or its copy, and mend the other; False when there is neither.
+        """Read the file or its copy, and repair the other; return False if both are missing.
 
         Raises:
             CorruptFileError: both are damaged.
@@ -60,7 +59,7 @@ class _SinkTable(CheckedTable):
         return True
 
     def load_or_refuse(self) -> bool:
-        """The same, without mending. Raises CorruptFileError, OSError."""
+        """Read the file or its copy, without a repair. Raises CorruptFileError, OSError."""
         try:
             return super(CheckedTable, self).load()
         except CorruptFileError as error:
@@ -79,7 +78,7 @@ class _PublishedTable(_SinkTable):
     kind = dict[str, tuple[int, int]]
 
     def _refuses_altered(self, saved: bytes) -> bool:
-        # An older copy, out of somebody's backup, would have batches published again.
+        # With an older copy from a backup, batches would be published again.
         copy = _PublishedTable(self.path)
         copy._take(saved)
         return any(
@@ -118,7 +117,7 @@ class SinkJournal:
         return {sink_id: (last, count) for sink_id, (last, count) in table.entries.items()}
 
     def save_intent(self, intent: Intent) -> None:
-        """From now on the batch will be published, whatever happens. Raises OSError: it is not."""
+        """Store the intent: the batch will be published. Raises OSError: it will not."""
         table = _IntentTable(self._intent)
         table.entries = msgspec.to_builtins(intent)
         try:
@@ -129,7 +128,7 @@ class SinkJournal:
             raise
 
     def withdraw_intent(self) -> None:
-        """The batch will not be published. Raises OSError."""
+        """Remove the intent: the batch will not be published. Raises OSError."""
         disk.remove_files([self._intent, backup_path(self._intent)])
 
     def save_published(self, published: dict[str, tuple[int, int]]) -> None:

@@ -1,13 +1,13 @@
-"""What a broker notes of sinks beside their batches: whose they are, and who else has them.
+"""Tables about sinks: their owners, home brokers, prepared parts, decisions and contents.
 
-Of a batch that is spread over several brokers, each notes which parts it has promised to keep, and
-the sink's home what was decided:
+For a batch on several brokers, each broker stores the parts that it must keep until the batch is
+published, and the sink's home broker stores the decision:
 
     prepared.json    {"<sink id>": {"batchId": 41, "parts": ["0.1.ab", …]}, …}
     decisions.json   {"<sink id>": {"batchId": 41, "brokers": {"broker-b": [["0.1.ab", 9]], …}}, …}
 
-and of each sink's last batch what its writer says is in it, by which a batch is known that comes
-again with other rows under the same number:
+For each sink's last batch, the broker stores the writer's description of the content. It detects a
+batch that is sent again under the same number with different rows:
 
     contents.json    {"<sink id>": [41, "1000:5be0cd19137e2179"], …}
 """
@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.tables.checked_table import CheckedTable
 
 
 class SinkOwners(CheckedTable):
-    """Sink id -> whose batches those of the sink are, in words."""
+    """Sink id -> the owner of the sink's batches, as text."""
 
     lost = "two writers with the same sink id are not noticed: the list of sink owners is damaged"
 
@@ -24,7 +24,7 @@ class SinkOwners(CheckedTable):
 class SinkHomes(CheckedTable):
     """Sink id -> the other broker that publishes its batches.
 
-    While that one is away nobody else could tell that a batch was published.
+    While that broker is away, no other one knows whether a batch was published.
     """
 
     lost = (
@@ -34,7 +34,7 @@ class SinkHomes(CheckedTable):
 
 
 class SinkPrepared(CheckedTable):
-    """Sink id -> the parts of its batch that are kept until it is published, whatever happens."""
+    """Sink id -> the parts of its batch that must be kept until the batch is published."""
 
     lost = (
         "a sink batch that is being published on several brokers may lose its parts here: the "
@@ -43,7 +43,7 @@ class SinkPrepared(CheckedTable):
 
 
 class SinkDecisions(CheckedTable):
-    """Sink id -> which parts on which brokers make its batch, until all of them are published."""
+    """Sink id -> the parts of its batch on each broker, until all of them are published."""
 
     lost = (
         "a sink batch that some brokers have published already may be staged again and refused: "
@@ -52,13 +52,13 @@ class SinkDecisions(CheckedTable):
 
 
 class SinkContents(CheckedTable):
-    """Sink id -> its last batch, and what its writer says is in it."""
+    """Sink id -> its last batch, and the writer's description of the content."""
 
     lost = (
         "a repeated batch with different rows is not noticed: the list of batch contents is damaged"
     )
 
     def of_batch(self, sink_id: str, batch_id: int) -> str:
-        """What is in a batch of a sink, blank for unknown."""
+        """The content of a batch of a sink; blank if unknown."""
         entry = self.entries.get(sink_id)
         return str(entry[1]) if entry is not None and entry[0] == batch_id else ""

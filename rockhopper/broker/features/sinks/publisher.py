@@ -1,21 +1,23 @@
 """SinkPublisher: stages parts of batches, and publishes each batch whole and once.
 
-Publishing takes five steps. After the second the batch is sure to be published, by the next
-process if need be:
+Publishing takes five steps. After the second, the batch will be published, after a
+crash by the next process:
 
     1  the parts are made durable
     2  the intent is written, durably (journal.py)
-    3  the messages go into the log and their queues, slice by slice, while those queues are on
-       hold: nobody sees any of them
-    4  the queues are released: everybody sees all of them
-    5  the log is made durable, the batch is remembered as the sink's last one, intent and parts go
+    3  the messages go into the log and their queues, slice by slice, while these queues are
+       held back: consumers see no message of the batch
+    4  the queues are released: consumers see all messages of the batch
+    5  the log is made durable, the batch is stored as the sink's last one, and intent and
+       parts are deleted
 
-A process that finds an intent at its start goes on with step 3 before it serves anybody; it finds
-the messages that are in the log already by their property RH_SINK.
+A process that finds an intent at its start continues with step 3 before it serves clients. By the
+property RH_SINK it finds the messages that are already in the log.
 
-A batch id that is not above the sink's last one was published before: asking again changes nothing.
-That holds for one row of batches only, so a sink that was given an owner (``owners``, kept in
-``<store>/rockhopper/sinks/owners.json`` from before its first batch) is refused to any other.
+A batch id that is not above the sink's last one was published before, and publishing it again
+changes nothing. This requires that one writer numbers all batches of a sink. So a sink with an
+owner (stored in ``<store>/rockhopper/sinks/owners.json`` before its first batch) refuses all other
+writers.
 """
 
 import asyncio
@@ -69,7 +71,7 @@ SYNC_AHEAD_BYTES = 16 << 20
 
 
 class SinkError(Exception):
-    """A request that contradicts what is staged; the message says what to do."""
+    """A request contradicts the staged parts; the message says what to do."""
 
 
 class SinkPublisher(Part):
@@ -113,19 +115,19 @@ class SinkPublisher(Part):
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a part is put on disk while more is staged."""
+        """Whether a part is synced in the background while more is staged."""
         return self._syncing is not None
 
     @property
     def staged_bytes(self) -> int:
-        """How much waits to be published."""
+        """The number of staged bytes that wait to be published."""
         return self._parts.size_bytes
 
     async def open(self) -> None:
-        """Read what an earlier process left, and finish the batch that it did not.
+        """Read the state of an earlier process, and finish the batch that it had begun to publish.
 
         Raises:
-            StoreError, OSError: it cannot be read or finished.
+            StoreError, OSError: the state cannot be read, or the batch cannot be finished.
         """
         self._state.load_published()
         intent = self._journal.load_intent()
@@ -183,7 +185,7 @@ class SinkPublisher(Part):
         await self._settle(intent, paths)
 
     async def close(self) -> None:
-        """Stop publishing; a batch in the midst of it is finished by the next process."""
+        """Stop publishing; the next process finishes a batch that is half published."""
         tasks: list[asyncio.Task[Any]] = list(self._publishing.values())
         if self._syncing is not None:
             tasks.append(self._syncing)
@@ -202,7 +204,7 @@ class SinkPublisher(Part):
     ) -> int:
         """Add messages to a part, after *sequence* other requests; return how many it holds.
 
-        A request that comes again changes nothing, nor does one for a batch that is published.
+        A repeated request changes nothing, nor does a request for a published batch.
 
         Raises:
             SinkError: requests before this one are missing, or the sink is another owner's.
@@ -236,14 +238,14 @@ class SinkPublisher(Part):
         return part.message_count
 
     async def _sync_ahead(self, key: PartKey, path: Path) -> None:
-        """Have the disk write a part while more is staged: publishing has less to wait for."""
+        """Sync a part while more is staged, so that publishing waits for less."""
         try:
             await asyncio.to_thread(self._parts.sync, [path])
         except FileNotFoundError:
-            return  # It was forgotten meanwhile.
+            return  # The part was forgotten meanwhile.
         except OSError as error:
             if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
-                return  # Publishing says so, if it lasts.
+                return  # Publishing reports the error, if it persists.
             # What is on disk now is unknown, and a second fsync would not tell.
             log.error(
                 "a staged part could not be flushed to disk", part=path.name, reason=str(error)
@@ -253,15 +255,15 @@ class SinkPublisher(Part):
             self._syncing = None
 
     def last_batch_id(self, sink_id: str) -> int:
-        """The last batch of a sink that is published, −1 for none."""
+        """The last published batch of a sink; −1 if none."""
         return self.published.get(sink_id, (-1, 0))[0]
 
     def owner(self, sink_id: str) -> str:
-        """Whose batches those of a sink are, blank for unknown."""
+        """The owner of a sink's batches; blank if unknown."""
         return str(self._owners.entries.get(sink_id, ""))
 
     def home(self, sink_id: str) -> str:
-        """The other broker that publishes the batches of a sink, blank for none that is known."""
+        """The other broker that publishes the batches of a sink; blank if unknown."""
         return str(self._homes.entries.get(sink_id, ""))
 
     async def note_home(self, sink_id: str, broker: str) -> None:
@@ -282,9 +284,9 @@ class SinkPublisher(Part):
             )
 
     def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
-        """Forget parts of a batch that is not being published, or all of them for no names.
+        """Forget the named parts of a batch that is not being published; without names, all.
 
-        Those that are kept until it is published stay.
+        Prepared parts stay until the batch is published.
         """
         if (sink_id, batch_id) in self._publishing:
             return
@@ -292,10 +294,11 @@ class SinkPublisher(Part):
         self._discard([key for key in keys if not names or key[2] in names])
 
     def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
-        """Listen to a TopicTable: what was staged for a topic goes with it.
+        """Listen to a TopicTable: forget the parts that were staged for a deleted topic.
 
-        A part that an earlier process began goes as well, since nobody knows what it is for: its
-        batch has to be run again, rather than get into another topic of that name.
+        A part that an earlier process began is forgotten too, because its topics are unknown. Its
+        job must run the batch again; otherwise the messages could enter a new topic of the same
+        name.
         """
         if topic is not None or not name:
             return
@@ -311,9 +314,9 @@ class SinkPublisher(Part):
         return {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
 
     def purge(self) -> None:
-        """Forget everything that is staged, and what was published.
+        """Forget all staged parts and all published batches.
 
-        A batch that is just being published is not held up.
+        A batch that is being published is completed.
         """
         self._discard(self._parts.untouched_since(self._passed_ms() + 1))
         if self.published:
@@ -325,7 +328,7 @@ class SinkPublisher(Part):
                 table.forget(sink_id)
 
     def expire(self) -> None:
-        """Forget parts that nobody added to or published for long."""
+        """Forget parts that were neither extended nor published for a long time."""
         busy, kept = self._busy(), self.shared.keeps()
         found = self._parts.untouched_since(self._passed_ms() - self._expire_ms)
         stale = [key for key in found if key[:2] not in busy and key not in kept]
@@ -341,10 +344,10 @@ class SinkPublisher(Part):
     async def prepare(
         self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
     ) -> tuple[int, bool]:
-        """Keep parts until their batch is published; as ``publish``, which it is the half of.
+        """Keep parts until their batch is published; the first half of ``publish``.
 
         Raises:
-            SinkError, StoreError, OSError: as ``publish``; they are not kept.
+            SinkError, StoreError, OSError: as ``publish``; the parts are not kept.
         """
         self._check_owner(sink_id, owner)
         if (task := self._publishing.get((sink_id, batch_id))) is not None:
@@ -371,21 +374,20 @@ class SinkPublisher(Part):
     async def decide(
         self, sink_id: str, batch_id: int, shares: SinkShares, owner: str = "", content: str = ""
     ) -> tuple[int, SinkShares]:
-        """Decide which parts on which brokers make a batch; return what is decided.
+        """Decide which parts on which brokers make a batch; return the decision.
 
-        That is of an earlier batch while it is not published here. Without *shares* nothing is
-        decided, and −1 returned if nothing was. Nothing is there to be decided of a batch that is
-        published.
+        If an earlier batch is decided but not yet published here, its decision is returned. Without
+        *shares* nothing is decided: the result is the existing decision, −1 if there is none. A
+        published batch has no decision.
 
         Raises:
-            SinkError: the sink is another owner's.
-            StoreError, OSError: nobody knows whether it is decided.
+            SinkError: the sink is another owner's. StoreError, OSError: the outcome is unknown.
         """
         self._check_owner(sink_id, owner)
         if batch_id <= self.last_batch_id(sink_id):
             await self._published_channel.confirmed()
             return batch_id, {}
-        # What a kill, or a failover, has left of a batch that is published does not count.
+        # Remains of a published batch after a kill or a failover do not count.
         self.shared.published(sink_id, self.last_batch_id(sink_id))
         if shares and self.shared.decision(sink_id) is None:
             await self._own(sink_id, owner)
@@ -395,7 +397,7 @@ class SinkPublisher(Part):
         return self.shared.decision(sink_id) or (-1, {})
 
     def content(self, sink_id: str, batch_id: int) -> str:
-        """What the writer of a sink's last batch said is in it; blank for unknown or another."""
+        """The writer's description of a sink's last batch; blank if unknown or another."""
         return self._contents.of_batch(sink_id, batch_id)
 
     async def _note_content(self, sink_id: str, batch_id: int, content: str) -> None:
@@ -411,12 +413,13 @@ class SinkPublisher(Part):
     async def publish(
         self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = "", content: str = ""
     ) -> tuple[int, bool]:
-        """Publish a batch: how many messages it has, and whether it was published before.
+        """Publish a batch; return its message count, and whether it was published before.
 
-        Whoever waits may be cancelled; the batch is published all the same.
+        If the caller is cancelled, the batch is published nevertheless.
 
         Raises:
-            SinkError: a part is not what its writer says, a topic was deleted, or the sink is
+            SinkError: a part differs from its writer's description, a topic was deleted, or the
+            sink is
                 another owner's; nothing is published.
             StoreError, OSError: nothing is published.
         """
@@ -499,7 +502,7 @@ class SinkPublisher(Part):
         kept = {f"{key[0]}-{key[1]}-{key[2]}.part" for key in self.shared.keeps()}
         for part in parts:
             if part.path.name in kept:
-                continue  # It is too late to refuse them: they go with their topic.
+                continue  # too late to refuse these messages: they are dropped with their topic
             if part.topics is None:
                 part.topics = await asyncio.to_thread(find_topics, part.path)
             topics |= part.topics
@@ -528,7 +531,7 @@ class SinkPublisher(Part):
         try:
             await asyncio.to_thread(work)
         except FileNotFoundError as error:
-            # Those that came since, for the same batch once more, are none of them.
+            # Parts staged since then, for a repetition of the batch, are not included.
             raise SinkError(
                 f"parts of batch {batch_id} of sink {sink_id} were forgotten while they were made "
                 "ready: run the batch again"
@@ -545,12 +548,12 @@ class SinkPublisher(Part):
             ) from error
 
     async def _append(self, intent: Intent, paths: list[Path]) -> None:
-        """Append everything, then show it.
+        """Append all messages, then make them visible.
 
-        What fails is tried again, since the batch is sure to be published.
+        A failed step is retried, because the batch must be published.
 
         Raises:
-            StoreFailedError: by the next process.
+            StoreFailedError: only the next process can complete the batch.
         """
         done = 0
         failing = False
@@ -580,7 +583,7 @@ class SinkPublisher(Part):
             await asyncio.sleep(DISPATCH_POLL_S)
 
     async def _settle(self, intent: Intent, paths: list[Path]) -> None:
-        """Make the batch durable, and remember it instead of its intent; until that has worked."""
+        """Sync the batch and replace its intent by the result; retry until this succeeds."""
         self.published[intent.sink_id] = (intent.batch_id, intent.message_count)
         last = {intent.sink_id: (intent.batch_id, intent.message_count)}
         self._published_channel.note(encode_published(last))

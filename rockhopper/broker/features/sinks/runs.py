@@ -1,4 +1,4 @@
-"""Runs: messages of a batch that go to one queue, and are stored without a look at each."""
+"""Runs: messages of a batch for one queue, which are stored without being parsed one by one."""
 
 from rockhopper.broker.store.log.fast_encoding import count_run
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
@@ -6,9 +6,9 @@ from rockhopper.protocol.store.message_codec import decode_batch
 
 
 def plain_count(run: SinkRun, reserved_bytes: int = 0) -> int:
-    """How many messages *run* has if each is plain (encoding.py); 0 if each must be looked at.
+    """Return the message count of *run* if all are plain (encoding.py), else 0: parse each.
 
-    So many bytes must find room behind the properties of each.
+    The properties of each must leave room for this number of bytes.
     """
     return count_run(run.messages, bytes(reserved_bytes))
 

@@ -1,13 +1,13 @@
-"""SharedBatches: what this broker has promised and decided of batches that several brokers share.
+"""SharedBatches: prepared parts and decisions of batches that several brokers share.
 
 A batch on several brokers is published by its job in these steps:
 
     1  each of them prepares: its parts are on disk, and stay until the batch is published there
-    2  the sink's home decides which parts on which brokers make the batch; the first word counts
-    3  all others publish theirs, then the home does: by that it knows that all of them have
+    2  the sink's home decides which parts on which brokers make the batch; the first one counts
+    3  all others publish theirs, then the home does: so a batch at the home is complete
 
-A job that is repeated after step 2 finds the decision at the home and goes on with step 3, whatever
-it has staged anew. Belongs to the event loop.
+If a job is repeated after step 2, it finds the decision at the home and continues with step 3.
+Anything that it staged again is ignored. Belongs to the event loop.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,14 +18,14 @@ from rockhopper.protocol.bodies.sinks import SinkPart, SinkShares
 
 
 class SharedBatches:
-    """The two tables, and what follows from them."""
+    """The two tables (prepared, decisions), and queries of them."""
 
     def __init__(self, prepared: SinkPrepared, decisions: SinkDecisions) -> None:
         self._prepared = prepared
         self._decisions = decisions
 
     def keeps(self) -> set[PartKey]:
-        """The parts that nothing but their batch's publication may take away."""
+        """The parts that only the publication of their batch may remove."""
         return {
             (sink_key(sink_id), entry["batchId"], name)
             for sink_id, entry in self._prepared.entries.items()
@@ -33,12 +33,12 @@ class SharedBatches:
         }
 
     def prepared_batch(self, sink_id: str) -> int:
-        """The batch of a sink of which parts are kept, −1 for none."""
+        """The batch of a sink that has prepared parts; −1 if none."""
         entry = self._prepared.entries.get(sink_id)
         return int(entry["batchId"]) if entry else -1
 
     async def prepare(self, sink_id: str, batch_id: int, names: Collection[str]) -> None:
-        """Keep these parts as well. Raises OSError, StoreError: nobody may rely on it."""
+        """Keep these parts as well. Raises OSError, StoreError: they may be lost."""
         held = set(names)
         if self.prepared_batch(sink_id) == batch_id:
             held |= set(self._prepared.entries[sink_id]["parts"])
@@ -46,7 +46,7 @@ class SharedBatches:
         await self._prepared.saved()
 
     def decision(self, sink_id: str) -> tuple[int, SinkShares] | None:
-        """The batch that was decided and is not published everywhere, and its shares."""
+        """The batch that is decided but not yet published on all brokers, and its shares."""
         entry = self._decisions.entries.get(sink_id)
         if entry is None:
             return None
@@ -59,7 +59,7 @@ class SharedBatches:
     async def decide(
         self, sink_id: str, batch_id: int, shares: Mapping[str, Collection[SinkPart]]
     ) -> None:
-        """Have this be the decision. Raises OSError, StoreError: it is, and may be lost."""
+        """Store the decision. Raises OSError, StoreError: it applies, but may be lost."""
         if self.decision(sink_id) is None:
             brokers = {
                 broker: [[part.name, part.message_count] for part in parts]
@@ -69,7 +69,7 @@ class SharedBatches:
         await self._decisions.saved()
 
     def published(self, sink_id: str, batch_id: int) -> None:
-        """Keep nothing more for a batch that is published here, nor for earlier ones."""
+        """Drop the entries of a batch that is published here, and of earlier ones."""
         if 0 <= self.prepared_batch(sink_id) <= batch_id:
             self._prepared.forget(sink_id)
         decided = self._decisions.entries.get(sink_id)

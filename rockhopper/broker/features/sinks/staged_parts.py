@@ -1,7 +1,8 @@
 """Staged parts: messages that wait to be published, in a file for each part of a batch.
 
 ``<store>/rockhopper/sinks/<sink key>-<batch id>-<part>.part``, where the sink key is the start of
-the SHA-256 of the sink's id. A file is a row of entries, one for each request that added to it:
+the SHA-256 of the sink's id. A file is a sequence of entries, one for each request that added to
+it:
 
     offset  size  field
          0     4  size of the messages that follow this head
@@ -10,8 +11,9 @@ the SHA-256 of the sink's id. A file is a row of entries, one for each request t
         12     4  how many messages
         16     …  messages, the body of the SINK_STAGE request (protocol/bodies/sinks.py)
 
-An entry is there once ``write`` has returned; it is on disk only after ``sync``. What a crash tore
-off is cut away at the next start, and its writer finds fewer messages than it counted.
+An entry is readable once ``write`` has returned; it is on disk only after ``sync``. The next start
+truncates an entry that a crash left incomplete, and its writer finds fewer messages than it
+counted.
 """
 
 import hashlib
@@ -41,17 +43,17 @@ _PART = re.compile(r"[0-9A-Za-z._]{1,100}").fullmatch
 
 
 def sink_key(sink_id: str) -> str:
-    """What stands for a sink's id in file names and in the property of its messages."""
+    """Return the key of a sink's id in file names and in the property of its messages."""
     return hashlib.sha256(sink_id.encode()).hexdigest()[:24]
 
 
 def is_part_name(name: str) -> bool:
-    """Whether a part may be called so."""
+    """Whether a part may have this name."""
     return _PART(name) is not None
 
 
 class StagedPart:
-    """One staged part: its file, and what is in it."""
+    """One staged part: its file, and the state of its content."""
 
     __slots__ = (
         "message_count",
@@ -67,12 +69,12 @@ class StagedPart:
         self.path = path
         self.size_bytes = 0
         self.synced_bytes = 0
-        """Up to where the disk was asked to have it already."""
+        """The size up to which a sync has been requested."""
         self.message_count = 0
         self.sequence = 0
         self.touched_ms = 0
         self.topics: set[str] | None = set()
-        """Which topics its messages are for; None of a part that an earlier process began."""
+        """The topics of its messages; None for a part that an earlier process began."""
 
 
 # (sink key, batch id, name)
@@ -80,7 +82,7 @@ PartKey = tuple[str, int, str]
 
 
 class StagedParts:
-    """All parts that wait. Belongs to the event loop but for ``sync``."""
+    """All staged parts. Belongs to the event loop, except ``sync``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -88,7 +90,7 @@ class StagedParts:
         self.size_bytes = 0
 
     def load(self, now_ms: int) -> None:
-        """Find what an earlier process staged. Raises OSError."""
+        """Find the parts that an earlier process staged. Raises OSError."""
         if not self.directory.is_dir():
             return
         for path in sorted(self.directory.iterdir()):
@@ -109,15 +111,15 @@ class StagedParts:
             self.size_bytes += part.size_bytes
 
     def get(self, key: PartKey) -> StagedPart | None:
-        """One part, None if nothing is staged for it."""
+        """Return the part; None if nothing is staged for it."""
         return self._parts.get(key)
 
     def keys(self, sink: str, batch_id: int | None = None) -> list[PartKey]:
-        """The parts of a sink, or of one of its batches."""
+        """Return the parts of a sink, or of one of its batches."""
         return [key for key in self._parts if key[0] == sink and batch_id in (None, key[1])]
 
     def for_topic(self, topic: str) -> list[PartKey]:
-        """The parts that have messages for a topic, or may have."""
+        """Return the parts that have, or may have, messages for a topic."""
         return [
             key for key, part in self._parts.items() if part.topics is None or topic in part.topics
         ]
@@ -134,7 +136,7 @@ class StagedParts:
         """Append one entry to a part: *count* messages for *topics*.
 
         Raises:
-            OSError: it is not in the part.
+            OSError: the entry is not in the part.
         """
         part = self._parts.get(key)
         if part is None:
@@ -169,7 +171,7 @@ class StagedParts:
         disk.sync_directory(self.directory)
 
     def forget(self, keys: list[PartKey]) -> list[Path]:
-        """Let go of parts; return their files, which are the caller's to delete."""
+        """Forget parts; return their files, which the caller must delete."""
         paths: list[Path] = []
         for key in keys:
             part = self._parts.pop(key, None)
@@ -179,23 +181,23 @@ class StagedParts:
         return paths
 
     def untouched_since(self, time_ms: int) -> list[PartKey]:
-        """The parts that nothing was added to since."""
+        """Return the parts that have not been extended since."""
         return [key for key, part in self._parts.items() if part.touched_ms < time_ms]
 
 
 def items(path: Path) -> Iterator[SinkMessage | SinkRun]:
-    """What each whole entry of a part has. Raises OSError."""
+    """Yield the content of each complete entry of a part. Raises OSError."""
     for _, _, data in entries(path):
         yield from map(decode_sink_item, split_sink_items(data))
 
 
 def find_topics(path: Path) -> set[str]:
-    """Which topics the messages of a part are for. Raises OSError."""
+    """Return the topics of the messages of a part. Raises OSError."""
     return {item.topic for item in items(path)}
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """(sequence, message count, messages) of each whole entry of a part. Raises OSError."""
+    """Yield (sequence, message count, messages) of each complete entry. Raises OSError."""
     with path.open("rb") as file:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             size_bytes, crc, sequence, count = _HEAD.unpack(head)

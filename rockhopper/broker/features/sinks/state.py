@@ -8,10 +8,10 @@ master writes the staged parts of the batch and its intent for the followers:
      15   PART: size:2 file name, position:8, bytes of a part of a batch that will be published
      16   INTENT: the entries of intent.json (journal.py)
 
-Say that a master dies when the log holds 300 of 1,000 messages of batch 7. The next master has the
-parts and the intent, finds the 300 in its log, and appends the other 700 before it serves anybody:
-the same as after a kill of a single broker. Parts that nobody has published stay on their master;
-when it is lost, the job stages them again.
+Example: a master dies when the log holds 300 of 1,000 messages of batch 7. The next master has the
+parts and the intent, finds the 300 in its log, and appends the other 700 before it serves clients,
+as a single broker does after a kill. Parts that are not published stay on their master; if it is
+lost, the job stages them again.
 """
 
 from collections.abc import Iterator
