@@ -32,7 +32,7 @@ from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
-from rockhopper.broker.store.queues.light_queues import LightQueues
+from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Staged
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering import inventory
@@ -69,9 +69,9 @@ class MessageStore(StoreReading):
         self._now_ms = now_ms
         self._batch_topic = batch_topic
         super().__init__(config, opened)
-        self.light_queues = LightQueues(config, opened.queues.topics())
+        self.multi_dispatch = MultiDispatch(config, opened.queues.topics())
         self.staging = Staging(
-            opened.commit_log, self._new_tail, opened.tags_codes, self.light_queues, now_ms
+            opened.commit_log, self._new_tail, opened.tags_codes, self.multi_dispatch, now_ms
         )
         # The hot path calls these once per message, so they are bound directly.
         self.tail = self.staging.tail
@@ -439,7 +439,7 @@ class MessageStore(StoreReading):
         assert self.dispatched_offset == self._log.written_offset
         self._follows_to = None
         self.staging.begin_anew()
-        self.light_queues = LightQueues(self._config, self._queues.topics())
+        self.multi_dispatch = MultiDispatch(self._config, self._queues.topics())
 
     def depose(self, error: StoreFailedError) -> None:
         """Stop all writes, and answer waiting requests with *error*; then close and reopen."""

@@ -105,7 +105,7 @@ class SendChecks:
             raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
 
     def _topic_error(self, topic: str) -> str | None:
-        if is_light(topic) and self._store.light_queues.is_enabled:
+        if is_light(topic) and self._store.multi_dispatch.is_enabled:
             return light_queue_error(topic)
         return topic_error(topic)
 
@@ -114,7 +114,7 @@ class SendChecks:
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         if names is None:
             return
-        light_queues = self._store.light_queues
+        light_queues = self._store.multi_dispatch
         problem = light_queues.error(names)
         if problem is not None:
             raise IllegalMessage(problem)

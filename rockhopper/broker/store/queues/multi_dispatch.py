@@ -1,4 +1,4 @@
-"""LightQueues: multi-dispatch of a message to the light queues that its producer names.
+"""MultiDispatch: multi-dispatch of a message to the light queues that its producer names.
 
 The message has one record, and a unit of 20 bytes in each light queue that it names. RocketMQ's
 settings enableLmq and enableMultiDispatch turn light queues on. A client's own value for the
@@ -26,7 +26,7 @@ from rockhopper.protocol.store.light_queues import (
 _UNDECIDED = frozenset({TRANSACTION_HALF_TOPIC, TRANSACTION_CHECK_MAX_TIME_TOPIC})
 
 
-class LightQueues:
+class MultiDispatch:
     """The light queues of one store."""
 
     def __init__(self, config: StoreConfig, existing: Iterable[str]) -> None:
