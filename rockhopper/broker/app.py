@@ -29,6 +29,7 @@ import structlog
 
 from rockhopper.broker.feature import Feature
 from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
+from rockhopper.broker.features.light_queues.feature import LightQueueFeature
 from rockhopper.broker.features.priority.feature import PriorityFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
@@ -135,6 +136,7 @@ FEATURES: tuple[Feature, ...] = (
     RequestReplyFeature(),
     BulkPullFeature(),
     SinkFeature(),
+    LightQueueFeature(),
     PriorityFeature(),
 )
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""

@@ -49,14 +49,18 @@ def open_store(
     **fields: Any,
 ) -> MessageStore:
     """Open the store in *root*; *fields* are those of StoreConfig."""
-    return MessageStore.open(
-        store_config(root, **{**SIZES, **fields}),
+    config = store_config(root, **{**SIZES, **fields})
+    store = MessageStore.open(
+        config,
         now_ms=clock or Clock(),
         batch_topic=lambda topic: topic in batch_topics,
         store_host=store_host,
         known_offsets=known_offsets,
         extent=Extent(mapped_files_max, cut_at),
     )
+    if config.light_queues_enabled and config.multi_dispatch_enabled:
+        store.multi_dispatch.enable()
+    return store
 
 
 def put(

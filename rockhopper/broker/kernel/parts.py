@@ -179,7 +179,6 @@ class ServingParts:
         store.flush_service.on_took = self.flush_times.add
         self.long_polling = LongPolling()
         self.store.wake_with(self.long_polling.arrived)
-        self.offsets.is_known = lambda topic, queue_id: store.queue_range(topic, queue_id)[1] > 0
         self.long_polling.on_left = self.store.forget_unused
         self.consumers = ConsumerGroups(
             now_ms=self.passed_ms,

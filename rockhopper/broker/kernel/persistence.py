@@ -54,7 +54,7 @@ class Tables(Part):
             with_light_queues=config.store.light_queues_enabled,
         )
         for state in self.states:
-            state.attach(self.topics)
+            state.attach(self.topics, self.groups)
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)

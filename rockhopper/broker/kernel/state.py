@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.state_records import Entry
 from rockhopper.broker.kernel.tables.json_table import JsonTable
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
 
@@ -27,8 +28,8 @@ class State:
     kinds: Collection[int] = ()
     """The kinds of records that ``apply`` accepts, unique among all features (state_records.py)."""
 
-    def attach(self, topics: TopicTable) -> None:
-        """Listen to the topics, or extend them; called before any table is loaded."""
+    def attach(self, topics: TopicTable, groups: SubscriptionGroupTable) -> None:
+        """Listen to the topics, or extend these tables; called before any table is loaded."""
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
         """Return queues that recovery must find: (topic, queue id) -> how far each was read."""

@@ -69,7 +69,7 @@ class MessageStore(StoreReading):
         self._now_ms = now_ms
         self._batch_topic = batch_topic
         super().__init__(config, opened)
-        self.multi_dispatch = MultiDispatch(config, opened.queues.topics())
+        self.multi_dispatch = MultiDispatch(opened.queues.topics())
         self.staging = Staging(
             opened.commit_log, self._new_tail, opened.tags_codes, self.multi_dispatch, now_ms
         )
@@ -439,7 +439,7 @@ class MessageStore(StoreReading):
         assert self.dispatched_offset == self._log.written_offset
         self._follows_to = None
         self.staging.begin_anew()
-        self.multi_dispatch = MultiDispatch(self._config, self._queues.topics())
+        self.multi_dispatch.begin_anew(self._queues.topics())
 
     def depose(self, error: StoreFailedError) -> None:
         """Stop all writes, and answer waiting requests with *error*; then close and reopen."""

@@ -3,6 +3,7 @@
 from rockhopper.broker.feature import State
 from rockhopper.broker.features.static_topics.mappings import StaticTopicTable
 from rockhopper.broker.kernel.state_channels import Channel
+from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.clock import BrokerClock
@@ -20,7 +21,7 @@ class StaticTopicState(State):
         self.table = table
         self.tables = {table: Channel.CONFIRMED}
 
-    def attach(self, topics: TopicTable) -> None:
+    def attach(self, topics: TopicTable, groups: SubscriptionGroupTable) -> None:
         """Show the mappings with the topics, and delete those of deleted topics."""
         topics.mappings = self.table.mappings
         topics.mapping_table = self.table

@@ -19,7 +19,6 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import (
     GroupNotFound,
-    IllegalMessage,
     InvalidParameter,
     NoPermission,
     Refusal,
@@ -30,14 +29,11 @@ from rockhopper.protocol.names import (
     NOT_SENDABLE_TOPICS,
     RETRY_PREFIX,
     group_of_retry_topic,
-    topic_error,
 )
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
-    PROPERTY_INNER_MULTI_DISPATCH,
     decode_properties,
 )
-from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 FIRST_RETRY_LEVEL = 3
@@ -98,31 +94,11 @@ class SendChecks:
             raise NoPermission(f"the broker[{self._broker_name}] sending message is forbidden")
 
     def _check_names(self, send: Send) -> None:
-        problem = self._topic_error(send.topic)
+        problem = self._topics.send_error(send.topic)
         if problem is not None:
             raise InvalidParameter(problem)
         if send.topic in NOT_SENDABLE_TOPICS:
             raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
-
-    def _topic_error(self, topic: str) -> str | None:
-        if is_light(topic) and self._store.multi_dispatch.is_enabled:
-            return light_queue_error(topic)
-        return topic_error(topic)
-
-    def check_light_queues(self, properties: dict[str, str]) -> None:
-        """Check the light queues that a message names. Raises Refusal."""
-        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
-        if names is None:
-            return
-        light_queues = self._store.multi_dispatch
-        problem = light_queues.error(names)
-        if problem is not None:
-            raise IllegalMessage(problem)
-        if light_queues.is_full_for(names):
-            raise Refusal(
-                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
-                "maxLmqConsumeQueueNum allows no more"
-            )
 
     def _topic(self, send: Send) -> TopicConfig:
         topic = self._topics.get(send.topic)

@@ -35,17 +35,14 @@ from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_LEVEL,
     PROPERTY_INNER_BASE,
-    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
-    PROPERTY_LITE_TOPIC,
     PROPERTY_MSG_REGION,
     PROPERTY_TRACE_SWITCH,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
     decode_properties,
 )
-from rockhopper.protocol.store.light_queues import light_name_of
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
@@ -130,7 +127,6 @@ class Sender:
         self._delay_levels = delay_levels
         self._timers = timers
         self.check = checks.check
-        self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.preparations: list[PrepareSend] = []
         """Those of the features, in order."""
@@ -180,10 +176,6 @@ class Sender:
         is_compacted = topic.is_to_be_compacted
         if is_compacted and not properties.get(PROPERTY_KEYS):
             raise IllegalMessage("Required message key is missing")
-        lite_topic = properties.get(PROPERTY_LITE_TOPIC)
-        if lite_topic is not None:
-            properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
-        self._check_light_queues(properties)
         for prepare in self.preparations:
             queue_id = prepare(properties, topic, queue_id)
         self._store.begin()

@@ -67,8 +67,9 @@ class ConsumerOffsetTable(JsonTable):
         self._resets: dict[str, dict[int, int]] = {}
         self._version_step = version_step
         self._commits = 0
-        self.is_known: Callable[[str, int], bool] = lambda topic, queue_id: True
-        """Returns whether a light queue has, or had, messages."""
+        self.ignored: list[Callable[[str, int], bool]] = []
+        """Called with topic and queue of the first commit of a group in a topic: whether any of
+        them returns True, and the commit is ignored."""
 
     def to_json(self) -> JsonObject:
         """Return the content of consumerOffset.json."""
@@ -201,16 +202,16 @@ class ConsumerOffsetTable(JsonTable):
     ) -> bool:
         """Move a group's offset; return False if a pending reset prevents it.
 
-        Ignores negative offsets (some clients send -1 for 0), and those of light queues that do not
-        exist, because any name is a valid one. It also ignores a smaller offset, unless *backward*
-        is set, or a client follows a reset that was pushed to it.
+        Ignores negative offsets (some clients send -1 for 0), and a group's first offset in a topic
+        if a feature has it ``ignored``. It also ignores a smaller offset, unless *backward* is set,
+        or a client follows a reset that was pushed to it.
         """
         key = f"{topic}@{group}"
         if self._resets and queue_id in self._resets.get(key, ()):
             return False
         queues = self._offsets.get(key)
         if queues is None:
-            if offset < 0 or (is_light(topic) and not self.is_known(topic, queue_id)):
+            if offset < 0 or any(ignores(topic, queue_id) for ignores in self.ignored):
                 return True
             queues = self._queues_of(key)
         known = queues.get(queue_id, -1)

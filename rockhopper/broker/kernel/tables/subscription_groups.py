@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.kernel.tables.implicit import Implicit
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
-from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 log = structlog.get_logger("broker.groups")
 
@@ -145,8 +145,7 @@ class SubscriptionGroupTable(JsonTable):
         self.groups: dict[str, SubscriptionGroup] = {}
         self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
         """Returns the group's settings, None if it does not exist. Bound to the dict for speed."""
-        if config.store.light_queues_enabled:
-            self.get = self._get_or_light
+        self._implicit: list[Implicit[SubscriptionGroup]] = []
         self._forbidden: dict[str, dict[str, int]] = {}
         self._made_ms: OrderedDict[str, int] = OrderedDict()
         """Groups that were created on first use since the start, the oldest first."""
@@ -179,11 +178,15 @@ class SubscriptionGroupTable(JsonTable):
         self.groups.clear()
         self.groups.update(groups)
 
-    def _get_or_light(self, name: str) -> SubscriptionGroup | None:
-        """Return a group's settings; defaults for a group with the name of a light queue."""
+    def serve_implicit(self, groups: Implicit[SubscriptionGroup]) -> None:
+        """Find *groups* by their names from now on, too."""
+        self._implicit.append(groups)
+        self.get = self._get_or_implicit
+
+    def _get_or_implicit(self, name: str) -> SubscriptionGroup | None:
         group = self.groups.get(name)
-        if group is None and light_queue_error(name) is None:
-            return SubscriptionGroup(name)
+        for implicit in self._implicit if group is None else ():
+            group = group or implicit.find(name)
         return group
 
     def __contains__(self, name: object) -> bool:
@@ -240,8 +243,8 @@ class SubscriptionGroupTable(JsonTable):
         return [name for name in found if name in self.groups]
 
     def put(self, group: SubscriptionGroup) -> bool:
-        """Create or replace a group; return False if it is unchanged, or a light queue's."""
-        if self.config.store.light_queues_enabled and is_light(group.name):
+        """Create or replace a group; return False if it is unchanged, or implicit."""
+        if any(implicit.owns(group.name) for implicit in self._implicit):
             return False
         # An administrator who sets it wants to keep it.
         self._made_ms.pop(group.name, None)

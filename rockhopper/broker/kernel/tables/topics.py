@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
+from rockhopper.broker.kernel.tables.implicit import Implicit
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topic_attributes import (
     ATTRIBUTE_CLEANUP_POLICY,
@@ -49,7 +50,6 @@ from rockhopper.protocol.names import (
     retry_topic,
     topic_error,
 )
-from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 from rockhopper.protocol.sys_flags import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 log = structlog.get_logger("broker.topics")
@@ -182,6 +182,13 @@ class TopicConfig:
 Listener = Callable[[str, TopicConfig | None], None]
 
 
+class ImplicitTopics(Implicit[TopicConfig], Protocol):
+    """Topics that exist without being created."""
+
+    def name_error(self, name: str) -> str | None:
+        """Return why no message may be sent to a topic of this name; None if one may."""
+
+
 class TopicTable(JsonTable):
     """Topic name -> TopicConfig. Every change is saved soon, and reported to the listeners."""
 
@@ -196,9 +203,7 @@ class TopicTable(JsonTable):
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """Returns the topic's settings, None if it does not exist. Bound to the dict for speed."""
-        self._light: dict[str, TopicConfig] = {}
-        if config.store.light_queues_enabled:
-            self.get = self._get_or_light
+        self._implicit: list[ImplicitTopics] = []
         self.listeners: list[Listener] = []
         self.mappings: Mapping[str, TopicMapping] = {}
         """The topics with logical queues, by name; a feature may put its own mapping here."""
@@ -224,21 +229,23 @@ class TopicTable(JsonTable):
         self.configs.clear()
         self.configs.update(configs)
 
-    def _get_or_light(self, name: str) -> TopicConfig | None:
-        """Return a topic's settings.
+    def serve_implicit(self, topics: ImplicitTopics) -> None:
+        """Find *topics* by their names from now on, too."""
+        self._implicit.append(topics)
+        self.get = self._get_or_implicit
 
-        For a light queue, known or not, return those of a topic with one queue.
-        """
+    def _get_or_implicit(self, name: str) -> TopicConfig | None:
         topic = self.configs.get(name)
-        if topic is not None or light_queue_error(name) is not None:
-            return topic
-        topic = self._light.get(name)
-        if topic is None:
-            if len(self._light) >= CREATED_REMEMBERED_MAX:
-                self._light.clear()
-            topic = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
-            self._light[name] = topic
+        for implicit in self._implicit if topic is None else ():
+            topic = topic or implicit.find(name)
         return topic
+
+    def send_error(self, name: str) -> str | None:
+        """Return why no message may be sent to a topic of this name; None if one may."""
+        for implicit in self._implicit:
+            if implicit.owns(name):
+                return implicit.name_error(name)
+        return topic_error(name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None
@@ -260,8 +267,8 @@ class TopicTable(JsonTable):
         return topic is not None and topic.is_batch
 
     def put(self, topic: TopicConfig) -> bool:
-        """Create or replace a topic; return False if it is unchanged, or a light queue."""
-        if self.config.store.light_queues_enabled and is_light(topic.name):
+        """Create or replace a topic; return False if it is unchanged, or implicit."""
+        if any(implicit.owns(topic.name) for implicit in self._implicit):
             return False
         if self.configs.get(topic.name) == topic:
             return False

@@ -1,13 +1,13 @@
-"""MultiDispatch: multi-dispatch of a message to the light queues that its producer names.
+"""MultiDispatch: one record in several queues, those that its properties name.
 
-The message has one record, and a unit of 20 bytes in each light queue that it names. RocketMQ's
-settings enableLmq and enableMultiDispatch turn light queues on. A client's own value for the
-message's offsets is always dropped, because recovery trusts that property.
+The message has one record, and a unit of 20 bytes in each light queue that it names. Recovery, the
+scrub and repair read the two properties that are written here (protocol/store/light_queues.py), so
+one place writes them. It is off until a feature enables it. A client's own value for the message's
+offsets is always dropped, because recovery trusts that property.
 """
 
 from collections.abc import Callable, Iterable
 
-from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -27,28 +27,29 @@ _UNDECIDED = frozenset({TRANSACTION_HALF_TOPIC, TRANSACTION_CHECK_MAX_TIME_TOPIC
 
 
 class MultiDispatch:
-    """The light queues of one store."""
+    """The multi-dispatch of one store."""
 
-    def __init__(self, config: StoreConfig, existing: Iterable[str]) -> None:
+    def __init__(self, existing: Iterable[str]) -> None:
         """*existing* are the topics that have queues."""
-        self.is_enabled = config.light_queues_enabled and config.multi_dispatch_enabled
-        self._count_max = config.light_queue_count_max if config.light_queue_quota else None
+        self.is_enabled = False
         self._known = set(filter(is_light, existing))
 
-    def error(self, names: str) -> str | None:
-        """Return the reason why no message may name the light queues *names*; None if one may."""
-        for name in names.split(SEPARATOR) if self.is_enabled else ():
-            problem = light_queue_error(name)
-            if problem is not None:
-                return f"{PROPERTY_INNER_MULTI_DISPATCH}: {problem}"
-        return None
+    def enable(self) -> None:
+        """Put messages into the queues that they name from now on."""
+        self.is_enabled = True
 
-    def is_full_for(self, names: str) -> bool:
-        """Return whether adding *names* would exceed the allowed number of light queues."""
-        if self._count_max is None or not self.is_enabled:
-            return False
-        new = {name for name in names.split(SEPARATOR) if name not in self._known}
-        return bool(new) and len(self._known) + len(new) > self._count_max
+    def begin_anew(self, existing: Iterable[str]) -> None:
+        """Find out again which queues exist, because others have written to them."""
+        self._known = set(filter(is_light, existing))
+
+    @property
+    def known_count(self) -> int:
+        """The number of light queues."""
+        return len(self._known)
+
+    def unknown_among(self, names: Iterable[str]) -> set[str]:
+        """Return those of *names* that no message is in yet."""
+        return {name for name in names if name not in self._known}
 
     def forget(self, name: str) -> None:
         """Forget a deleted light queue."""
@@ -67,15 +68,14 @@ class MultiDispatch:
         properties = dict(properties)
         properties.pop(PROPERTY_INNER_MULTI_QUEUE_OFFSET, None)
         text = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
+        names = text.split(SEPARATOR)
         if (
-            not text
-            or not self.is_enabled
+            not self.is_enabled
             or own.topic in _UNDECIDED
             or not dispatches(own.topic)
-            or self.error(text) is not None
+            or any(light_queue_error(name) is not None for name in names)
         ):
             return properties, []
-        names = text.split(SEPARATOR)
         # By name: a repeated name is one queue.
         tails = {name: tail(name, LIGHT_QUEUE_ID) for name in names}
         self._known.update(tails)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.kernel.tables.consumer_offsets import PUSHED_RESET_MS, ConsumerOffsetTable
+from rockhopper.protocol import fastjson
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.
@@ -212,3 +213,29 @@ def test_a_commit_in_the_midst_of_writing_does_not_fail_it(offsets: ConsumerOffs
         gc.set_threshold(*thresholds)
         gc.callbacks.remove(commit)
         gc.enable()
+
+
+def test_offsets_of_light_groups_are_in_rocketmqs_file_and_follow_the_setting(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "consumerOffset.json"
+    before = ConsumerOffsetTable(path)
+    before.commit("orders", "readers", 1, 5)
+    before.save()
+    table = ConsumerOffsetTable(path, with_light_queues=True)
+    assert table.load()
+    table.commit("%LMQ%a", "%LMQ%readers", 0, 7)
+    table.commit("%LMQ%a", "readers", 0, 8)
+    table.save()
+    document = fastjson.loads((tmp_path / "lmqConsumerOffset.json").read_bytes())
+    # As Apache RocketMQ 5.5.0 wrote it.
+    assert isinstance(document, dict)
+    assert document["lmqOffsetTable"] == {"%LMQ%a@%LMQ%readers": 7}
+    offsets = document["offsetTable"]
+    assert isinstance(offsets, dict)
+    assert set(offsets) == {"orders@readers", "%LMQ%a@readers"}
+    for setting in (True, False):
+        again = ConsumerOffsetTable(path, with_light_queues=setting)
+        assert again.load()
+        assert again.get("%LMQ%a", "%LMQ%readers", 0) == 7
+        assert again.get("orders", "readers", 1) == 5

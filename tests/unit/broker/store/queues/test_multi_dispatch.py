@@ -211,6 +211,16 @@ def test_a_pass_that_is_not_written_gives_their_numbers_back(stores: Stores) -> 
     assert store.tail("%LMQ%a", 0).next_offset == 1
 
 
+def test_a_promoted_store_knows_queues_that_others_wrote_and_its_own(stores: Stores) -> None:
+    store = stores.open(**ENABLED)
+    dispatch(store, "%LMQ%a", b"1")
+    store.lead()
+    dispatch(store, "%LMQ%b", b"2")
+    known = store.multi_dispatch
+    assert known.unknown_among(["%LMQ%a", "%LMQ%b", "%LMQ%c"]) == {"%LMQ%c"}
+    assert known.known_count == 2
+
+
 def test_many_light_queues_take_little_room(stores: Stores) -> None:
     store = stores.open(**ENABLED, consume_queue_file_size_bytes=20 * 300_000)
     for number in range(50):

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
@@ -152,29 +150,3 @@ async def test_a_light_queue_can_be_deleted_and_not_made(light: ServedBroker) ->
     gone = await light.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "%LMQ%a+b"})
     assert gone.code == ResponseCode.SUCCESS
     assert (await pull(light, "%LMQ%a+b", "readers")).code == ResponseCode.PULL_NOT_FOUND
-
-
-def test_offsets_of_light_groups_are_in_rocketmqs_file_and_follow_the_setting(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "consumerOffset.json"
-    before = ConsumerOffsetTable(path)
-    before.commit("orders", "readers", 1, 5)
-    before.save()
-    table = ConsumerOffsetTable(path, with_light_queues=True)
-    assert table.load()
-    table.commit("%LMQ%a", "%LMQ%readers", 0, 7)
-    table.commit("%LMQ%a", "readers", 0, 8)
-    table.save()
-    document = fastjson.loads((tmp_path / "lmqConsumerOffset.json").read_bytes())
-    # As Apache RocketMQ 5.5.0 wrote it.
-    assert isinstance(document, dict)
-    assert document["lmqOffsetTable"] == {"%LMQ%a@%LMQ%readers": 7}
-    offsets = document["offsetTable"]
-    assert isinstance(offsets, dict)
-    assert set(offsets) == {"orders@readers", "%LMQ%a@readers"}
-    for setting in (True, False):
-        again = ConsumerOffsetTable(path, with_light_queues=setting)
-        assert again.load()
-        assert again.get("%LMQ%a", "%LMQ%readers", 0) == 7
-        assert again.get("orders", "readers", 1) == 5
