@@ -49,14 +49,14 @@ class UnreadableValueError(EngineError):
         self.key = key
 
 
-class _Replica(msgspec.Struct):
+class _StoredReplica(msgspec.Struct):
     id: int
     store: str
 
 
-class _Term(msgspec.Struct):
+class _StoredTerm(msgspec.Struct):
     epoch: int
-    master: _Replica
+    master: _StoredReplica
     why: str
 
 
@@ -64,28 +64,28 @@ class _Versioned(msgspec.Struct, rename="camel", kw_only=True):
     version: int = VERSION
 
 
-class _SeenState(msgspec.Struct, frozen=True):
+class _StoredSeenState(msgspec.Struct, frozen=True):
     changes: int = 0
     mark: int = 0
 
 
-class _State(_Versioned, kw_only=True):
+class _StoredState(_Versioned, kw_only=True):
     epoch: int
-    master: _Replica
-    set: list[_Replica]
+    master: _StoredReplica
+    set: list[_StoredReplica]
     min_in_sync: int
-    history: list[_Term] = []
-    trail: list[_SeenState] = []
+    history: list[_StoredTerm] = []
+    trail: list[_StoredSeenState] = []
     writer: int | UnsetType = UNSET
 
 
-class _Leader(_Versioned, kw_only=True):
+class _StoredLeader(_Versioned, kw_only=True):
     id: int
     incarnation: str
     epoch: int
 
 
-class _Member(_Versioned, kw_only=True):
+class _StoredMember(_Versioned, kw_only=True):
     id: int
     store: str
     incarnation: str
@@ -95,7 +95,7 @@ class _Member(_Versioned, kw_only=True):
     log_end: int
     clean: bool
     priority: int = 0
-    seen_state: _SeenState = msgspec.field(default=_SeenState(), name="sight")
+    seen_state: _StoredSeenState = msgspec.field(default=_StoredSeenState(), name="sight")
     misses_master: bool = False
     settings: dict[str, str] | UnsetType = UNSET
     own_address: str | UnsetType = UNSET
@@ -117,13 +117,16 @@ class StartCount:
 
 def encode_state(state: SetState) -> bytes:
     """Encode the value of ``state``."""
-    value = _State(
+    value = _StoredState(
         epoch=state.epoch,
-        master=_Replica(*state.master),
-        set=[_Replica(*each) for each in sorted(state.in_sync)],
+        master=_StoredReplica(*state.master),
+        set=[_StoredReplica(*each) for each in sorted(state.in_sync)],
         min_in_sync=state.min_in_sync,
-        history=[_Term(each.epoch, _Replica(*each.master), each.why) for each in state.history],
-        trail=[_SeenState(*each) for each in state.trail],
+        history=[
+            _StoredTerm(each.epoch, _StoredReplica(*each.master), each.why)
+            for each in state.history
+        ],
+        trail=[_StoredSeenState(*each) for each in state.trail],
         writer=UNSET if state.writer == STATE_WRITER else state.writer,
     )
     return with_unknown(value, state.unknown, state.unknown_inside)
@@ -131,7 +134,7 @@ def encode_state(state: SetState) -> bytes:
 
 def decode_state(key: str, value: bytes) -> SetState:
     """Decode the value of ``state``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _State)
+    stored = _decoded(key, value, _StoredState)
     return SetState(
         stored.epoch,
         _replica(stored.master),
@@ -140,28 +143,29 @@ def decode_state(key: str, value: bytes) -> SetState:
         tuple(Term(each.epoch, _replica(each.master), each.why) for each in stored.history),
         tuple(SeenState(each.changes, each.mark) for each in stored.trail),
         stored.writer or STATE_WRITER,
-        unknown_fields(value, _State),
-        unknown_inside(value, _State),
+        unknown_fields(value, _StoredState),
+        unknown_inside(value, _StoredState),
     )
 
 
 def encode_leader(leader: Leader) -> bytes:
     """Encode the value of ``leader``."""
     return with_unknown(
-        _Leader(id=leader.id, incarnation=leader.incarnation, epoch=leader.epoch), leader.unknown
+        _StoredLeader(id=leader.id, incarnation=leader.incarnation, epoch=leader.epoch),
+        leader.unknown,
     )
 
 
 def decode_leader(key: str, value: bytes) -> Leader:
     """Decode the value of ``leader``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _Leader)
-    return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _Leader))
+    stored = _decoded(key, value, _StoredLeader)
+    return Leader(stored.id, stored.incarnation, stored.epoch, unknown_fields(value, _StoredLeader))
 
 
 def encode_member(member: Announcement) -> bytes:
     """Encode a value under ``members/``."""
     return msgspec.json.encode(
-        _Member(
+        _StoredMember(
             id=member.replica.id,
             store=member.replica.store,
             incarnation=member.incarnation,
@@ -171,7 +175,7 @@ def encode_member(member: Announcement) -> bytes:
             log_end=member.log_end,
             clean=member.is_clean,
             priority=member.priority,
-            seen_state=_SeenState(*member.seen_state),
+            seen_state=_StoredSeenState(*member.seen_state),
             misses_master=member.misses_master,
             settings=dict(member.settings) or UNSET,
             own_address=member.own_address or UNSET,
@@ -181,7 +185,7 @@ def encode_member(member: Announcement) -> bytes:
 
 def decode_member(key: str, value: bytes) -> Announcement:
     """Decode a value under ``members/``; raise UnreadableValueError."""
-    stored = _decoded(key, value, _Member)
+    stored = _decoded(key, value, _StoredMember)
     return Announcement(
         Replica(stored.id, stored.store),
         stored.incarnation,
@@ -274,7 +278,7 @@ def _behind(encoded: bytes, unknown: Unknown) -> bytes:
     return encoded[:-1] + b"," + rest[1:]
 
 
-def _replica(stored: _Replica) -> Replica:
+def _replica(stored: _StoredReplica) -> Replica:
     return Replica(stored.id, stored.store)
 
 
