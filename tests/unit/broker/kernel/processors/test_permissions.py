@@ -61,7 +61,7 @@ def test_all_topics_and_groups_of_a_body_are_named(
 
 
 @pytest.mark.parametrize(
-    ("need", "body", "expected"),
+    ("permission", "body", "expected"),
     [
         (permissions.TOPICS_MADE, TOPICS, {"orders", "bills"}),
         (permissions.GROUPS_MADE, GROUPS, {"billing", ""}),
