@@ -34,6 +34,7 @@ from rockhopper.broker.features.priority.feature import PriorityFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
 from rockhopper.broker.features.static_topics.feature import StaticTopicFeature
+from rockhopper.broker.features.transactions.feature import TransactionFeature
 from rockhopper.broker.gateways.console.console import Console
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.families import Family, rendered
@@ -41,7 +42,6 @@ from rockhopper.broker.kernel.members.guarding import (
     accounts_of,
     guard_of,
     guard_with,
-    may_publish,
     tell_about_guard,
 )
 from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families, readiness
@@ -100,6 +100,7 @@ from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
@@ -138,6 +139,7 @@ FEATURES: tuple[Feature, ...] = (
     SinkFeature(),
     LightQueueFeature(),
     PriorityFeature(),
+    TransactionFeature(),
 )
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""
 
@@ -149,6 +151,7 @@ class Broker(ServingParts):
     loop in which ``start`` was called.
     """
 
+    access: Guard
     server: Server
     feature_list = FEATURES
 
@@ -364,9 +367,6 @@ class Broker(ServingParts):
             call_later=asyncio.get_running_loop().call_later,
         )
         self.access.retry_groups = self.retry_owners.groups
-        self.transactions.check_back.may_be_asked = lambda client, topic: may_publish(
-            self.access, client, topic
-        )
 
     async def _follow(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> bool:
         """Follow if that is set; False when the store is this broker's own, by now or ever since.

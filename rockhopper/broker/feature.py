@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
-from rockhopper.broker.kernel.send.sender import PrepareSend
+from rockhopper.broker.kernel.send.sender import DivertSend, PrepareSend
 from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
@@ -45,6 +45,9 @@ class FeaturePart(Part):
     prepare_send: PrepareSend | None = None
     """What to do with the properties and the queue of a single message, on the general path. Those
     of earlier features come first."""
+    divert_send: DivertSend | None = None
+    """Which single messages are stored elsewhere first; asked after all have prepared the message,
+    those of earlier features first."""
 
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""

@@ -4,7 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.features.transactions.processors import TransactionProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
@@ -28,8 +27,8 @@ from rockhopper.broker.kernel.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.kernel.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.kernel.processors.topic_stats import StatsProcessor
 from rockhopper.broker.server.remoting.dispatcher import Row, administers, serves
-from rockhopper.broker.server.remoting.permissions import Permission, on_cluster, on_group, on_topic
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.server.remoting.permissions import on_cluster, on_group, on_topic
+from rockhopper.broker.users.access import Action
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)
@@ -89,7 +88,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         broker.change_config,
     )
     assignment = AssignmentProcessors(topics, groups, consumers, pop, broker.cluster_queues)
-    transactions = TransactionProcessors(store, broker.transactions)
     popping = PopProcessors(
         config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
     )
@@ -116,10 +114,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         Code.SEND_BATCH_MESSAGE: serves(send, permissions.SENT),
         Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
         Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, *permissions.SENT_BACK),
-        Code.END_TRANSACTION: serves(
-            transactions.end, Permission((Action.PUB,), Kind.TOPIC, transactions.topics_of_end)
-        ),
-        Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
         # Consuming
         Code.PULL_MESSAGE: serves(pull, *permissions.PULLED),
         Code.LITE_PULL_MESSAGE: serves(pull, *permissions.PULLED),

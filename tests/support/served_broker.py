@@ -48,6 +48,7 @@ class ServedBroker(ServingParts):
             SETTINGS | settings | {"storePathRootDir": str(root)}
         )
         self.clock = BrokerClock(clock, clock.monotonic_ns)
+        self.access = access or Access(remote_admin=False)
         self.stats = BrokerStats(now_ms=clock)
         self.announced = 0
         levels = DelayLevels()
@@ -59,7 +60,7 @@ class ServedBroker(ServingParts):
         budget.clock = lambda: began_s + clock.monotonic_ns() / 1e9
         self.build(STORE_HOST, levels)
         self.pop.open()
-        self.dispatcher = Dispatcher(build_table(self), access or Access(remote_admin=False))
+        self.dispatcher = Dispatcher(build_table(self), self.access)
 
     async def announce(self) -> None:
         """Count the notifications of name servers."""

@@ -33,6 +33,7 @@ class TransactionRig:
         self.broker.create_topic("orders")
 
         async def start() -> None:
+            self.broker.transactions.counts.start_saving()
             self.broker.transactions.start()
 
         self.loop.run(start())
@@ -48,6 +49,7 @@ class TransactionRig:
             self.broker.transactions.settle()
             self.flush()
             await self.broker.transactions.close()
+            await self.broker.transactions.counts.on_disk()
             self.broker.offsets.save()
             await self.broker.store.close()
 

@@ -25,6 +25,7 @@ from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
+from rockhopper.broker.users.access import Access
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Kernel:
     config: BrokerConfig
     clock: BrokerClock
     stats: BrokerStats
+    access: Access
     store: MessageStore
     store_host: bytes
     """This broker's address in the format of records."""

@@ -4,12 +4,11 @@ Broker adds what is around it: ports, connections, name service, registration, t
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.features.transactions.half_sends import HalfSends
-from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -51,6 +50,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
+from rockhopper.broker.users.access import Access
 from rockhopper.protocol.names import retry_topic
 
 
@@ -65,6 +65,7 @@ class ServingParts:
     """The part of each feature, by its name."""
     kernel: Kernel
     config: BrokerConfig
+    access: Access
     clock: BrokerClock
     stats: BrokerStats
     store: MessageStore
@@ -80,7 +81,6 @@ class ServingParts:
     filter_turns: FilterTurns
     delayed: DelayedDelivery
     timers: Timers
-    transactions: Transactions
     retry_owners: RetryOwners
     pop: PopService
     sender: Sender
@@ -116,6 +116,11 @@ class ServingParts:
     def passed_ms(self) -> Callable[[], int]:
         """The clock for what must not be over too early."""
         return self.clock.passed_ms
+
+    @property
+    def transactions(self) -> Any:
+        """The transactions, for the hot pass and the gRPC gateway."""
+        return self.features["transactions"]
 
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
@@ -222,18 +227,6 @@ class ServingParts:
         self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
         self.timer_recall = TimerRecall(config, topics, self.timers)
         redirect = by_delay(levels, self.timers, now_ms)
-        self.transactions = Transactions(
-            config,
-            store,
-            topics,
-            self.offsets,
-            self.producers,
-            stats,
-            redirect,
-            self.clock,
-        )
-        self.sender.diversions.append(HalfSends(config, self.transactions).divert)
-        self.producers.joined_listeners.append(self.transactions.check_back.producer_came)
         self.positions = ReaderPositions(
             store, self.consumers, self.offsets, stats, self.tables.history
         )
@@ -282,6 +275,7 @@ class ServingParts:
             config=config,
             clock=self.clock,
             stats=stats,
+            access=self.access,
             store=store,
             store_host=store_host,
             tables=self.tables,
@@ -306,10 +300,12 @@ class ServingParts:
             feature.name: feature.build(self.kernel, self.states[feature.name])
             for feature in self.feature_list
         }
-        self.sender.preparations += [
-            part.prepare_send for part in self.features.values() if part.prepare_send is not None
-        ]
-        self.tables.others = self.pop.request_modes, self.transactions.counts
+        for part in self.features.values():
+            if part.prepare_send is not None:
+                self.sender.preparations.append(part.prepare_send)
+            if part.divert_send is not None:
+                self.sender.diversions.append(part.divert_send)
+        self.tables.others = (self.pop.request_modes,)
         if name_service is not None:
             self.tables.others += (name_service.values,)
         store.scrub_with(self.tables.scrub)
@@ -318,7 +314,6 @@ class ServingParts:
             self.consumers,
             self.producers,
             self.locks,
-            self.transactions,
             Contents(store, self.tables, self.consumers, stats),
             self.positions,
             self.pop,

@@ -19,8 +19,7 @@ from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic
 class Contents(Part):
     """The messages of the store and the entries of the tables.
 
-    In the order of parts, this comes after the parts that need the old store for their purge (half
-    messages are rolled back), and before those that continue at its new end.
+    In the order of parts, this comes before those that continue at the new end of the store.
     """
 
     def __init__(

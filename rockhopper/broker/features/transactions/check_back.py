@@ -21,10 +21,10 @@ from rockhopper.broker.features.transactions.ends import Ends
 from rockhopper.broker.features.transactions.half_messages import message_to_check
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import Client
-from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.guarding import may_publish
 from rockhopper.broker.server.loop.wall_waits import WallTimer
-from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.peer import Peer, TransactionCheck
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
@@ -40,15 +40,12 @@ class CheckBack:
 
     def __init__(
         self,
+        kernel: Kernel,
         halves: OpenHalves,
         ledger: Ledger,
         counts: CheckCounts,
         ends: Ends,
         hold: Callable[[OpenHalf, StoredMessage], object],
-        config: BrokerConfig,
-        producers: ProducerTable,
-        *,
-        now_ms: Callable[[], int],
     ) -> None:
         """*hold* moves a half message to where an operator finds it."""
         self._halves = halves
@@ -56,18 +53,17 @@ class CheckBack:
         self._counts = counts
         self._ends = ends
         self._hold = hold
-        self._config = config
-        self._live = config.live
-        self._producers = producers
-        self._now_ms = now_ms
-        self.counted_ms = now_ms
+        self._config = kernel.config
+        self._live = kernel.config.live
+        self._producers = kernel.producers
+        self._access = kernel.access
+        now_ms = self._now_ms = kernel.clock.steady_ms
+        self.counted_ms = kernel.store.counted_ms
         """The time that the age of log files is counted by."""
         self._timer = WallTimer(now_ms, self._run)
         self._is_running = False
         self._turns: dict[str, int] = {}
         self.check_count = 0
-        self.may_be_asked: Callable[[Client, str], bool] = lambda client, topic: True
-        """Whether a producer may see a message of a topic."""
 
     def has_looked_since(self, time_ms: int) -> bool:
         """Whether each half message that is open was looked at after *time_ms*."""
@@ -142,7 +138,7 @@ class CheckBack:
             return 0
         topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         connection = self._connection(
-            half.group, [each for each in producers if self.may_be_asked(each, topic)]
+            half.group, [each for each in producers if may_publish(self._access, each, topic)]
         )
         if connection is None:
             halves.await_producer(half)

@@ -38,12 +38,13 @@ class CheckCounts(JsonTable):
             raise ValueError("it has no checkTimes")
         self._counts = {int(offset): int(count) for offset, count in counts.items()}
 
-    def load_if_readable(self) -> None:
-        """Load; a file that cannot be read costs nothing but checks. Raises OSError."""
+    def load(self) -> bool:
+        """Load; with a file that cannot be read, all checks are made again. Raises OSError."""
         try:
-            self.load()
+            return super().load()
         except CorruptFileError as error:
             log.warning("transaction check counts restart at 0", reason=str(error))
+            return False
 
     def get(self, offset: int) -> int:
         """How many checks of the half message at *offset* are known of."""

@@ -116,7 +116,7 @@ class Ends:
         """The final messages are in the log, and behind each that its transaction is over."""
         sizes: dict[str, list[int]] = {}
         for half, _, topic, size_bytes in committed:
-            self._forget(half, committed=True)
+            self.forget(half, committed=True)
             sizes.setdefault(topic, []).append(size_bytes)
         for topic, sizes_bytes in sizes.items():
             self.committed[topic] = self.committed.get(topic, 0) + len(sizes_bytes)
@@ -129,7 +129,7 @@ class Ends:
         written = self._ledger.finish(half)
         if written.failure is not None:
             raise written.failure
-        self._forget(half, committed=False)
+        self.forget(half, committed=False)
         return written.end_offset
 
     def _check(self, request: EndTransactionRequest, message: StoredMessage) -> None:
@@ -217,7 +217,7 @@ class Ends:
             self._count(self.committed, message)
             self.look_soon(half)
             return written.end_offset
-        self._forget(half, committed=True)
+        self.forget(half, committed=True)
         self._count(self.committed, message)
         return written.end_offset
 
@@ -255,7 +255,7 @@ class Ends:
         """Say in the op queue that a transaction is over whose final message is there."""
         written = self._ledger.finish(half)
         if written.failure is None:
-            self._forget(half, committed=True)
+            self.forget(half, committed=True)
         return written
 
     def give_up(self, half: OpenHalf) -> StoreError | None:
@@ -263,7 +263,7 @@ class Ends:
         log.error("a half message is missing from the log", offset=half.offset, group=half.group)
         written = self._ledger.finish(half)
         if written.failure is None:
-            self._forget(half, committed=False)
+            self.forget(half, committed=False)
         return written.failure
 
     def _count(self, counters: dict[str, int], message: StoredMessage) -> None:
@@ -272,7 +272,8 @@ class Ends:
         if counters is self.committed:
             self._stats.put(topic).add(1, message.size_bytes)
 
-    def _forget(self, half: OpenHalf, *, committed: bool) -> None:
+    def forget(self, half: OpenHalf, *, committed: bool) -> None:
+        """Remove *half* from the open ones, and remember how its transaction ended."""
         self._halves.remove(half)
         self._counts.forget(half.offset)
         for offset in (half.offset, *half.copies):

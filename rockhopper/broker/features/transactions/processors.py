@@ -1,11 +1,18 @@
 """END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) after a message's checks ended."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rockhopper.broker.features.transactions.transactions import Transactions
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
-from rockhopper.broker.server.remoting.permissions import Asked
+from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ledger import Ledger
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+    serves,
+)
+from rockhopper.broker.server.remoting.permissions import Asked, Permission, on_topic
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
@@ -13,8 +20,10 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action, Kind
 from rockhopper.broker.users.errors import Refusal
-from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
@@ -35,7 +44,20 @@ class TransactionProcessors:
     """Serves producers that end a transaction, and operators."""
 
     _store: MessageStore
-    _transactions: Transactions
+    _ledger: Ledger
+    _ends: Ends
+    _resume: Callable[[StoredMessage], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and the permissions that it needs."""
+        return {
+            RequestCode.END_TRANSACTION: serves(
+                self.end, Permission((Action.PUB,), Kind.TOPIC, self.topics_of_end)
+            ),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: administers(
+                self.resume, on_topic(Action.UPDATE)
+            ),
+        }
 
     def topics_of_end(self, request: Asked) -> Iterable[str]:
         """Return the topics of a transaction's end: the one it names, and that of its half message.
@@ -45,7 +67,7 @@ class TransactionProcessors:
         """
         offset = request.ext.get("commitLogOffset", "")
         is_offset = offset.isdecimal() and len(offset) <= _OFFSET_DIGITS_MAX
-        half = self._transactions.ledger.half_at(int(offset)) if is_offset else None
+        half = self._ledger.half_at(int(offset)) if is_offset else None
         real = "" if half is None else half.properties.get(PROPERTY_REAL_TOPIC, "")
         return {request.ext.get("topic", ""), real} - {""} or {""}
 
@@ -60,9 +82,7 @@ class TransactionProcessors:
                 "12 (roll back) or 0 (not known)"
             )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
-        return self._answer(
-            request, self._transactions.ends.end_transaction(fields, commit=is_commit)
-        )
+        return self._answer(request, self._ends.end_transaction(fields, commit=is_commit))
 
     def resume(self, request: Request) -> Response | None:
         """323: restart the checks of a message in TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""
@@ -78,7 +98,7 @@ class TransactionProcessors:
                 f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {fields.msg_id} is no "
                 f"message of {TRANSACTION_CHECK_MAX_TIME_TOPIC}: give the offset id of one"
             )
-        return self._answer(request, self._transactions.resume(message))
+        return self._answer(request, self._resume(message))
 
     def _answer(self, request: Request, end_offset: int) -> Response | None:
         return answer_when_safe(self._store, request, Response(), end_offset, _unconfirmed)

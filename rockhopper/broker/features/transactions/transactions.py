@@ -11,26 +11,29 @@ RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransa
 """
 
 import asyncio
+from collections.abc import Iterator
 
 import structlog
 
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.features.transactions.check_back import CheckBack
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.features.transactions.ends import Ends
-from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
+from rockhopper.broker.features.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    HalfSends,
+    immunity_ms,
+)
 from rockhopper.broker.features.transactions.ledger import Ledger
+from rockhopper.broker.features.transactions.metrics import transaction_families
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
-from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.features.transactions.processors import TransactionProcessors
+from rockhopper.broker.kernel.families import Family
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.clock import BrokerClock
-from rockhopper.broker.server.loop.part import Part
-from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put import Copy, Redirect
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
@@ -51,52 +54,43 @@ MOVED_AT_ONCE_MAX = 200
 COPIES_KEPT = 4
 
 
-class Transactions(Part):
+class Transactions(FeaturePart):
     """The transactions of one broker. Belongs to the event loop."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        offsets: ConsumerOffsetTable,
-        producers: ProducerTable,
-        stats: BrokerStats,
-        redirect: Redirect,
-        clock: BrokerClock,
-    ) -> None:
-        # How long something lasts, and what compares with producers' times.
-        now_ms, wall_ms = clock.steady_ms, clock.wall_ms
+    def __init__(self, kernel: Kernel, counts: CheckCounts) -> None:
+        config, store, topics = kernel.config, kernel.store, kernel.topics
+        # For durations, and for comparisons with producers' times.
+        now_ms, wall_ms = kernel.clock.steady_ms, kernel.clock.wall_ms
         self._live = config.live
         self._store = store
         self._topics = topics
         self._now_ms = now_ms
         self.halves = OpenHalves()
-        self.ledger = Ledger(store, offsets, has_index=config.store.index_enabled, now_ms=now_ms)
-        self.counts = CheckCounts(store.layout.own / "transactions.json", now_ms=now_ms)
-        self.ends = Ends(
-            store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=wall_ms
+        self.ledger = Ledger(
+            store, kernel.offsets, has_index=config.store.index_enabled, now_ms=now_ms
         )
-        self.check_back = CheckBack(
+        self.counts = counts
+        self.ends = Ends(
+            store,
+            topics,
+            kernel.stats,
             self.halves,
             self.ledger,
-            self.counts,
-            self.ends,
-            self.hold,
-            config,
-            producers,
-            now_ms=now_ms,
+            counts,
+            kernel.scheduled.redirect,
+            now_ms=wall_ms,
         )
-        self.check_back.counted_ms = store.counted_ms
+        self.check_back = CheckBack(kernel, self.halves, self.ledger, counts, self.ends, self.hold)
         self.ends.look_soon = self.check_back.look_soon
         store.expires_sooner_after(self.check_back.has_looked_since)
+        kernel.producers.joined_listeners.append(self.check_back.producer_came)
         self._settle_timer: asyncio.TimerHandle | None = None
         self.held_count = 0
+        self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
+        self.divert_send = HalfSends(config, self.opened).divert
 
     def start(self) -> None:
         """Find the half messages that are open, and begin to ask about them; needs a loop."""
-        self.counts.load_if_readable()
-        self.counts.start_saving()
         counted_ms = self.check_back.counted_ms()
         ahead_ms = self._now_ms() - counted_ms
         for half, immune_ms in self.ledger.rebuild():
@@ -122,18 +116,13 @@ class Transactions(Part):
         self.stop()
 
     async def close(self) -> None:
-        """Stop, and note how far everything is finished. The store must still be open.
-
-        Raises:
-            OSError: the counts of checks could not be saved.
-        """
+        """Stop, and note how far everything is finished. The store must still be open."""
         self.stop()
         store = self._store
         self.settle()
         if self.ledger.awaits_flush:
             await last_flush(store, store.max_commit_log_offset)
         self.settle()
-        await self.counts.on_disk()
 
     def _settle_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -223,13 +212,19 @@ class Transactions(Part):
         self.check_back.arm_for(due_ms)
 
     def purge(self) -> None:
-        """Roll back everything that is open.
-
-        Raises:
-            StoreError: the store takes no more; the rest stays open.
-        """
+        """Forget what is open: the messages are deleted."""
         for half in list(self.halves):
-            self.ends.roll_back(half)
+            self.ends.forget(half, committed=False)
+
+    def metrics(self) -> Iterator[Family]:
+        """Yield the counts of open and ended transactions."""
+        return transaction_families(
+            self.halves,
+            self.ends,
+            self.check_back.check_count,
+            self.held_count,
+            self._now_ms(),
+        )
 
     def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
         """Move a half message to where an operator finds it; the error when that fails."""

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Iterator, Mapping
 
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -69,8 +68,9 @@ def families(
     yield from latency_families(parts.request_times, parts.flush_times)
     yield from _storage(parts)
     yield from _disks(store, parts.config.store.live)
-    yield from _transactions(parts.transactions, parts.steady_ms())
     yield from _clients(connections, consumers, parts.producers)
+    for part in parts.features.values():
+        yield from part.metrics()
     yield from _pop(parts.pop)
     yield None
     yield from lag_families(parts, ages)
@@ -215,34 +215,6 @@ def _storage(parts: ServingParts) -> Iterator[Family]:
     ).add(store.index_fault_count)
     yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add(
         store.is_writable
-    )
-
-
-def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
-    halves, ends = transactions.halves, transactions.ends
-    yield gauge("rocketmq_half_messages", "Open transactions").add(len(halves))
-    yield gauge(
-        "rockhopper_half_messages_without_producer",
-        "Open transactions whose producers are all offline",
-    ).add(halves.waiting_count())
-    first = halves.first()
-    age_ms = 0 if first is None else max(now_ms - first.stored_ms, 0)
-    yield gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest open transaction").add(
-        age_ms / 1000
-    )
-    for name, help_text, counts in (
-        ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),
-        ("rocketmq_rollback_messages_total", "Transactions rolled back", ends.rolled_back),
-    ):
-        family = counter(name, help_text, "topic")
-        for topic, count in counts.items():
-            family.add(count, topic)
-        yield family
-    yield counter(
-        "rockhopper_transaction_checks_total", "Transaction checks sent to producers"
-    ).add(transactions.check_back.check_count)
-    yield counter("rockhopper_transactions_held_total", "Transactions held for an operator").add(
-        transactions.held_count
     )
 
 

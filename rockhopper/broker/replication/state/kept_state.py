@@ -15,7 +15,6 @@ import structlog
 from rockhopper.broker.features.pop.compaction import Compaction
 from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
@@ -58,11 +57,10 @@ class KeptState:
         layout = store.layout
         self._store = store
         self._tables = tables
-        self._own = (
-            MessageRequestModeTable(layout.config / "messageRequestMode.json", now_ms=now_ms),
-            CheckCounts(layout.own / "transactions.json", now_ms=now_ms),
+        self._modes = MessageRequestModeTable(
+            layout.config / "messageRequestMode.json", now_ms=now_ms
         )
-        self.tables = KeptTables(tables, *self._own, values)
+        self.tables = KeptTables(tables, self._modes, values)
         self._by_name = self.tables.every
         self.timers = timers
         self.passes: dict[int, Pass] = {}
@@ -102,13 +100,10 @@ class KeptState:
             OSError: a file cannot be read or written.
             CorruptFileError: a table is damaged.
         """
-        modes, counts = self._own
-        modes.load()
-        counts.load_if_readable()
+        self._modes.load()
         self.lanes.load(self._store.max_commit_log_offset)
         self.timers.open()
-        for table in self._own:
-            table.start_saving()
+        self._modes.start_saving()
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply one entry of the record at *log_offset*.
@@ -229,8 +224,7 @@ class KeptState:
         self._tables.subscriptions.begin_anew()
         for table in self._by_name.values():
             await table.saved()
-        for table in self._own:
-            table.stop_saving()
+        self._modes.stop_saving()
         self.timers.leave()
 
     def _note_passes(self) -> None:

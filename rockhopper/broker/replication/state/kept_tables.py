@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
-from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.tables.json_table import JsonTable
@@ -15,7 +14,6 @@ class KeptTables(NamedTuple):
 
     tables: Tables
     modes: MessageRequestModeTable
-    counts: CheckCounts
     values: KeyValueTable | None
     """The values of this process's name server, if it has one."""
 
@@ -39,9 +37,7 @@ class KeptTables(NamedTuple):
     @property
     def gathered(self) -> dict[str, JsonTable]:
         """The tables whose changes may be replicated a moment later."""
-        return _by_name(
-            self.tables.subscriptions, self.counts, *self._of_features(Channel.GATHERED)
-        )
+        return _by_name(self.tables.subscriptions, *self._of_features(Channel.GATHERED))
 
     @property
     def every(self) -> dict[str, JsonTable]:

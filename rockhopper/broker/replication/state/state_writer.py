@@ -78,9 +78,7 @@ class StateWriter:
         """Unconfirmed changes: the end of each in the log, and when it is due."""
         self._parts = parts
         self._store = parts.store
-        self._kept = KeptTables(
-            parts.tables, parts.pop.request_modes, parts.transactions.counts, values
-        )
+        self._kept = KeptTables(parts.tables, parts.pop.request_modes, values)
         self._interval_ms = interval_ms
         self._pop_interval_ms = pop_interval_ms
         self._log = StateLog(parts.store)

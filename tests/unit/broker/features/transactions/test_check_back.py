@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.features.transactions import check_back
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
+from rockhopper.broker.users.access import Access
 from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
@@ -99,15 +101,18 @@ def test_while_no_producer_is_there_nothing_is_counted(make_rig: MakeRig) -> Non
     assert checks(other) == []
 
 
-def test_who_may_not_see_the_topic_is_not_asked_and_not_counted(make_rig: MakeRig) -> None:
+def test_who_may_not_see_the_topic_is_not_asked_and_not_counted(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = make_rig(transactionCheckMax="2")
     topics: set[str] = set()
 
-    def may_be_asked(client: Client, topic: str) -> bool:
+    def may_publish(access: Access, client: Client, topic: str) -> bool:
+        assert access is rig.broker.access
         topics.add(topic)
         return client.client_id != "stranger"
 
-    rig.broker.transactions.check_back.may_be_asked = may_be_asked
+    monkeypatch.setattr(check_back, "may_publish", may_publish)
     stranger = rig.producer("stranger")
     half = rig.send()
     rig.pass_time(3600, step_s=30)

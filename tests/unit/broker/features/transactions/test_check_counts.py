@@ -21,7 +21,7 @@ def test_counts_come_back_from_the_file(tmp_path: Path, counts: CheckCounts) -> 
     counts.put(7, 1)
     counts.save()
     again = CheckCounts(tmp_path / "transactions.json", now_ms=Clock())
-    again.load_if_readable()
+    again.load()
     assert [again.get(offset) for offset in (5, 6, 7)] == [2, 0, 1]
 
 
@@ -50,6 +50,6 @@ def test_a_file_that_cannot_be_read_costs_nothing_but_checks(
 ) -> None:
     (tmp_path / "transactions.json").write_bytes(content)
     with capture_logs() as logs:
-        counts.load_if_readable()
+        counts.load()
     assert counts.get(1) == 0
     assert [entry["log_level"] for entry in logs] == ["warning"] * bool(logs)

@@ -108,7 +108,7 @@ def test_two_half_messages_of_one_send_that_was_tried_twice_stay_two(rig: Transa
 def test_a_half_message_that_the_log_lost_is_given_up(rig: TransactionRig) -> None:
     rig.producer()
     half = rig.send()
-    rig.broker.transactions.halves.get(half.offset).log_offset += 1  # type: ignore[union-attr]
+    rig.broker.transactions.halves.get(half.offset).log_offset += 1
     rig.pass_time(6)
     assert rig.open_count == 0
     assert rig.bodies(OP_TOPIC) == [b"0,"]
