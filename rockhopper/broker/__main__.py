@@ -1,7 +1,7 @@
 """``rockhopper-broker``, or ``python -m rockhopper.broker``: serve until a signal says stop.
 
 Exit codes: 0 after SIGTERM, SIGINT or SIGHUP, 1 when the broker cannot start or the store fails, 2
-when a setting or an option makes no sense. What went wrong is one line on standard error.
+when a setting or an option is invalid. An error is one line on standard error.
 """
 
 import asyncio
@@ -65,23 +65,23 @@ class Service(Protocol):
         """Serve. Raises StartError."""
 
     async def announce(self) -> None:
-        """Return when name services elsewhere know of it."""
+        """Return when other name servers know this broker."""
 
     async def stop(self) -> None:
         """Close everything. Raises OSError."""
 
     def hurry(self) -> None:
-        """Have ``stop`` wait for nobody any more."""
+        """Make ``stop`` wait for no more clients."""
 
     def facts(self) -> dict[str, str]:
-        """What the first log line names."""
+        """Return the fields of the first log line."""
 
     def outcome(self) -> dict[str, int]:
-        """What the last log line names, after ``stop``."""
+        """Return the fields of the last log line, after ``stop``."""
 
 
 class _Main(click.Group):
-    """Serves without a subcommand; one is imported when it is asked for."""
+    """Serves without a subcommand; imports a subcommand only when it is used."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         with use_standard_streams("rockhopper-broker"):
@@ -257,7 +257,7 @@ def _say(line: str) -> None:
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
-    # For so long a thread that computes may keep the event loop waiting, once for each event.
+    # The longest time that a computing thread delays the event loop, once for each event.
     sys.setswitchinterval(THREAD_TURN_S)
     try:
         import uvloop
@@ -268,7 +268,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
 
 def _stop_signals() -> list[signal.Signals]:
     numbers = [signal.SIGTERM, signal.SIGINT]
-    # A terminal that closes says it with SIGHUP; who was started by nohup is to ignore that.
+    # A closing terminal sends SIGHUP; a broker started by nohup must ignore it.
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
         numbers.append(hangup)
@@ -278,7 +278,7 @@ def _stop_signals() -> list[signal.Signals]:
 async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     """Serve until a signal or a failure of the store; return the exit code.
 
-    *parent_http* is given by a parent process; it is explained where that is.
+    *parent_http* is the HTTP port of the parent process, if there is one.
     """
     parent = None if parent_http is None else Parent(parent_http)
     # A parent speaks for its children.
@@ -320,7 +320,7 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     if parent is not None:
         await service.announce()
         parent.tell_serving(service.facts())
-    # What is loaded by then stays: a collection need not look at it again.
+    # Objects loaded by then stay, so garbage collections need not examine them again.
     freezing = loop.call_later(FREEZE_AFTER_S, collections.freeze)
     try:
         await _first_of(stopping.wait, service.failed.wait)

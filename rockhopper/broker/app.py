@@ -116,10 +116,10 @@ DRAIN_LOOK_S = 0.05
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 VIP_PORTS_BELOW = 2
-# Half of the second within which a store that was taken away stops being acknowledged.
+# Half a second: a store whose files were removed must stop acknowledging within one second.
 WATCH_INTERVAL_MS = 500
 
-# What makes a broker quick to start and light on the disk, for tests.
+# Settings for tests: the broker starts fast and uses little disk space.
 TEMPORARY_SETTINGS = {
     "listenPort": "0",
     "namesrvPort": "0",
@@ -169,9 +169,9 @@ class Broker(ServingParts):
         self.access.on_change.append(self.advertisement_changed)
         self.name_service: NameService | None = None
         self.grpc: GrpcGateway | None = None
-        """There while RocketMQ 5 clients are served."""
+        """None unless the broker serves RocketMQ 5 clients."""
         self.failed = asyncio.Event()
-        """Set when the store cannot go on: stop the process, with an exit code that says so."""
+        """Set when the store has failed: stop the process, with an exit code for failure."""
         self._ports = Ports(config.bind_address)
         if http_socket is not None:
             self._ports.adopt("httpPort", http_socket)
@@ -186,9 +186,9 @@ class Broker(ServingParts):
         self._is_temporary = False
         self._settings_at_start: BrokerConfig | None = None
         self.follower: Follower | None = None
-        """There while this broker follows another."""
+        """None unless this broker follows another."""
         self.member: SetMember | None = None
-        """There while this broker is a replica of a set."""
+        """None unless this broker is a replica of a set."""
         self._passing_on = PassingOn(
             self._outgoing,
             lambda address: serves(address, self._outgoing, config.auth.inner),
@@ -196,7 +196,7 @@ class Broker(ServingParts):
         )
         self._hurried = asyncio.Event()
         self.master: ClassicMaster | None = None
-        """There while RocketMQ's slaves may follow this broker."""
+        """None unless RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
         self._store_host = b""
         self._levels = DelayLevels(config.live.delay_levels)
@@ -372,7 +372,7 @@ class Broker(ServingParts):
         """Follow if that is set; False when the store is this broker's own, by now or ever since.
 
         Raises:
-            StartError: it cannot, or must not.
+            StartError: the broker cannot follow, or must not.
         """
         following = self.config.following
         follower = None if self.takeover.has_begun else Follower.wanted(self)
@@ -406,7 +406,7 @@ class Broker(ServingParts):
         self._is_ready = True
 
     async def _join_set(self, host: str) -> None:
-        """Be a replica: what is served is up to ``member`` from now on.
+        """Start as a replica of a set; from now on ``member`` decides which ports are open.
 
         Raises:
             StartError: its settings, its store or its ports cannot be used.
@@ -434,7 +434,7 @@ class Broker(ServingParts):
             self.member = None
 
     def advertisement(self) -> Advertisement:
-        """What name services are to show of this broker."""
+        """Return the facts about this broker that name servers publish."""
         if self.member is not None:
             return self.member.advertisement()
         ha_port = self._ports.number("haListenPort")
@@ -574,7 +574,7 @@ class Broker(ServingParts):
         return service
 
     async def _open_ports(self) -> None:
-        """Let everybody in, in the order health, name service, broker."""
+        """Open the ports, in the order health, name server, broker."""
         config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
         await self._open_health_port()
@@ -601,7 +601,7 @@ class Broker(ServingParts):
         return accounts_of(self.tables.users, self.tables.acls)
 
     async def _open_broker_port(self, undo: contextlib.AsyncExitStack) -> None:
-        """Begin to act, and let clients in, until *undo*."""
+        """Start the parts and admit clients, until *undo*."""
         config = self.config
         self.parts.start()
         continues = self.member is not None and self.member.continues_history
@@ -628,7 +628,7 @@ class Broker(ServingParts):
             await self._ports.listen("haListenPort", self.master.start_on)
 
     async def _open_grpc(self) -> None:
-        # What it takes to speak gRPC is loaded only where somebody may.
+        # gRPC's modules are imported only if its port is enabled.
         from rockhopper.broker.gateways.grpc.opening import open_gateway
 
         self._ports.take_again("grpcPort")
@@ -774,7 +774,7 @@ class Broker(ServingParts):
             self.delayed.levels_changed()
         self.topics.seed_system_topics()
         if before != _known_to_the_hot_path(self.config):
-            # Routes and the hot path hold what they worked out for each topic.
+            # Routes and the hot path cache values computed for each topic.
             self.topics.touch()
 
     def purge(self) -> None:

@@ -1,4 +1,4 @@
-"""The one table of what a broker serves: request code -> processor, and what it needs.
+"""The table of the requests that a broker serves: request code -> processor and permission.
 
 The name service has a table of its own (broker/nameserver). A code that is in neither is answered
 with REQUEST_CODE_NOT_SUPPORTED.

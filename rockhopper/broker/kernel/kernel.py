@@ -1,4 +1,4 @@
-"""Kernel: what a feature is built on. Whatever a feature may use of the broker is a field here."""
+"""Kernel: the parts of the broker that a feature may use, one field each."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""ServingParts: what serves requests, built over an open store, and the order of its life.
+"""ServingParts: the parts that serve requests, built over an open store, in their start order.
 
-Broker adds what is around it: ports, connections, name service, registration, the process.
+Broker adds the rest: ports, connections, name server, registration, the process.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,11 +95,11 @@ class ServingParts:
     flush_times: Latencies
 
     async def announce(self) -> None:
-        """Return when the name services elsewhere know the topics as they are now, or are down."""
+        """Return when other name servers have the current topics, or are unreachable."""
         raise NotImplementedError
 
     def change_config(self, config: BrokerConfig) -> None:
-        """Go on with other run-time settings."""
+        """Apply changed run-time settings."""
         raise NotImplementedError
 
     @property
@@ -109,12 +109,12 @@ class ServingParts:
 
     @property
     def steady_ms(self) -> Callable[[], int]:
-        """The clock for what lasts."""
+        """The clock for durations."""
         return self.clock.steady_ms
 
     @property
     def passed_ms(self) -> Callable[[], int]:
-        """The clock for what must not be over too early."""
+        """The monotonic clock, for periods that must not end too early."""
         return self.clock.passed_ms
 
     @property
@@ -328,7 +328,7 @@ class ServingParts:
         )
 
     def expire(self) -> None:
-        """Forget who has gone silent, and what nobody came back for."""
+        """Drop clients that are silent, and state that is no longer used."""
         self.parts.expire()
 
     async def sample(self) -> None:

@@ -33,13 +33,13 @@ TOPICS_NAMED_MAX = 20
 
 
 class Tables(Part):
-    """What ``config/`` of a store directory holds."""
+    """The tables in ``config/`` of a store directory."""
 
     def __init__(
         self, config: BrokerConfig, *, now_ms: Callable[[], int], states: Sequence[State] = ()
     ) -> None:
         self.states = tuple(states)
-        """Those of the features: their tables are loaded, saved and scrubbed with the kernel's."""
+        """The features' states: their tables are loaded, saved and scrubbed with the kernel's."""
         layout = self._layout = StoreLayout.of(config.store)
         directory = layout.config
         self.topics = TopicTable(directory / "topics.json", config, now_ms=now_ms)
@@ -73,7 +73,7 @@ class Tables(Part):
                 layout.table_changes(table.path), layout.quarantine, mode=table.file_mode
             )
         self.others: tuple[JsonTable, ...] = ()
-        """Those that other parts read and save, to be scrubbed with ours."""
+        """Tables that other parts load and save; they are only scrubbed here."""
 
     @property
     def all(self) -> tuple[JsonTable, ...]:
@@ -92,21 +92,21 @@ class Tables(Part):
 
     @property
     def every(self) -> tuple[JsonTable, ...]:
-        """All that are kept in files, those of other parts included."""
+        """All tables with files, including those of other parts."""
         return (*self.all, self.subscriptions, *self.others)
 
     async def scrub(self) -> None:
-        """Look at the files on disk: what is not as it was saved is named, and written anew."""
+        """Check the files on disk; log and rewrite those that differ from the saved content."""
         for table in self.every:
             await table.scrub()
 
     @property
     def altered_count(self) -> int:
-        """How many files were found other than they had been saved since the start."""
+        """The number of files found since the start that differed from the saved content."""
         return sum(table.altered_count for table in self.every)
 
     def load(self) -> None:
-        """Read the files, and the topics that only their queues tell of; writes nothing.
+        """Read the files, and restore topics that only have queue directories; writes nothing.
 
         The store needs to know topics of type BatchCQ before it recovers.
 
@@ -119,7 +119,7 @@ class Tables(Part):
         try:
             self.subscriptions.load()
         except CorruptFileError as error:
-            # Nothing is lost that the next heartbeats do not bring.
+            # The next heartbeats restore the lost subscriptions.
             log.warning("remembered subscriptions of groups are lost", reason=str(error))
         self._restore_topics()
 
@@ -128,7 +128,7 @@ class Tables(Part):
         self.topics.restore_from_queue_directories(found)
 
     def known_offsets(self) -> dict[tuple[str, int], int]:
-        """The queues of all topics, and up to where consumers were given what is in them."""
+        """Return the queues of all topics, with the highest offset that consumers read."""
         known: dict[tuple[str, int], int] = {}
         for name, topic in self.topics.configs.items():
             count = max(topic.read_queue_nums, topic.write_queue_nums)
@@ -144,7 +144,7 @@ class Tables(Part):
         return known
 
     def agree_with(self, store: MessageStore) -> None:
-        """Correct what the recovered store contradicts, and add what every broker has."""
+        """Correct entries that contradict the recovered store, and add the built-in entries."""
         self._restore_topics()
         layout = self._layout
         deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
@@ -170,17 +170,17 @@ class Tables(Part):
             )
 
     def start(self) -> None:
-        """From now on write changes: the store is locked, and whatever may refuse was opened."""
+        """Begin to write changes; call it once the store is locked and all files are open."""
         for table in (*self.all, self.subscriptions):
             table.start_saving()
 
     def stop_saving(self) -> None:
-        """Write nothing more: the store was taken away."""
+        """Stop writing, because the store was removed."""
         for table in (*self.all, self.subscriptions):
             table.stop_saving()
 
     async def saved(self) -> None:
-        """Return when everything is on disk. Raises OSError, after having tried every table."""
+        """Return when all tables are on disk. Raises OSError after trying all of them."""
         failure: OSError | None = None
         for table in (*self.all, self.subscriptions):
             try:
@@ -196,7 +196,7 @@ class Tables(Part):
         self.offsets.close_journal()
 
     async def close(self) -> None:
-        """Save everything, and write nothing more. Raises OSError, after having tried all."""
+        """Save all tables and stop writing. Raises OSError after trying all of them."""
         for table in self.all:
             table.fold_journal()
         try:

@@ -55,7 +55,7 @@ class TimeOrMs(click.ParamType[int]):
 def store() -> None:
     """Inspect a store directory, repair it, back it up.
 
-    The store may be stopped or served. Nothing is written without --write.
+    The store may be stopped or in use. Nothing is written without --write.
     """
 
 
@@ -133,8 +133,8 @@ def say_state(view: StoreView) -> None:
 def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> None:
     """Compare log, queues, index and tables with each other.
 
-    Reads all of the log. Each damage is a line: file, place, what is wrong, what to do. Exit code 1
-    if there is any.
+    Reads the whole log. Prints one line for each damage: file, place, problem, remedy. Exits with 1
+    if there is any damage.
     """
     view = StoreView(root, config_path)
     findings = Findings(root, lambda damage: None if as_json else write_line(damage.line()))
@@ -188,7 +188,7 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
 @json_option
 @in_words
 def show_command(root: Path, config_path: Path | None, *, show_all: bool, as_json: bool) -> None:
-    """Say what is in a store: files, topics, queues, groups, what waits."""
+    """Show the content of a store: files, topics, queues, groups, waiting messages."""
     view = StoreView(root, config_path)
     shown = show(view)
     if as_json:
@@ -268,8 +268,8 @@ def dump_command(
 ) -> None:
     """Write messages as JSON, one a line, in the order in which they were stored.
 
-    A body that is UTF-8 is "body", any other "bodyBase64"; both decompressed. A damaged one has an
-    "error" beside it. Records that cannot be read at all are left out: 'check' names them.
+    A UTF-8 body is printed as "body", any other as "bodyBase64"; both are decompressed. A damaged
+    body also has an "error". Unreadable records are skipped; 'check' reports them.
     """
     view = StoreView(root, config_path)
     wanted = Wanted(frozenset(topics), from_ms=from_ms or 0, **filters)

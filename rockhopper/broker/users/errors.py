@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 
 class IllegalMessage(Refusal):
-    """A message that is never stored, whoever sends it."""
+    """A message that no user may store."""
 
 
 class InvalidParameter(Refusal):

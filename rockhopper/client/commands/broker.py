@@ -41,7 +41,7 @@ _broker_option = click.option(
 
 @click.group(cls=Family)
 def broker() -> None:
-    """Ask brokers how they are, and change their settings."""
+    """Show the state of brokers, and change their settings."""
 
 
 @broker.command()
@@ -142,9 +142,9 @@ def config(
 ) -> None:
     """Show the settings, or change them while the broker runs.
 
-    What is changed so holds until the next start: write it into broker.conf to keep it. A broker
-    takes all of the changes or none: none where one needs a restart. An unknown name changes
-    nothing on any broker.
+    A change lasts until the broker's next start: write it into broker.conf to keep it. A broker
+    applies all of the changes, or none if one of them needs a restart. If a name is unknown, no
+    broker is changed.
 
     \b
     Examples:

@@ -89,8 +89,9 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as a member of a consumer group.
 
-    The group's members share the messages; one that is printed, and taken out of the pipe that
-    it is printed to, is acknowledged. It goes on until Ctrl-C, or until nobody reads its output.
+    The group's members share the messages. A message is acknowledged once it is printed and, if the
+    output is a pipe, read from it. The command runs until Ctrl-C, or until the reader of the pipe
+    exits.
 
     \b
     Examples:

@@ -43,7 +43,7 @@ _REASONS_MAX = 5
 def dlq() -> None:
     """List and show dead letters, and send them back.
 
-    A message that a group has failed on too often ends in the topic %DLQ%GROUP.
+    A message that a group fails to handle too often ends in the topic %DLQ%GROUP.
     """
 
 
@@ -175,9 +175,9 @@ def requeue(
 ) -> None:
     """Send the dead letters of GROUP back to the topics that they came from.
 
-    They begin anew, as if they had never failed, and reach every group that reads the topic. What
-    was sent back before is left out; nothing counts as sent before a broker has stored it. One that
-    cannot go stays, and is told; the others go.
+    Their retries start again at 0, and every group that reads the topic receives them. Messages
+    that were sent back before are skipped; a message counts as sent only once a broker has stored
+    it. A message that cannot be sent stays and is reported; the others are sent.
     """
     run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, nameserver()))
 

@@ -59,9 +59,9 @@ def group() -> None:
 )
 @nameserver_option
 def create(name: str, orderly: bool | None, retries: int | None) -> None:
-    """Create GROUP on every broker, or change what the options name of it.
+    """Create GROUP on every broker, or change the settings that the options name.
 
-    A group needs no creating where brokers make groups on first use.
+    Not needed if brokers create groups on first use.
     """
     run(_create(name, orderly, retries, nameserver()))
 
@@ -273,7 +273,7 @@ def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:
 @watch_options
 @nameserver_option
 def lag(name: str, as_json: bool) -> None:
-    """Show how far GROUP is in each queue of its topics."""
+    """Show the offset and lag of GROUP in each queue of its topics."""
     names = nameserver()
     run_shown(lambda: _show_lag(name, as_json, names))
 
@@ -368,7 +368,7 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Move GROUP to another place in a topic; it may be online.
+    """Move GROUP to another position in a topic; its members may be online.
 
     \b
     Examples:
@@ -447,7 +447,7 @@ def _print_moves(moves: "Sequence[OffsetMove]", *, as_json: bool, title: str) ->
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @nameserver_option
 def delete(name: str, with_offsets: bool, with_retry: bool, with_dead: bool, yes: bool) -> None:
-    """Delete the settings of GROUP on every broker, and what the options name."""
+    """Delete the settings of GROUP on every broker, and the data that the options name."""
     run(_delete(name, with_offsets, with_retry, with_dead, yes, nameserver()))
 
 

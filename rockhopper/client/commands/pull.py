@@ -105,8 +105,8 @@ class _Job:
 def pull(**asked: Any) -> None:
     """Print the messages of TOPIC, oldest first.
 
-    Ends at the queues' ends as they were at the start; with --follow it goes on with new messages
-    as they come.
+    Stops at the ends that the queues had at the start; with --follow, continues with new messages
+    as they arrive.
 
     \b
     Examples:

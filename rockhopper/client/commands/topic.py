@@ -50,7 +50,7 @@ def topic() -> None:
 @watch_options
 @nameserver_option
 def list_topics(is_all: bool, is_long: bool, as_json: bool) -> None:
-    """List the topics that the name service knows."""
+    """List the topics that the name server knows."""
     names = nameserver()
     run_shown(lambda: _list(is_all, is_long, as_json, names))
 
@@ -145,10 +145,10 @@ def create(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Create TOPIC, or change the one that there is.
+    """Create TOPIC, or change an existing one.
 
-    With fewer queues than before, those that still hold messages take no new ones, and stay
-    readable until this is run again and finds them empty.
+    If the number of queues is reduced, removed queues that still hold messages accept no new ones
+    and stay readable until you run this again and they are empty.
     """
     pairs: dict[str, str] = {}
     for text in attributes:
@@ -232,9 +232,8 @@ async def _delete(name: str, question: str, yes: bool, nameserver: str | None) -
 def purge(name: str, yes: bool) -> None:
     """Empty TOPIC on every broker; the topic, its settings and its groups stay.
 
-    Groups go on with what is sent afterwards, also those that are online. Queues keep counting:
-    offsets do not begin at 0 again. Delayed messages, and those that groups have failed on, are not
-    in the topic and still come.
+    Groups, online ones included, continue with messages sent afterwards. Offsets do not start at 0
+    again. Delayed messages and retries are stored elsewhere and are still delivered.
     """
     question = f"Throw away all messages of {name}?"
     check_may_ask(question, yes)

@@ -130,8 +130,7 @@ class BatchAppender:
         number = count = size_bytes = 0
         done = start
         placed: list[tuple[int, _Offsets]] = []
-        """For this slice: the number of messages, and their places; no places if they were
-        dropped."""
+        """For this slice: the number of messages, and their places (none if they were dropped)."""
         held: set[QueueTail] = set()
         dropped: Counter[str] = Counter()
         try:

@@ -81,7 +81,7 @@ def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
 
 
 def _puller(request: Asked) -> Iterable[str]:
-    """The group that pulls; none where somebody browses, who commits and leaves nothing."""
+    """The group that pulls; none for a browsing read, which commits nothing."""
     group, flags = request.ext.get("consumerGroup", ""), request.ext.get("sysFlag")
     return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
 
@@ -163,7 +163,7 @@ PULLED = (on_topic(Action.SUB), Permission((Action.SUB,), Kind.GROUP, _puller))
 IDENTIFIED = Permission(
     (Action.SUB, Action.GET), Kind.TOPIC, lambda request: decode_topics(request.body)
 )
-"""As ends of queues, what a consumer asks besides pulling: the right to pull covers it."""
+"""Requests of consumers such as the ends of queues: the right to pull covers them."""
 COMPARED = Permission(
     (Action.SUB,),
     Kind.TOPIC,

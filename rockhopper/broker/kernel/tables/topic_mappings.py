@@ -1,4 +1,4 @@
-"""Topics whose queues are mapped: what the kernel shows of them, whoever maps them.
+"""Topics with mapped queues: the interface through which the kernel publishes their mappings.
 
 A mapped topic has logical queues, which a feature serves (features/static_topics). The kernel only
 shows the mappings: in routes, in registrations, and to RocketMQ's tools and slaves.

@@ -68,9 +68,9 @@ write_option = click.option("--write", is_flag=True, help="Do it; without, only 
 @json_option
 @in_words
 def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_json: bool) -> None:
-    """Make consume queues and index anew from the log of a stopped store.
+    """Rebuild consume queues and index from the log of a stopped store.
 
-    Without --write, says what is wrong with those there are.
+    Without --write, report what is wrong with the present ones.
     """
     view = StoreView(root, config_path)
     if view.holder is not None:
@@ -156,7 +156,7 @@ def repair_command(
     write: bool,
     as_json: bool,
 ) -> None:
-    """Make a new store with every sound record of a damaged one, and say what is lost.
+    """Make a new store with every intact record of a damaged one, and report what is lost.
 
     Nothing in DIR is changed. Messages keep their offsets and their ids.
     """
@@ -225,10 +225,10 @@ def backup_command(
     write: bool,
     as_json: bool,
 ) -> None:
-    """Copy a store, be it served, to TARGET; the next time, only what is new.
+    """Copy a store, stopped or in use, to TARGET; later runs copy only changes.
 
-    Each run adds a point to which 'restore' can go back. What was acknowledged before it began is
-    in it.
+    Each run adds a point that 'restore' can restore. It contains every message that was
+    acknowledged before the run began.
     """
     view = StoreView(root, config_path)
     _refuse_odd_log(view, is_forced=incomplete)
@@ -342,7 +342,7 @@ def restore_command(
 ) -> None:
     """Make a store in DIR, which must be empty, from the backup in TARGET.
 
-    Without --write, lists the points that there are.
+    Without --write, list the points in the backup.
     """
     backup = Backup(target)
     if backup.is_new:

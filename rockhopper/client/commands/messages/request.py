@@ -58,7 +58,7 @@ def request(
 ) -> None:
     """Send a request to TOPIC and print the reply.
 
-    Somebody has to consume TOPIC and reply: a service, or `rockhopper reply`.
+    A service, or `rockhopper reply`, has to consume TOPIC and reply.
 
     \b
     Examples:
@@ -114,8 +114,8 @@ def reply(
 ) -> None:
     """Reply to the requests in TOPIC, until Ctrl-C.
 
-    What is no request is acknowledged and left alone, and so is one whose sender has gone. A
-    COMMAND that fails ends it; that request is redelivered.
+    Messages that are not requests, and requests whose sender has disconnected, are acknowledged
+    without a reply. If COMMAND fails, this command ends, and the request is redelivered.
 
     \b
     Examples:

@@ -50,8 +50,8 @@ class Event:
 def trace(message_id: str, topic: str | None, trace_topic: str, as_json: bool) -> None:
     """Show where the message with this ID went.
 
-    Each group that reads its topic has passed it, waits in front of it, retries it, or gave it up.
-    Clients that trace (trace=True) have told besides when they sent and handled it.
+    For each group that reads the topic: whether it has passed the message, has not reached it,
+    retries it, or gave it up. Clients with trace=True also recorded when they sent and handled it.
     """
     run(_trace(message_id, topic, trace_topic, as_json, nameserver()))
 

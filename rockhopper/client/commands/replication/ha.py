@@ -62,13 +62,15 @@ def _become(module: str, *arguments: str) -> NoReturn:
 def elect(
     engine: str, cluster: str, name: str, replica_id: int, unclean: bool, broker: str, yes: bool
 ) -> None:
-    """Say which replica of a set may lead that an operator switches (haEngine=static://...).
+    """Choose the replica that may lead a set without automatic failover (haEngine=static://...).
 
-    The first time this begins the set. Later that replica leads as soon as the one before is gone
-    or hands over; one that lacks messages is refused. Runs where the directory is mounted.
+    The first call starts the set. Later the chosen replica leads as soon as the previous master has
+    ended or hands over. A replica that lacks messages is refused. Run it on a machine that has the
+    directory mounted.
 
-    With --unclean a replica of any set leads though it may lack messages: for when all that have
-    them are gone for good. Take the one with the largest log end (rockhopper ha status).
+    With --unclean, a replica of any set leads although it may lack messages. Use this only if all
+    replicas that have these messages are lost for good. Choose the one with the largest log end
+    (rockhopper ha status).
 
     \b
     Examples:
@@ -126,9 +128,9 @@ async def _status(address: str, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Even if messages may be lost by it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def takeover(broker: str, force: bool, yes: bool) -> None:
-    """Let a broker that follows serve in its master's place, on its own ports.
+    """Make a following broker serve in its master's place, on its own ports.
 
-    Refused while the master may be written to, or has what is not copied.
+    Refused while the master accepts writes, or has messages that are not copied yet.
     """
     if force:
         confirm("What the master has and the copy has not is lost. Take over?", yes)
@@ -159,7 +161,7 @@ async def _takeover(address: str, force: bool) -> None:
 @click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The master.")
 @click.option("--to", "replica_id", type=int, help="The haReplicaId; else who holds most.")
 def switch(broker: str, replica_id: int | None) -> None:
-    """Hand the mastership to another replica: no send fails, and nobody has to reconnect.
+    """Hand the mastership to another replica: no send fails, and no client has to reconnect.
 
     For an upgrade: switch away from the master, then restart it.
     """
@@ -170,7 +172,7 @@ def switch(broker: str, replica_id: int | None) -> None:
 @click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The replica.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reseed(broker: str, yes: bool) -> None:
-    """Have a replica's store replaced by its master's; what it held is set aside on its disk."""
+    """Replace a replica's store by its master's; the old store stays on its disk."""
     confirm(f"The store of {broker} is replaced by its master's. Go on?", yes)
     run(change(broker, "reseed"))
 
@@ -179,5 +181,5 @@ def reseed(broker: str, yes: bool) -> None:
 @click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="Any replica of the set.")
 @click.argument("replica_id", type=int, metavar="ID")
 def forget(broker: str, replica_id: int) -> None:
-    """Make sure that a set waits for a replica no more that is gone for good."""
+    """Make a set stop waiting for a replica that is gone for good."""
     run(change(broker, "forget", replica_id))

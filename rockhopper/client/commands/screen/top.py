@@ -80,7 +80,7 @@ class _View:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per interval.")
 @nameserver_option
 def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: bool) -> None:
-    """Show live what goes in and out, and which groups are behind.
+    """Show the rates of topics live, and which groups are behind.
 
     \b
     Examples:

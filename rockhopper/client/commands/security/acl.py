@@ -27,11 +27,11 @@ _sources = click.option(
 
 @click.group(cls=Family)
 def acl() -> None:
-    """Allow and deny users what they do, and test what is decided.
+    """Allow or deny actions to users, and test the decisions.
 
     RESOURCE is *, Topic:name, Topic:prefix* or Topic:*, and the same with Group, Cluster and Sink.
-    ACTIONS are Pub, Sub, Create, Update, Delete, Get, List, or All. The most specific rule about a
-    resource decides, and of equal ones that which denies.
+    ACTIONS are Pub, Sub, Create, Update, Delete, Get, List, or All. The most specific rule for a
+    resource decides; of equally specific rules, one that denies.
     """
 
 
@@ -129,7 +129,7 @@ def _rows(broker: str, info: dict[str, Any]) -> list[tuple[str, ...]]:
 @broker_option
 @nameserver_option
 def remove(user: str, resource: str, broker: str | None) -> None:
-    """Remove the rules of USER about RESOURCE, or all of his."""
+    """Remove the rules of USER about RESOURCE, or all rules of USER."""
     run(_remove(user, resource, broker, nameserver()))
 
 
@@ -151,9 +151,9 @@ async def _remove(user: str, resource: str, broker: str | None, names: str | Non
 def test(
     user: str, action: str, resource: str, host: str, as_json: bool, broker: str | None
 ) -> None:
-    """Say whether USER may do ACTION on RESOURCE, and why.
+    """Show whether USER may do ACTION on RESOURCE, and why.
 
-    The rule that decides is shown. The exit code is 1 when it denies.
+    Prints the deciding rule. The exit code is 1 if it denies.
     """
     run(_test(user, action, resource, host, as_json, broker, nameserver()))
 

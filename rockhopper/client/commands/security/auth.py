@@ -18,7 +18,7 @@ from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
 @click.group()
 def auth() -> None:
-    """Bring users and rules along from RocketMQ 4."""
+    """Import users and rules from RocketMQ 4."""
 
 
 @auth.command("import")
@@ -27,9 +27,9 @@ def auth() -> None:
 @broker_option
 @nameserver_option
 def import_file(file: Path, dry_run: bool, broker: str | None) -> None:
-    """Make the accounts of FILE, a plain_acl.yml, users, and say what cannot be carried over.
+    """Convert the accounts of FILE, a plain_acl.yml, to users; report what cannot be converted.
 
-    Who is a user already is left as he is.
+    Existing users stay unchanged.
     """
     run(_import(file, dry_run, broker, nameserver()))
 

@@ -30,7 +30,7 @@ _secret_file = click.option(
 def user() -> None:
     """List, add and remove users, and change their secrets.
 
-    As whom you ask is in the file that --credentials or $ROCKHOPPER_CREDENTIALS_FILE names.
+    Your own credentials are in the file that --credentials or $ROCKHOPPER_CREDENTIALS_FILE names.
     """
 
 
@@ -67,7 +67,7 @@ async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
 @broker_option
 @nameserver_option
 def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | None) -> None:
-    """Add a user NAME; a secret of 12 characters or more is asked for.
+    """Add a user NAME; prompts for a secret of at least 12 characters.
 
     Anyone who records a request of the user on the network can send it again until the secret is
     changed: use TLS (--tls, tlsServerMode=enforcing).
@@ -91,7 +91,7 @@ async def _add(
 def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
     """Give the user NAME another secret.
 
-    Whoever acts in his name is let go, and has to come again with it.
+    Brokers close the user's connections; clients have to reconnect with the new secret.
     """
     run(_passwd(name, _secret(secret_file), broker, nameserver()))
 
@@ -108,7 +108,7 @@ async def _passwd(name: str, secret: str, broker: str | None, names: str | None)
 @broker_option
 @nameserver_option
 def remove(name: str, yes: bool, broker: str | None) -> None:
-    """Remove the user NAME and his rules."""
+    """Remove the user NAME and the user's rules."""
     confirm(f"Remove the user {name} and his rules?", yes)
     run(_remove(name, broker, nameserver()))
 

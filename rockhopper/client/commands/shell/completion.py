@@ -65,7 +65,7 @@ _MENDED = {
 @click.argument("shell", type=click.Choice(list(_MENDED)))
 @click.argument("program", type=click.Choice(PROGRAMS), default=PROGRAMS[0])
 def completion(shell: str, program: str) -> None:
-    """Print what makes SHELL complete commands, options, topics and groups of PROGRAM.
+    """Print the script with which SHELL completes commands, options, topics and groups of PROGRAM.
 
     \b
     bash:  rockhopper completion bash > ~/.local/share/bash-completion/completions/rockhopper

@@ -33,7 +33,7 @@ _known_name = click.argument("name", shell_complete=complete_contexts)
 def context() -> None:
     """Keep clusters, with TLS and credentials, under names.
 
-    Options and the environment go before it; --context NAME chooses one for a single command.
+    Options and the environment take precedence; --context NAME chooses one for a single command.
     """
 
 
