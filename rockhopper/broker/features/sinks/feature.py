@@ -76,6 +76,8 @@ class SinkFeature:
         "tests/unit/chaos/test_reading.py",
         # Pages that describe it.
         "tests/test_recipes.py::test_everything_that_the_architecture_names_exists",
+        "tests/test_recipes.py::test_each_file_and_name_of_a_recipe_exists[a feature]",
+        "tests/test_recipes.py::test_paths_that_pages_name_exist[CONTRIBUTING.md]",
         "tests/test_recipes.py::test_paths_that_pages_name_exist[docs/spark.md]",
         "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
         "tests/unit/docs/site/test_compatibility_page.py::test_the_table_of_ours_is_up_to_date",
