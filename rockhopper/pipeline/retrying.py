@@ -53,8 +53,7 @@ class Patience:
         """Return the value of *attempt*; retry while its failures are temporary.
 
         Raises:
-            PipelineError: a permanent failure; or no retry is left, and the message says that
-                *what* failed.
+            PipelineError: the failure is permanent, or no retry is left; the message names *what*.
         """
         failures = 0
         while True:

@@ -62,7 +62,7 @@ def place_of(key: str, layers: Iterable[Layer], spellings: Mapping[str, str]) ->
 
 
 class Mistakes:
-    """All errors in settings, found by repeated attempts without the wrong ones."""
+    """All errors in settings, found by parsing again without each invalid setting."""
 
     def __init__(self, found: Iterable[SettingError] = ()) -> None:
         self.found = list(found)

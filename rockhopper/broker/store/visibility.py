@@ -81,7 +81,7 @@ class Visibility:
             self.opened.purge_topics(left, end)
 
     def ends(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the deleted topics, the purged ones, and where the log ended at each."""
+        """Return the deleted and the purged topics, with the end of the log at that time."""
         return dict(self.opened.deleted_topics), dict(self.opened.purged_topics)
 
     def purge_topics(self, topics: Collection[str]) -> int:

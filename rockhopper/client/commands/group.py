@@ -61,7 +61,7 @@ def group() -> None:
 def create(name: str, orderly: bool | None, retries: int | None) -> None:
     """Create GROUP on every broker, or change the settings that the options name.
 
-    Not needed if brokers create groups on first use.
+    This is not needed if brokers create groups on first use.
     """
     run(_create(name, orderly, retries, nameserver()))
 

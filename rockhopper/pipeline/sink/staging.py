@@ -372,7 +372,7 @@ class QueueOfRow:
         return found
 
     def count(self, topic: str, broker: str) -> int:
-        """Return the number of writable queues of *topic* there. Raises PipelineError for none."""
+        """Return the number of writable queues of *topic*. Raises PipelineError for none."""
         return sum(1 for queue in self._queues(topic) if queue.broker_name == broker)
 
     def _queues(self, topic: str) -> tuple[MessageQueue, ...]:

@@ -292,7 +292,7 @@ def _text_with_number(order: Order, text: Node, number: Node) -> Evaluate:
 
 
 def _as_java_compares(left: float, right: float) -> tuple[float, float]:
-    """Convert both to Double if one is, with its loss of precision."""
+    """Convert both values to Double if either is one, with Java's loss of precision."""
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)
     return left, right

@@ -82,7 +82,7 @@ PartKey = tuple[str, int, str]
 
 
 class StagedParts:
-    """All staged parts. Belongs to the event loop, except ``sync``."""
+    """All staged parts. All methods except ``sync`` belong to the event loop."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

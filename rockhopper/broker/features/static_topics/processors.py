@@ -356,7 +356,7 @@ def _offset_of(answer: Response, piece: Piece) -> Response:
 
 
 def _moved_on(following: Piece, low: int | None, high: int) -> Response:
-    """Return the answer at the end of a piece: continue in the next one."""
+    """Return the answer at the end of a piece: it makes the client continue in the next piece."""
     ext = {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": str(following.logic_offset),

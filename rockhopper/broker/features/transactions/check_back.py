@@ -1,4 +1,4 @@
-"""CheckBack: asks producers how transactions ended of which they have not said so.
+"""CheckBack: asks producers for the outcome of transactions that they have not ended.
 
 A half message is looked at transactionTimeOut (or the time that its own property
 CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
@@ -7,11 +7,12 @@ round robin. After transactionCheckMax checks, or when the log is about to delet
 (fileReservedTime), it is held for an operator. Its age is counted as that of its log file: a clock
 that is wrong for a while gives up nothing.
 
-Where there are users, those alone are asked who may publish to the topic: anybody may say that he
-is a producer of a group.
+With authentication, only producers that may publish to the topic are asked, because any client can
+claim to be a producer of a group.
 
-While no producer of the group is there nothing is counted: RocketMQ counts, and discards a
-transaction 8 minutes after its producers went away. The look is made as soon as one comes back.
+While no producer of the group is online, checks are not counted; RocketMQ counts them, and discards
+a transaction 8 minutes after its producers disconnected. The check is made as soon as a producer
+reconnects.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 class CheckBack:
-    """The looks at open half messages. Belongs to the event loop."""
+    """The checks of open half messages. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -76,12 +77,12 @@ class CheckBack:
         self.arm()
 
     def stop(self) -> None:
-        """Look at nothing more."""
+        """Stop the checks."""
         self._is_running = False
         self._timer.cancel()
 
     def arm(self) -> None:
-        """See to it that the next look is made in time."""
+        """Arm the timer for the next check."""
         due_ms = self._halves.next_due_ms()
         if self._is_running and due_ms is not None:
             self._timer.arm(due_ms)
@@ -97,7 +98,7 @@ class CheckBack:
         self.arm()
 
     def producer_came(self, group: str) -> None:
-        """Look at what waits for a producer of *group*."""
+        """Check the half messages that wait for a producer of *group*."""
         if self._halves.producer_came(group):
             self.arm()
 

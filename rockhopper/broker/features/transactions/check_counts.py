@@ -21,7 +21,7 @@ log = structlog.get_logger("broker.transactions")
 
 
 class CheckCounts(JsonTable):
-    """Half queue offset -> checks made; half messages that nobody was asked about are left out."""
+    """Half queue offset -> number of checks; only half messages that were checked."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -56,7 +56,7 @@ class CheckCounts(JsonTable):
         self._changed(offset)
 
     def forget(self, offset: int) -> None:
-        """Drop what is finished."""
+        """Drop the counts of ended transactions."""
         if self._counts.pop(offset, None) is not None:
             self._changed(offset)
 
@@ -76,6 +76,6 @@ class CheckCounts(JsonTable):
         self.on_entry(str(offset))
 
     def keep_only(self, offsets: set[int]) -> None:
-        """Drop everything else."""
+        """Drop all other counts."""
         for offset in self._counts.keys() - offsets:
             self.forget(offset)

@@ -233,7 +233,7 @@ class Ends:
         )
 
     def _place_of(self, message: StoredMessage) -> Destination:
-        """Where the final message goes. Raises Refusal when that is gone."""
+        """Return the topic and queue of the final message. Raises Refusal if the topic is gone."""
         properties = dict(message.properties)
         name = properties.pop(PROPERTY_REAL_TOPIC, "")
         topic = self._topics.get(name)
@@ -286,4 +286,4 @@ class Ends:
 
 
 def _ignore_half(half: OpenHalf) -> None:
-    """Nobody looks at it."""
+    """The default: ignores the message."""

@@ -1,4 +1,4 @@
-"""Ledger: writes how transactions end, and reads at the start which have not.
+"""Ledger: writes the ends of transactions, and finds the open ones at the start.
 
 RocketMQ's topics are the truth. A commit is two records of one write, the final message first and
 the op message behind it; a rollback is an op message. So a crash leaves one of:
@@ -53,7 +53,7 @@ END_OF_TIME_MS = 1 << 53
 
 
 class Written(NamedTuple):
-    """What became of an end: what is in the log now, and why not all of it is, if not.
+    """The result of an end: what the log contains now, and the error if it is incomplete.
 
     ``log_offset`` is the commit log offset of the copy, None when it is not in the log.
     """
@@ -159,11 +159,11 @@ class Ledger:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether something is finished that the disk may not hold yet."""
+        """Whether an ended transaction may not be on disk yet."""
         return bool(self._snapshots)
 
     def half_at(self, log_offset: int) -> StoredMessage | None:
-        """The half message at a commit log offset, whoever names it."""
+        """Return the half message at a commit log offset, which a client may have named."""
         store = self._store
         if not store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
             return None

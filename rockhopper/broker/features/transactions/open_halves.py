@@ -1,4 +1,4 @@
-"""OpenHalves: the half messages that nobody has committed or rolled back yet.
+"""OpenHalves: the half messages that are neither committed nor rolled back yet.
 
 RocketMQ finds them by scanning its half queue against its op queue every 30 s. Here they stand in
 a table by their offset in the half queue, with a heap of the times at which each is to be looked
@@ -63,7 +63,7 @@ class OpenHalf:
 
     @property
     def is_as_it_came(self) -> bool:
-        """Whether it is open beyond doubt, nobody was asked about it, and there is no copy."""
+        """Whether it is certainly open, was never checked, and has no copy."""
         return (
             self.is_verified and not self.is_committed and not self.check_times and not self.copies
         )
@@ -103,7 +103,7 @@ class OpenHalves:
         return halves[order[0]] if order else None
 
     def add(self, half: OpenHalf, due_ms: int) -> None:
-        """Take a half message in, to be looked at first at *due_ms*."""
+        """Add a half message; its first check is at *due_ms*."""
         self._halves[half.offset] = half
         self.order.append(half.offset)
         for offset in half.copies:
@@ -128,7 +128,7 @@ class OpenHalves:
         heapq.heappush(self.dues, (due_ms, half.offset))
 
     def next_due_ms(self) -> int | None:
-        """When to look again, 0 for at once; None when nothing is open."""
+        """The time of the next check, 0 for at once; None if no half message is open."""
         if self._returned:
             return 0
         dues = self.dues
@@ -137,7 +137,7 @@ class OpenHalves:
         return dues[0][0] if dues else None
 
     def take_due(self, now_ms: int) -> OpenHalf | None:
-        """The next half message that is due; it is to be scheduled anew or removed."""
+        """The next due half message; the caller must reschedule or remove it."""
         if self._returned:
             return self._halves[self._returned.popitem(last=False)[0]]
         due_ms = self.next_due_ms()
@@ -154,7 +154,7 @@ class OpenHalves:
         heapq.heapify(self.dues)
 
     def await_producer(self, half: OpenHalf) -> None:
-        """Note that nobody of its producer group is there."""
+        """Record that no producer of its group is online."""
         self._waiting.setdefault(half.group, OrderedDict())[half.offset] = None
 
     def producer_came(self, group: str) -> bool:

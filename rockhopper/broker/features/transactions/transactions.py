@@ -1,4 +1,4 @@
-"""Transactions: half messages, how they end, and what is held back.
+"""Transactions: half messages, their ends, and the messages held for an operator.
 
     a producer sends a half message         Sender stores it, ``opened``
     it says how its transaction ended (37)  ends.py: the final message and an op message, or the
@@ -90,7 +90,7 @@ class Transactions(FeaturePart):
         self.divert_send = HalfSends(config, self.opened).divert
 
     def start(self) -> None:
-        """Find the half messages that are open, and begin to ask about them; needs a loop."""
+        """Find the open half messages, and start the checks; needs an event loop."""
         counted_ms = self.check_back.counted_ms()
         ahead_ms = self._now_ms() - counted_ms
         for half, immune_ms in self.ledger.rebuild():
@@ -105,18 +105,18 @@ class Transactions(FeaturePart):
         self._settle_later()
 
     def stop(self) -> None:
-        """Ask about nothing more; ends are still taken."""
+        """Stop the checks; ends are still accepted."""
         self.check_back.stop()
         if self._settle_timer is not None:
             self._settle_timer.cancel()
             self._settle_timer = None
 
     def abandon(self) -> None:
-        """Stop; what is open was not found, so how far all is finished is not known."""
+        """Stop without saving progress, because the open half messages are unknown."""
         self.stop()
 
     async def close(self) -> None:
-        """Stop, and note how far everything is finished. The store must still be open."""
+        """Stop, and save up to where all transactions have ended. The store must still be open."""
         self.stop()
         store = self._store
         self.settle()
@@ -138,7 +138,7 @@ class Transactions(FeaturePart):
         self.ledger.note_progress(self.halves.first())
 
     def _move_up(self) -> None:
-        """Put half messages that stay open behind the many that have ended since."""
+        """Store half messages that stay open again, after the many that have ended since."""
         for _ in range(MOVED_AT_ONCE_MAX):
             half = self.halves.first()
             if half is None or half.is_committed:
@@ -184,7 +184,7 @@ class Transactions(FeaturePart):
         return True
 
     def _patience_ms(self, immune_ms: int | None) -> int:
-        """How long after its arrival nobody is asked about a half message."""
+        """The time after a half message's arrival before its producer is asked."""
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
@@ -227,7 +227,7 @@ class Transactions(FeaturePart):
         )
 
     def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
-        """Move a half message to where an operator finds it; the error when that fails."""
+        """Move a half message to the topic for operators; return the error if that fails."""
         self._ensure_hold_topic()
         written = self.ledger.finish(
             half,
@@ -260,7 +260,7 @@ class Transactions(FeaturePart):
             )
 
     def resume(self, message: StoredMessage) -> int:
-        """Put a held message among the half ones again; return the log's end to wait for.
+        """Make a held message a half message again; return the log's end to wait for.
 
         Raises:
             Refusal: its transaction is committed.

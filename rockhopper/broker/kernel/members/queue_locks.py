@@ -87,7 +87,7 @@ class QueueLocks(Part):
         """Returns whether no other broker can grant these locks now."""
 
     def lead(self, before: HeldLocks) -> None:
-        """Start to grant locks as the successor of a master, which had granted those *before*."""
+        """Start to grant locks after a failover; *before* are the locks of the previous master."""
         self._before, self._leads_from_ms = dict(before), self._now_ms()
 
     def _is_kept(self, group: str, client_id: str, queue: QueueKey, now_ms: int) -> bool:

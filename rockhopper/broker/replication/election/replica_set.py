@@ -90,7 +90,7 @@ class SetState:
         return self.trail[-1] if self.trail else NOTHING_SEEN
 
     def contradicts(self, seen_state: SeenState) -> bool:
-        """Return whether this state is older than *seen_state*, or its history lacks it."""
+        """Return whether this state is older than *seen_state*, or lacks it in its history."""
         if seen_state.changes > self.seen_state.changes:
             return True
         is_kept = bool(self.trail) and seen_state.changes >= self.trail[0].changes

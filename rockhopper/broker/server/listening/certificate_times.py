@@ -1,4 +1,4 @@
-"""Read the expiry of a certificate from its DER form; Python's ssl hides it for one's own.
+"""Read the expiry of a certificate from its DER form, because ssl does not expose our own.
 
 Certificate     SEQUENCE of TBSCertificate, algorithm, signature
 TBSCertificate  SEQUENCE of [0] version, serial, algorithm, issuer, Validity, …

@@ -69,9 +69,9 @@ class IndexChains:
         return True
 
     def _seconds(self, held: int, store_time_ms: int) -> int:
-        """Return the right time of the next entry.
+        """Return the corrected time of the next entry.
 
-        While the file's begin is in doubt, that is the time that the entry has.
+        While the file's begin time is in doubt, return the entry's own time.
         """
         file = self.file
         if self.number == 1:

@@ -95,7 +95,7 @@ def least_bytes_lost(
     handed_out: Mapping[QueueKey, int],
     room_bytes: int,
 ) -> int:
-    """Return the least size of the records that consumers received and no queue has any more.
+    """Return the minimum size of the lost records: consumers received them, and no queue has them.
 
     Offsets whose records would not have fitted into the *room_bytes* after the log are ignored.
     """

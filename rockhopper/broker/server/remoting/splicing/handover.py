@@ -138,7 +138,7 @@ class Handover:
                 self._give(connection, server, self._take_held(connection))
 
     def recall(self, server: Server) -> None:
-        """Hold requests again instead of forwarding; also those of *server*, which may close."""
+        """Hold requests again instead of forwarding them; afterwards *server* may close."""
         self._is_recalled = True
         for splice in self._splices:
             splice.end_when_answered()
