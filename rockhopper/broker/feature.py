@@ -42,9 +42,9 @@ class FeaturePart(Part):
     """Request code → what to put around the processor of it, whoever serves it. The permission
     stays that of the processor. Wraps of later features stand around those of earlier ones."""
 
-    prepare_send: PrepareSend | None = None
-    """What to do with the properties and the queue of a single message, on the general path. Those
-    of earlier features come first."""
+    prepare_send: Mapping[str, PrepareSend] = {}
+    """Property → what to do with the queue and the properties of a single message that has it, on
+    the general path. Those of earlier features come first."""
     divert_send: DivertSend | None = None
     """Which single messages are stored elsewhere first; asked after all have prepared the message,
     those of earlier features first."""

@@ -301,8 +301,7 @@ class ServingParts:
             for feature in self.feature_list
         }
         for part in self.features.values():
-            if part.prepare_send is not None:
-                self.sender.preparations.append(part.prepare_send)
+            self.sender.preparations += part.prepare_send.items()
             if part.divert_send is not None:
                 self.sender.diversions.append(part.divert_send)
         self.tables.others = (self.pop.request_modes,)

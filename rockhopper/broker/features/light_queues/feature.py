@@ -16,7 +16,7 @@ class LightQueuePart(FeaturePart):
         config, store = kernel.config.store, kernel.store
         if config.light_queues_enabled and config.multi_dispatch_enabled:
             store.multi_dispatch.enable()
-        self.prepare_send = LightQueueSends(config, store.multi_dispatch).prepare
+        self.prepare_send = LightQueueSends(config, store.multi_dispatch).preparations()
 
         def has_no_messages(topic: str, queue_id: int) -> bool:
             return is_light(topic) and store.queue_range(topic, queue_id)[1] == 0

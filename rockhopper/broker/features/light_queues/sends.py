@@ -1,5 +1,6 @@
 """LightQueueSends: admit messages to the light queues that their producers name."""
 
+from rockhopper.broker.kernel.send.sender import PrepareSend
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
@@ -15,30 +16,33 @@ class LightQueueSends:
         self._multi_dispatch = multi_dispatch
         self._count_max = config.light_queue_count_max if config.light_queue_quota else None
 
-    def prepare(self, properties: dict[str, str], topic: TopicConfig, queue_id: int) -> int:
-        """Name the light queue of a part of a topic of type LITE; return *queue_id*.
+    def preparations(self) -> dict[str, PrepareSend]:
+        """Return what to do with messages that have these properties, in order."""
+        found: dict[str, PrepareSend] = {PROPERTY_LITE_TOPIC: _name_queue}
+        if self._multi_dispatch.is_enabled:
+            found[PROPERTY_INNER_MULTI_DISPATCH] = self._check
+        return found
 
-        Raises:
-            Refusal: a name is invalid, or there would be too many light queues.
-        """
-        lite_topic = properties.get(PROPERTY_LITE_TOPIC)
-        if lite_topic is not None:
-            properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
-        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
-        if names is not None and self._multi_dispatch.is_enabled:
-            self._check(names.split(SEPARATOR))
-        return queue_id
-
-    def _check(self, names: list[str]) -> None:
+    def _check(self, properties: dict[str, str], topic: TopicConfig, queue_id: int) -> int:
+        """Raise a Refusal if a name is invalid, or there would be too many light queues."""
+        names = properties[PROPERTY_INNER_MULTI_DISPATCH].split(SEPARATOR)
         for name in names:
             problem = light_queue_error(name)
             if problem is not None:
                 raise IllegalMessage(f"{PROPERTY_INNER_MULTI_DISPATCH}: {problem}")
         if self._count_max is None:
-            return
+            return queue_id
         new = self._multi_dispatch.unknown_among(names)
         if new and self._multi_dispatch.known_count + len(new) > self._count_max:
             raise Refusal(
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
                 "maxLmqConsumeQueueNum allows no more"
             )
+        return queue_id
+
+
+def _name_queue(properties: dict[str, str], topic: TopicConfig, queue_id: int) -> int:
+    """Name the light queue of a part of a topic of type LITE."""
+    lite_topic = properties[PROPERTY_LITE_TOPIC]
+    properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
+    return queue_id

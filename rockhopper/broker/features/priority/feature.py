@@ -5,13 +5,14 @@ from rockhopper.broker.features.priority.queue_choice import queue_of_priority
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.properties import PROPERTY_PRIORITY
 
 
 class PriorityPart(FeaturePart):
     """Priority in one broker."""
 
     def __init__(self) -> None:
-        self.prepare_send = queue_of_priority
+        self.prepare_send = {PROPERTY_PRIORITY: queue_of_priority}
 
 
 class PriorityFeature:

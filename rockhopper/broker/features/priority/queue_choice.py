@@ -37,8 +37,8 @@ def queue_of_priority(properties: dict[str, str], topic: TopicConfig, queue_id: 
 
     Removes an ineffective priority from *properties*.
     """
-    text = properties.get(PROPERTY_PRIORITY)
-    if text is None or not _is_java_number(text) or int(text) > _INT_MAX:
+    text = properties[PROPERTY_PRIORITY]
+    if not _is_java_number(text) or int(text) > _INT_MAX:
         return queue_id
     is_half = properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
     if is_half or not _COMES_FIRST.isdisjoint(properties):

@@ -128,8 +128,8 @@ class Sender:
         self._timers = timers
         self.check = checks.check
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
-        self.preparations: list[PrepareSend] = []
-        """Those of the features, in order."""
+        self.preparations: list[tuple[str, PrepareSend]] = []
+        """Those of the features, in order, each for messages with one property."""
         self.diversions: list[DivertSend] = []
         """Those of the features, in order."""
 
@@ -176,8 +176,9 @@ class Sender:
         is_compacted = topic.is_to_be_compacted
         if is_compacted and not properties.get(PROPERTY_KEYS):
             raise IllegalMessage("Required message key is missing")
-        for prepare in self.preparations:
-            queue_id = prepare(properties, topic, queue_id)
+        for name, prepare in self.preparations:
+            if name in properties:
+                queue_id = prepare(properties, topic, queue_id)
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)

@@ -4,6 +4,7 @@ import pytest
 
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Diversion
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol.message import StoredMessage
@@ -207,6 +208,21 @@ async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stor
     assert (message.sys_flag, message.properties["seen"]) == (0, "yes")
     assert broker.stats.put("aside").messages == 1
     assert broker.stats.put(TOPIC).messages == 0
+
+
+async def test_features_prepare_the_messages_that_have_their_property(
+    broker: ServedBroker,
+) -> None:
+    def mark(properties: dict[str, str], topic: TopicConfig, queue_id: int) -> int:
+        properties["marked"] = topic.name
+        return queue_id + 1
+
+    broker.sender.preparations[:] = [("odd", mark), ("marked", mark), ("missing", mark)]
+    for properties in ({"UNIQ_KEY": "A"}, {"UNIQ_KEY": "B", "odd": "1"}):
+        broker.sender.send(send(properties=properties, queue_id=0))
+    (plain,), (prepared,) = stored(broker, TOPIC, 0), stored(broker, TOPIC, 2)
+    assert "marked" not in plain.properties
+    assert prepared.properties["marked"] == TOPIC
 
 
 async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBroker) -> None:
