@@ -45,7 +45,7 @@ def file_name(offset: int) -> str:
 class StoreLayout:
     """Paths below *root*; the commit log may be elsewhere (storePathCommitLog).
 
-    Only the settings know where, so ``of`` makes the layout from them; an open store has it as
+    The settings contain both paths, so ``of`` makes the layout from them; an open store has it as
     ``layout``.
     """
 

@@ -186,7 +186,7 @@ class Catalog:
         return left_of(self.manifests())
 
     def topics(self) -> set[str]:
-        """Return the topics that have messages in the archive, or were read for it."""
+        """Return the topics that the archive has read, including those without messages."""
         current = self.current()
         found = {file.topic for file in self.archived_files()}
         if current is not None:
@@ -251,7 +251,7 @@ class Catalog:
         self.files.remove_tree(STAGING_DIRECTORY)
 
     def _check_places(self, manifest: Manifest, staged: list[str]) -> None:
-        """Check that no link leads a file of the run outside the archive. Raises PipelineError."""
+        """Check that no symbolic link puts a file outside the archive. Raises PipelineError."""
         below = f"{REPLACED_DIRECTORY}/run-{manifest.run:08d}"
         aside = [f"{below}/{path}{REPLACED_SUFFIX}" for path in manifest.removed]
         added = [file.path for file in manifest.files]

@@ -28,8 +28,8 @@ def open_with_archived(
 ) -> StoreDirectory:
     """Return the store at *path* once its log has flushed the messages in *files* of *broker*.
 
-    None means any broker. After a timeout the store is returned anyway; the audit then reports what
-    is missing.
+    If *broker* is None, files of all brokers count. After a timeout the store is returned anyway;
+    the audit then reports what is missing.
     """
     store = open_store(path)
     newest = _Newest(location, files, broker)
