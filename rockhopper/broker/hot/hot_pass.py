@@ -123,7 +123,10 @@ class HotPass:
         self._plain_pulls = PlainPulls(broker)
         self._plain_commits = PlainCommits(broker)
         self._plain_acks = PlainAcks(broker)
-        self._plain_ends = PlainEnds(broker)
+        transactions = broker.transactions
+        self._plain_ends = PlainEnds(
+            broker.store, broker.topics, transactions.halves, transactions.ends, broker.steady_ms
+        )
         # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
         broker.topics.listeners.append(self._topic_changed)

@@ -6,10 +6,12 @@ C module was compiled. Every other end takes the general path (features/transact
 defines what an end does: rollbacks, repeated ends, deleted topics, delays.
 """
 
+from collections.abc import Callable
 from functools import partial
 
-from rockhopper.broker.features.transactions.ends import CommittedHalf
+from rockhopper.broker.features.transactions.ends import CommittedHalf, Ends
 from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID
+from rockhopper.broker.features.transactions.open_halves import OpenHalves
 from rockhopper.broker.hot.hot_codec import (
     COMMITTED,
     END_PREFIX,
@@ -19,9 +21,10 @@ from rockhopper.broker.hot.hot_codec import (
     decode_end,
     json_frame,
 )
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
@@ -63,13 +66,20 @@ class _Batch:
 class PlainEnds:
     """Serves plain commits of transactions."""
 
-    def __init__(self, broker: ServingParts) -> None:
-        self._store = broker.store
-        self._topics = broker.topics
-        self._now_ms = broker.steady_ms
-        self._store_host = broker.store.staging.store_host
-        self._halves = broker.transactions.halves
-        self._ends = broker.transactions.ends
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        halves: OpenHalves,
+        ends: Ends,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._now_ms = now_ms
+        self._store_host = store.staging.store_host
+        self._halves = halves
+        self._ends = ends
 
     def stage(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; return how many."""
