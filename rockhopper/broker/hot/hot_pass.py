@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from rockhopper.broker.features.transactions.plain_ends import PlainEnds
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     BATCH_PREFIX,
@@ -38,7 +39,6 @@ from rockhopper.broker.hot.hot_codec import (
 )
 from rockhopper.broker.hot.plain_acks import PlainAcks
 from rockhopper.broker.hot.plain_commits import PlainCommits
-from rockhopper.broker.hot.plain_ends import PlainEnds
 from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
 from rockhopper.broker.kernel.parts import ServingParts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.features.transactions.open_halves import OpenHalf
-from rockhopper.broker.hot.plain_ends import PlainEnds
+from rockhopper.broker.features.transactions.plain_ends import PlainEnds
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.fast_encoding import encode_end
