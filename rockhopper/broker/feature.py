@@ -26,11 +26,47 @@ from rockhopper.broker.kernel.state import NoState, State
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.server.remoting.dispatcher import Processor, Row
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.frame import Frame
 
-__all__ = ["Feature", "FeaturePart", "NoState", "State", "Wrap", "check_features"]
+__all__ = [
+    "FastPath",
+    "Feature",
+    "FeaturePart",
+    "GrpcHalf",
+    "NoState",
+    "State",
+    "Wrap",
+    "check_features",
+]
 
 Wrap = Callable[[Processor], Processor]
+
+
+class FastPath(Protocol):
+    """What the hot pass serves for a feature: consecutive plain requests of one kind."""
+
+    code: int
+    prefix: bytes
+    """The beginning of the JSON headers of these requests."""
+
+    def serve(self, batch: ReplyBatch, frames: list[Frame], first: int) -> int:
+        """Serve requests from frame *first* on, and hand their answers to *batch*.
+
+        Returns how many were served; 0, with nothing done, if the first must take the general path.
+        """
+
+
+class GrpcHalf(Protocol):
+    """What serves RocketMQ 5 clients for a feature, while a gateway is open."""
+
+    @property
+    def rpcs(self) -> Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]]:
+        """RPC → the function that serves it, and its permissions."""
+
+    def close(self) -> None:
+        """Act no more: the gateway closes."""
 
 
 class FeaturePart(Part):
@@ -49,9 +85,21 @@ class FeaturePart(Part):
     """Which single messages are stored elsewhere first; asked after all have prepared the message,
     those of earlier features first."""
 
+    fast: FastPath | None = None
+    """What the hot pass may serve for the feature without the dispatcher."""
+    halves_opened: Callable[[list[tuple[int, int, str]]], None] | None = None
+    """Takes the half messages that compiled code has stored: queue offset, log offset and producer
+    group of each. Without it, compiled code leaves half messages to the general path."""
+
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""
         return ()
+
+    def open_grpc(self, sessions: Any) -> GrpcHalf | None:
+        """Return what serves RocketMQ 5 clients, whose *sessions* those are, while a gateway is.
+
+        Called only where protobuf is installed: modules that need it are imported here.
+        """
 
 
 class Feature(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.features import transactions_of
 from tests.support.rot import overwrite
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HALF_TOPIC, OP_TOPIC, ROLLBACK, Half
@@ -88,8 +89,8 @@ def test_a_kill_in_the_midst_of_an_end_neither_loses_nor_repeats(
         after = TransactionRig(root, {"messageIndexEnable": index})
         assert rig.broker.config.store.index_enabled is (index == "true")
         # The other transaction is open all the time: leave it out of the count.
-        other = next(h for h in after.broker.transactions.halves if h.offset == 0)
-        after.broker.transactions.halves.remove(other)
+        other = next(h for h in transactions_of(after.broker).halves if h.offset == 0)
+        transactions_of(after.broker).halves.remove(other)
         assert_settled_once(after, half, how, acknowledged=at == end)
         after.close()
 
@@ -254,4 +255,4 @@ def test_offsets_are_noted_only_for_what_the_disk_holds(tmp_path: Path, rigs: Ri
     rig.pass_time(5)
     assert noted() == (2, 2)
     rig.crash(tmp_path / "killed")
-    assert [half.offset for half in rig.broker.transactions.halves] == [third.offset]
+    assert [half.offset for half in transactions_of(rig.broker).halves] == [third.offset]

@@ -7,6 +7,7 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.client import Message, TransactionProducer
 from tests.support.direct import pull
+from tests.support.features import transactions_of
 from tests.support.hang import HANG_S
 from tests.support.raw_peer import until
 
@@ -24,7 +25,7 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
         "transactionCheckMax": "8",
     }
     async with Broker.temporary(settings) as broker:
-        halves = broker.transactions.halves
+        halves = transactions_of(broker).halves
         async with TransactionProducer(
             "payers", check=check, nameserver=broker.nameserver
         ) as producer:
@@ -44,7 +45,7 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             async with asyncio.timeout(HANG_S):
                 assert await asked.get() == "recorded"
             await until(lambda: len(halves) == 0)
-            assert broker.transactions.ends.rolled_back == {"orders": 1}
+            assert transactions_of(broker).ends.rolled_back == {"orders": 1}
             async with producer.transaction(Message("orders", b"forgotten")) as transaction:
                 transaction.leave_unknown()
             async with asyncio.timeout(HANG_S):
@@ -52,7 +53,7 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             await until(lambda: len(halves) == 0)
             # It is not asked about while it runs, and counts although the broker has given it up.
             async with producer.transaction(Message("orders", b"slow")):
-                await until(lambda: broker.transactions.held_count == 1)
+                await until(lambda: transactions_of(broker).held_count == 1)
             assert "slow" not in {asked.get_nowait() for _ in range(asked.qsize())}
         found = [
             message.body

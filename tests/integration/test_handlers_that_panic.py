@@ -17,6 +17,7 @@ from rockhopper.client.middleware.hooks import Middleware, Processing, ProcessNe
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE, billing, send
+from tests.support.features import needs, transactions_of
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
@@ -314,6 +315,7 @@ async def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_messag
 
 
 @every_ending
+@needs("transactions")
 async def test_a_transaction_check_that_ends_so_is_asked_again(
     ending: Ending, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -335,6 +337,6 @@ async def test_a_transaction_check_that_ends_so_is_asked_again(
             transaction.leave_unknown()
         async with asyncio.timeout(HANG_S):
             await asked.wait()
-        await until(lambda: not broker.transactions.halves)
-        assert broker.transactions.ends.committed == {"orders": 1}
+        await until(lambda: not transactions_of(broker).halves)
+        assert transactions_of(broker).ends.committed == {"orders": 1}
     assert caplog.records

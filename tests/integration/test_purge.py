@@ -20,6 +20,7 @@ from rockhopper.client.errors import RequestRefusedError
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
+from tests.support.features import needs, transactions_of
 from tests.support.hang import HANG_S
 
 
@@ -143,6 +144,7 @@ async def test_only_topics_that_exist_and_belong_to_users_are_purged(
     assert system.value.code == ResponseCode.INVALID_PARAMETER
 
 
+@needs("transactions")
 async def test_a_purged_broker_is_as_good_as_new(
     broker: Broker, admin: Admin, producer: Producer
 ) -> None:
@@ -158,12 +160,12 @@ async def test_a_purged_broker_is_as_good_as_new(
     ) as transactions:
         async with transactions.transaction(Message("orders", b"half")) as transaction:
             transaction.leave_unknown()
-        assert len(broker.transactions.halves) == 1
+        assert len(transactions_of(broker).halves) == 1
         broker.purge()
     assert [name for name in broker.topics.configs if not broker.topics.is_system(name)] == []
     assert "billing" not in broker.groups
     assert list(broker.offsets.entries()) == []
-    assert (broker.timers.pending_count, len(broker.transactions.halves)) == (0, 0)
+    assert (broker.timers.pending_count, len(transactions_of(broker).halves)) == (0, 0)
     assert (await admin.broker_config(broker.address))["defaultTopicQueueNums"] == "8"
     with pytest.raises(MessageNotFoundError):
         await admin.message(sent.message_id)

@@ -12,6 +12,7 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.direct import pull
+from tests.support.features import transactions_of
 from tests.support.raw_peer import until
 from tests.support.transactions import (
     COMMIT,
@@ -85,7 +86,7 @@ async def test_a_message_that_is_rolled_back_is_not_delivered(
     assert (await end(client, kept, COMMIT)).code == ResponseCode.SUCCESS
     assert bodies(await pull(broker.address, "orders")) == [b"pay K2"]
     assert bodies(await pull(broker.address, OP_TOPIC)) == [b"0,", b"1,"]
-    assert len(broker.transactions.halves) == 0
+    assert len(transactions_of(broker).halves) == 0
 
 
 async def test_an_end_that_is_repeated_changes_nothing(broker: Broker, client: WireClient) -> None:
@@ -154,7 +155,7 @@ async def test_an_end_of_something_else_is_refused_and_the_half_message_stays_op
     half = await send_half(client)
     answer = await end(client, half, how, **changes)
     assert (answer.code, answer.remark) == (code, remark)
-    assert len(broker.transactions.halves) == 1
+    assert len(transactions_of(broker).halves) == 1
     assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
     assert bodies(await pull(broker.address, "orders")) == [b"pay K1"]
 
@@ -205,9 +206,9 @@ async def test_everything_open_can_be_rolled_back_at_once(
 ) -> None:
     halves = [await send_half(client, f"K{number}") for number in range(5)]
     await end(client, halves[2], COMMIT)
-    assert len(broker.transactions.halves) == 4
-    broker.transactions.purge()
-    assert len(broker.transactions.halves) == 0
+    assert len(transactions_of(broker).halves) == 4
+    transactions_of(broker).purge()
+    assert len(transactions_of(broker).halves) == 0
     assert (await end(client, halves[0], COMMIT)).code == ResponseCode.ILLEGAL_OPERATION
     assert bodies(await pull(broker.address, "orders")) == [b"pay K2"]
 
@@ -220,7 +221,7 @@ async def test_a_message_that_a_consumer_sends_back_is_no_half_message(
     (waiting,) = await pull(broker.address, "SCHEDULE_TOPIC_XXXX", queue_id=2)
     assert waiting.body == b"again"
     assert waiting.sys_flag & 0xC == 0
-    assert len(broker.transactions.halves) == 0
+    assert len(transactions_of(broker).halves) == 0
 
 
 async def test_the_checks_of_a_send_hold_for_the_real_topic(
@@ -232,7 +233,7 @@ async def test_the_checks_of_a_send_hold_for_the_real_topic(
             answer = await client.ask(Code.SEND_MESSAGE_V2, half_fields("orders", "K1"), b"x")
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST
             strict.topics.create_on_lookup("orders")
-            assert len(strict.transactions.halves) == 0
+            assert len(transactions_of(strict).halves) == 0
 
 
 async def test_half_messages_can_be_refused_while_open_ones_end(
@@ -253,7 +254,7 @@ async def test_a_commit_to_a_deleted_topic_waits_for_the_topic(
     assert (await client.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})).code == 0
     answer = await end(client, half, COMMIT)
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-    assert len(broker.transactions.halves) == 1
+    assert len(transactions_of(broker).halves) == 1
     await send_half(client, "K2")
     assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
     assert bodies(await pull(broker.address, "orders")) == [b"pay K1"]
@@ -343,7 +344,7 @@ async def test_a_producer_that_comes_back_is_found_by_its_group() -> None:
             assert checked(await second.next_push()) == half
             await end(second, half, ROLLBACK, fromTransactionCheck="true")
         assert await pull(broker.address, "orders") == []
-        assert len(broker.transactions.halves) == 0
+        assert len(transactions_of(broker).halves) == 0
 
 
 async def test_producers_of_the_group_are_asked_in_turn() -> None:
@@ -369,7 +370,7 @@ async def test_what_nobody_decides_is_held_until_an_operator_resumes_it() -> Non
         assert held.body == b"pay K1"
         assert held.properties["REAL_TOPIC"] == "orders"
         assert HOLD_TOPIC in broker.topics.system_topics()
-        assert len(broker.transactions.halves) == 0
+        assert len(transactions_of(broker).halves) == 0
 
         wrong = await client.ask(Code.RESUME_CHECK_HALF_MESSAGE, {"msgId": half.message_id})
         assert wrong.code == ResponseCode.SYSTEM_ERROR
@@ -391,7 +392,7 @@ async def test_a_late_commit_of_a_held_transaction_counts_once() -> None:
     async with Broker.temporary(settings) as broker, WireClient(broker.address) as client:
         await client.ask(Code.HEART_BEAT, body=producer_heartbeat("p1"))
         half = await send_half(client)
-        await until(lambda: broker.transactions.held_count == 1)
+        await until(lambda: transactions_of(broker).held_count == 1)
         for _ in range(2):
             assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
         assert bodies(await pull(broker.address, "orders")) == [b"pay K1"]

@@ -19,6 +19,11 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(name not in NAMES, reason=f"there is no feature {name}")
 
 
+def transactions_of(broker: ServingParts) -> Any:
+    """Return the Transactions of *broker*."""
+    return broker.features["transactions"]
+
+
 def sinks_of(broker: ServingParts) -> Any:
     """Return the SinkPublisher of *broker*."""
     return broker.features["sinks"].publisher  # type: ignore[attr-defined]

@@ -131,5 +131,6 @@ class ServedBroker(ServingParts):
         self.delayed.stop()
         self.pop.stop()
         await self.pop.close()
-        self.transactions.stop()
+        for part in self.features.values():
+            part.stop()
         await self.store.close()

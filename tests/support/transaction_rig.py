@@ -7,6 +7,7 @@ from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
+from tests.support.features import transactions_of
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
@@ -33,8 +34,8 @@ class TransactionRig:
         self.broker.create_topic("orders")
 
         async def start() -> None:
-            self.broker.transactions.counts.start_saving()
-            self.broker.transactions.start()
+            transactions_of(self.broker).counts.start_saving()
+            transactions_of(self.broker).start()
 
         self.loop.run(start())
 
@@ -46,10 +47,10 @@ class TransactionRig:
         """Stop cleanly and open the same store again."""
 
         async def stop() -> None:
-            self.broker.transactions.settle()
+            transactions_of(self.broker).settle()
             self.flush()
-            await self.broker.transactions.close()
-            await self.broker.transactions.counts.on_disk()
+            await transactions_of(self.broker).close()
+            await transactions_of(self.broker).counts.on_disk()
             self.broker.offsets.save()
             await self.broker.store.close()
 
@@ -72,7 +73,7 @@ class TransactionRig:
         """Close the store without saving."""
 
         async def stop() -> None:
-            await self.broker.transactions.counts.saved()
+            await transactions_of(self.broker).counts.saved()
             await self.broker.close()
 
         self.loop.run(stop())
@@ -131,7 +132,7 @@ class TransactionRig:
     @property
     def open_count(self) -> int:
         """The number of open half messages."""
-        return len(self.broker.transactions.halves)
+        return len(transactions_of(self.broker).halves)
 
 
 def checks(peer: Peer) -> list[int]:

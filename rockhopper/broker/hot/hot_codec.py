@@ -4,9 +4,9 @@ Pure functions over bytes, numbers and text, without a store or a connection: a 
 replace them, as one does for the record encoder.
 
 Input: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
-UPDATE_CONSUMER_OFFSET (15), END_TRANSACTION (37) and ACK_MESSAGE (200051), in JSON with the code
-first; and those of 310 in any serialisation. Only the fields that a plain request uses are read; a
-header that lacks one, or has an invalid one, does not decode.
+UPDATE_CONSUMER_OFFSET (15) and ACK_MESSAGE (200051), in JSON with the code first; and those of 310
+in any serialisation. Only the fields that a plain request uses are read; a header that lacks one,
+or has an invalid one, does not decode.
 
 Output: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that
 are made once: in a response to a send, only the numbers and the message's key vary.
@@ -30,7 +30,6 @@ BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
 COMMIT_PREFIX = b'{"code":15,'
 ACK_PREFIX = b'{"code":200051,'
-END_PREFIX = b'{"code":37,'
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
@@ -140,31 +139,13 @@ class AckHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
-class EndFields(msgspec.Struct, gc=False):
-    """The fields of END_TRANSACTION, by their wire names."""
-
-    producerGroup: str  # noqa: N815
-    tranStateTableOffset: Int64  # noqa: N815
-    commitLogOffset: Int64  # noqa: N815
-    commitOrRollback: Int32  # noqa: N815
-    rh: str = ""
-
-
-class EndHeader(msgspec.Struct, gc=False):
-    """The header of END_TRANSACTION."""
-
-    code: Literal[37]
-    opaque: Int32
-    extFields: EndFields  # noqa: N815
-    flag: Int32 = 0
-
-
 # Invalid UTF-8 in a text raises UnicodeDecodeError.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedHeaderError)
 """Raised by the decoders for a header that must take the general path."""
 
 
-def _decoder_of(header_type: type[Header]) -> Callable[[bytes], Header]:
+def header_decoder(header_type: type[Header]) -> Callable[[bytes], Header]:
+    """Return the decoder of a JSON header; it raises UNDECODABLE."""
     decode = msgspec.json.Decoder(header_type, strict=False).decode
 
     def decode_header(header: bytes) -> Header:
@@ -175,12 +156,11 @@ def _decoder_of(header_type: type[Header]) -> Callable[[bytes], Header]:
     return decode_header
 
 
-decode_send = _decoder_of(_SendHeader)
-decode_batch = _decoder_of(_BatchHeader)
-decode_commit = _decoder_of(CommitHeader)
-decode_ack = _decoder_of(AckHeader)
-decode_end = _decoder_of(EndHeader)
-decode_pull = _decoder_of(PullHeader)
+decode_send = header_decoder(_SendHeader)
+decode_batch = header_decoder(_BatchHeader)
+decode_commit = header_decoder(CommitHeader)
+decode_ack = header_decoder(AckHeader)
+decode_pull = header_decoder(PullHeader)
 
 
 def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:

@@ -17,12 +17,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from rockhopper.broker.features.transactions.plain_ends import PlainEnds
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     BATCH_PREFIX,
     COMMIT_PREFIX,
-    END_PREFIX,
     PULL_PREFIX,
     SEND_PREFIX,
     SEND_STARTS,
@@ -76,7 +74,7 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 # In the names of all properties that delay a message; a batch with one is rejected.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
-_OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX, END_PREFIX)
+_OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX)
 # The codes for request statistics; a run of sends counts under the code of its first one.
 _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 EVERYBODY = Principal("")
@@ -123,10 +121,9 @@ class HotPass:
         self._plain_pulls = PlainPulls(broker)
         self._plain_commits = PlainCommits(broker)
         self._plain_acks = PlainAcks(broker)
-        transactions = broker.transactions
-        self._plain_ends = PlainEnds(
-            broker.store, broker.topics, transactions.halves, transactions.ends, broker.steady_ms
-        )
+        fast_paths = (part.fast for part in broker.features.values())
+        self._fast_paths = tuple(path for path in fast_paths if path is not None)
+        self._other_prefixes = _OTHER_PREFIXES + tuple(path.prefix for path in self._fast_paths)
         # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
         broker.topics.listeners.append(self._topic_changed)
@@ -239,25 +236,27 @@ class HotPass:
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
         """Report the half messages before *end*, up to where the log is written: most or all."""
         written = [half for half in halves if half[1] < end]
-        self._broker.transactions.opened_together(written)
+        for part in self._broker.features.values():
+            if part.halves_opened is not None:
+                part.halves_opened(written)
 
     def _take_others(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Serve the plain requests of one other kind from frame *first* on."""
         header = frames[first][1]
-        if not header.startswith(_OTHER_PREFIXES) or not self._access.is_open:
+        if not header.startswith(self._other_prefixes) or not self._access.is_open:
             return 0
         # They may refer to messages staged before them.
         reply_batch.settle()
-        if header.startswith(END_PREFIX):
-            count = self._plain_ends.stage(reply_batch, frames, first)
-            reply_batch.count(RequestCode.END_TRANSACTION, count)
-            return count
         if header.startswith(ACK_PREFIX):
             count, answers = self._plain_acks.serve(frames, first)
             reply_batch.count(RequestCode.ACK_MESSAGE, count)
-        else:
+        elif header.startswith(COMMIT_PREFIX):
             count, answers = self._plain_commits.serve(reply_batch.connection, frames, first)
             reply_batch.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
+        else:
+            path = next(path for path in self._fast_paths if header.startswith(path.prefix))
+            count, answers = path.serve(reply_batch, frames, first), b""
+            reply_batch.count(path.code, count)
         if answers:
             reply_batch.promise(answers)
         return count

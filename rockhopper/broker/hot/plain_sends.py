@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
     """The delays of the levels, from the first one on."""
     delay_topic: str
     half_topic: str | None
-    """None if half messages are rejected."""
+    """None if half messages are rejected, or are no feature's."""
     half_traffic: Traffic
 
 
@@ -76,7 +76,9 @@ class Common(NamedTuple):
 
 def ways_to_wait(broker: ServingParts) -> Waiting:
     """Return how messages wait, by the present settings."""
-    takes_halves = not broker.config.live.reject_transaction_message
+    takes_halves = not broker.config.live.reject_transaction_message and any(
+        part.halves_opened is not None for part in broker.features.values()
+    )
     return Waiting(
         broker.store.staging.tails,
         tuple(broker.delayed.levels.delays_ms),

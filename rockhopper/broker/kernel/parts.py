@@ -4,7 +4,6 @@ Broker adds the rest: ports, connections, name server, registration, the process
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.features.pop.retry_owners import RetryOwners
@@ -116,11 +115,6 @@ class ServingParts:
     def passed_ms(self) -> Callable[[], int]:
         """The monotonic clock, for periods that must not end too early."""
         return self.clock.passed_ms
-
-    @property
-    def transactions(self) -> Any:
-        """The transactions, for the hot pass and the gRPC gateway."""
-        return self.features["transactions"]
 
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""

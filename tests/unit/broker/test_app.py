@@ -18,7 +18,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send, send_fields
-from tests.support.features import needs
+from tests.support.features import needs, transactions_of
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
 from tests.support.popping import pop_fields
@@ -195,10 +195,12 @@ async def live_with_everything_open(broker: Broker) -> None:
         "config/messageRequestMode.json",
     ],
 )
+@needs("transactions")
+@needs("transactions")
 async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) -> None:
     async with broker_on(tmp_path) as broker:
         await live_with_everything_open(broker)
-        assert len(broker.transactions.halves) == 3
+        assert len(transactions_of(broker).halves) == 3
     # Tables that the store contradicts would be set right, and saved, by a start that goes on.
     path = tmp_path / damaged
     path.parent.mkdir(exist_ok=True)
@@ -216,10 +218,11 @@ async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) 
     else:
         path.write_bytes(was)
     async with broker_on(tmp_path) as broker:
-        assert len(broker.transactions.halves) == 3
+        assert len(transactions_of(broker).halves) == 3
         assert broker.offsets.get("orders", "billing", 0) == 1
 
 
+@needs("transactions")
 async def test_a_start_whose_port_is_taken_at_the_end_saves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +239,7 @@ async def test_a_start_whose_port_is_taken_at_the_end_saves_nothing(
             await broker_on(tmp_path).start()
     assert contents(tmp_path) == before
     async with broker_on(tmp_path) as broker:
-        assert len(broker.transactions.halves) == 3
+        assert len(transactions_of(broker).halves) == 3
 
 
 async def test_committed_offsets_never_point_beyond_the_log(tmp_path: Path) -> None:

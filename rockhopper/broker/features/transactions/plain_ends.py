@@ -8,17 +8,17 @@ defines what an end does: rollbacks, repeated ends, deleted topics, delays.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
+
+import msgspec
 
 from rockhopper.broker.features.transactions.ends import CommittedHalf, Ends
 from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.broker.features.transactions.open_halves import OpenHalves
 from rockhopper.broker.hot.hot_codec import (
     COMMITTED,
-    END_PREFIX,
     UNDECODABLE,
-    EndFields,
-    EndHeader,
-    decode_end,
+    header_decoder,
     json_frame,
 )
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -26,11 +26,34 @@ from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
+from rockhopper.protocol.requests.fields import Int32, Int64
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES as _UNIT_SIZE
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT
+
+
+class _EndFields(msgspec.Struct, gc=False):
+    """The fields of END_TRANSACTION, by their wire names."""
+
+    producerGroup: str  # noqa: N815
+    tranStateTableOffset: Int64  # noqa: N815
+    commitLogOffset: Int64  # noqa: N815
+    commitOrRollback: Int32  # noqa: N815
+    rh: str = ""
+
+
+class _EndHeader(msgspec.Struct, gc=False):
+    """The header of END_TRANSACTION."""
+
+    code: Literal[37]
+    opaque: Int32
+    extFields: _EndFields  # noqa: N815
+    flag: Int32 = 0
+
+
+_decode_end = header_decoder(_EndHeader)
 
 
 class _Batch:
@@ -66,6 +89,9 @@ class _Batch:
 class PlainEnds:
     """Serves plain commits of transactions."""
 
+    code = int(RequestCode.END_TRANSACTION)
+    prefix = b'{"code":37,'
+
     def __init__(
         self,
         store: MessageStore,
@@ -81,7 +107,7 @@ class PlainEnds:
         self._halves = halves
         self._ends = ends
 
-    def stage(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
+    def serve(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; return how many."""
         store = self._store
         if encode_end is None or not store.written_is_safe or not reply_batch.can_stage():
@@ -108,7 +134,7 @@ class PlainEnds:
             reply_batch.when_written(partial(self._written, ended))
         return len(ended)
 
-    def _add(self, batch: _Batch, fields: EndFields) -> bool:
+    def _add(self, batch: _Batch, fields: _EndFields) -> bool:
         half = self._halves.get(fields.tranStateTableOffset)
         if (
             half is None
@@ -173,11 +199,11 @@ def _add(run: Run, start: int, end: int, unit: bytes) -> None:
     run.units.append(unit)
 
 
-def _decoded(serialize_type: int, header: bytes) -> EndHeader | None:
-    if serialize_type != SerializeType.JSON or not header.startswith(END_PREFIX):
+def _decoded(serialize_type: int, header: bytes) -> _EndHeader | None:
+    if serialize_type != SerializeType.JSON or not header.startswith(PlainEnds.prefix):
         return None
     try:
-        request = decode_end(header)
+        request = _decode_end(header)
     except UNDECODABLE:
         return None
     fields = request.extFields

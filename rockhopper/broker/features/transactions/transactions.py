@@ -12,10 +12,11 @@ RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransa
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import structlog
 
-from rockhopper.broker.feature import FeaturePart
+from rockhopper.broker.feature import FeaturePart, GrpcHalf
 from rockhopper.broker.features.transactions.check_back import CheckBack
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.features.transactions.ends import Ends
@@ -27,6 +28,7 @@ from rockhopper.broker.features.transactions.half_messages import (
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.features.transactions.metrics import transaction_families
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.broker.features.transactions.plain_ends import PlainEnds
 from rockhopper.broker.features.transactions.processors import TransactionProcessors
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
@@ -87,6 +89,8 @@ class Transactions(FeaturePart):
         self._settle_timer: asyncio.TimerHandle | None = None
         self.held_count = 0
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
+        self.fast = PlainEnds(store, topics, self.halves, self.ends, now_ms)
+        self.halves_opened = self.opened_together
         self.divert_send = HalfSends(config, self.opened).divert
 
     def start(self) -> None:
@@ -215,6 +219,12 @@ class Transactions(FeaturePart):
         """Forget what is open: the messages are deleted."""
         for half in list(self.halves):
             self.ends.forget(half, committed=False)
+
+    def open_grpc(self, sessions: Any) -> GrpcHalf:
+        """Return what serves EndTransaction."""
+        from rockhopper.broker.features.transactions.grpc import TransactionGrpc
+
+        return TransactionGrpc(self._store, self.ledger, self.ends)
 
     def metrics(self) -> Iterator[Family]:
         """Yield the counts of open and ended transactions."""

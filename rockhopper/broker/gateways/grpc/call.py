@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from rockhopper.broker.gateways.grpc.identity import Proved
 from rockhopper.broker.gateways.grpc.statuses import StatusError, status_of, unconfirmed_status
 from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
-from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, Resource
 from rockhopper.broker.users.authentication import Failures
 from rockhopper.broker.users.peer import Notice, Peer, Principal
@@ -251,3 +252,17 @@ class Call:
         if self._waiting is not None:
             self._waiting.close()
             self._waiting = None
+
+
+def reply_when_safe(store: MessageStore, call: Call, reply: Any, end_offset: int) -> Any:
+    """Return *reply* if the log is safe up to *end_offset*; else None, and reply once it is."""
+    if end_offset <= store.high_watermark:
+        return reply
+
+    def release(error: StoreError | None) -> None:
+        if isinstance(error, (StoreFailedError, NotReplicatedError)):
+            reply.status.CopyFrom(unconfirmed_status(error))
+        call.reply(reply)
+
+    store.when_safe(end_offset, release)
+    return None

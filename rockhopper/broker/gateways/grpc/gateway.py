@@ -53,11 +53,13 @@ class GrpcGateway:
             store,
             topics,
             broker.sender,
-            broker.transactions,
             broker.timer_recall,
             broker.now_ms,
             broker.stats.puts_refused,
         )
+        opened = {name: part.open_grpc(self.sessions) for name, part in broker.features.items()}
+        self.halves = {name: half for name, half in opened.items() if half is not None}
+        """What serves the RPCs of each feature that has some, by its name."""
         service = GrpcService(
             _table(
                 Routes(topics, groups, route_source),
@@ -74,7 +76,8 @@ class GrpcGateway:
                 ),
                 Settling(store, self.handles, broker.send_back),
                 Pulling(store, topics, groups, broker.offsets, broker.puller),
-            ),
+            )
+            | {name: rpc for half in self.halves.values() for name, rpc in half.rpcs.items()},
             access,
             clients.opened,
             clients.heard,
@@ -137,6 +140,8 @@ class GrpcGateway:
         if self._expiry is not None:
             self._expiry.cancel()
         self.handles.stop()
+        for half in self.halves.values():
+            half.close()
         if self._tls is not None:
             self._tls.close()
         await self.server.close()
@@ -158,7 +163,6 @@ def _table(
         "Heartbeat": (clients.heartbeat, permissions.heartbeat_permissions),
         "NotifyClientTermination": (clients.terminated, permissions.heartbeat_permissions),
         "SendMessage": (producing.send, permissions.of_sending),
-        "EndTransaction": (producing.end_transaction, permissions.of_producing),
         "RecallMessage": (producing.recall, permissions.of_producing),
         "ReceiveMessage": (receiving.receive, permissions.of_queue),
         "AckMessage": (settling.ack, permissions.of_consuming),

@@ -1,4 +1,4 @@
-"""SendMessage, EndTransaction and RecallMessage.
+"""SendMessage and RecallMessage.
 
 All messages from one socket read are written together, before anything else is served.
 """
@@ -6,9 +6,8 @@ All messages from one socket read are written together, before anything else is 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rockhopper.broker.features.transactions.transactions import Transactions
 from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
-from rockhopper.broker.gateways.grpc.call import Call
+from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
 from rockhopper.broker.gateways.grpc.converting import SendLimits, checked_properties, send_of
 from rockhopper.broker.gateways.grpc.resources import full_name, sendable_topic_of
 from rockhopper.broker.gateways.grpc.sending_rules import check_type, type_of
@@ -25,29 +24,19 @@ from rockhopper.broker.kernel.send.sender import Diversion, Sender
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import TopicNotFound
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import (
     METHODS,
-    RESOLUTION_COMMIT,
-    RESOLUTION_ROLLBACK,
-    SOURCE_SERVER_CHECK,
 )
-from rockhopper.protocol.grpc_v2.transaction_id import parse_transaction_id
 from rockhopper.protocol.java_hash import java_string_hash
-from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC, PROPERTY_SHARDING_KEY
-from rockhopper.protocol.requests import EndTransactionRequest
-from rockhopper.protocol.sys_flags import (
-    SYS_FLAG_TRANSACTION_COMMIT,
-    SYS_FLAG_TRANSACTION_ROLLBACK,
-)
+from rockhopper.protocol.properties import PROPERTY_SHARDING_KEY
 
 DELAY_MS_MAX = 86_400_000
 """The limit of RocketMQ's proxy, whatever its brokers allow."""
 _SendReply = METHODS["SendMessage"].reply
-_EndReply = METHODS["EndTransaction"].reply
 _RecallReply = METHODS["RecallMessage"].reply
 
 
@@ -60,7 +49,6 @@ class Producing:
         store: MessageStore,
         topics: TopicTable,
         sender: Sender,
-        transactions: Transactions,
         timer_recall: TimerRecall,
         now_ms: Callable[[], int],
         on_refused: Callable[[int], None],
@@ -73,7 +61,6 @@ class Producing:
         self._store = store
         self._topics = topics
         self._sender = sender
-        self._transactions = transactions
         self._timer_recall = timer_recall
         self._now_ms = now_ms
 
@@ -168,41 +155,6 @@ class Producing:
             entry.recall_handle = placed.recall_handle
         return _Staged(entry, log_offset, placed.diversion)
 
-    def end_transaction(self, call: Call, request: Any) -> Any:
-        """EndTransaction."""
-        _ = call.client_id
-        topic = sendable_topic_of(request.topic)
-        if not request.transaction_id.strip():
-            raise StatusError(Code.INVALID_TRANSACTION_ID, "the transaction id is blank")
-        try:
-            transaction = parse_transaction_id(request.transaction_id)
-        except ValueError as error:
-            raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
-        half = self._transactions.ledger.half_at(transaction.log_offset)
-        if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
-            # Permission to publish to one topic must not end a transaction of another.
-            raise StatusError(
-                Code.INVALID_TRANSACTION_ID, f"the transaction is none of the topic {topic}"
-            )
-        if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
-            # An undecided producer is asked again later.
-            return _EndReply(status=OK)
-        is_commit = request.resolution == RESOLUTION_COMMIT
-        ended = EndTransactionRequest(
-            topic=topic,
-            producer_group=topic,
-            tran_state_table_offset=transaction.half_offset,
-            commit_log_offset=transaction.log_offset,
-            commit_or_rollback=(
-                SYS_FLAG_TRANSACTION_COMMIT if is_commit else SYS_FLAG_TRANSACTION_ROLLBACK
-            ),
-            from_transaction_check=request.source == SOURCE_SERVER_CHECK,
-            msg_id=request.message_id,
-            transaction_id=transaction.unique_key,
-        )
-        end_offset = self._transactions.ends.end_transaction(ended, commit=is_commit)
-        return self._when_safe(call, _EndReply(status=OK), end_offset)
-
     def recall(self, call: Call, request: Any) -> Any:
         """RecallMessage."""
         _ = call.client_id
@@ -214,19 +166,7 @@ class Producing:
             topic, request.recall_handle, call.connection.born_host
         )
         reply = _RecallReply(status=OK, message_id=recalled.unique_key)
-        return self._when_safe(call, reply, recalled.end_offset)
-
-    def _when_safe(self, call: Call, reply: Any, end_offset: int) -> Any:
-        if end_offset <= self._store.high_watermark:
-            return reply
-
-        def release(error: StoreError | None) -> None:
-            if isinstance(error, (StoreFailedError, NotReplicatedError)):
-                reply.status.CopyFrom(unconfirmed_status(error))
-            call.reply(reply)
-
-        self._store.when_safe(end_offset, release)
-        return None
+        return reply_when_safe(self._store, call, reply, recalled.end_offset)
 
 
 class _Staged(NamedTuple):

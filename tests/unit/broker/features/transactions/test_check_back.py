@@ -9,6 +9,7 @@ from rockhopper.broker.features.transactions import check_back
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
 from rockhopper.broker.users.access import Access
+from tests.support.features import transactions_of
 from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
@@ -91,11 +92,11 @@ def test_while_no_producer_is_there_nothing_is_counted(make_rig: MakeRig) -> Non
     other = rig.producer(group="others")
     rig.pass_time(3600, step_s=30)
     assert rig.open_count == 1
-    assert rig.broker.transactions.halves.waiting_count() == 1
+    assert transactions_of(rig.broker).halves.waiting_count() == 1
     producer = rig.producer()
     rig.pass_time(0.001)
     assert checks(producer) == [half.offset]
-    assert rig.broker.transactions.halves.waiting_count() == 0
+    assert transactions_of(rig.broker).halves.waiting_count() == 0
     assert rig.end(half, COMMIT, fromTransactionCheck="true") == 0
     assert rig.bodies() == [b"pay K1"]
     assert checks(other) == []
@@ -135,7 +136,7 @@ def test_a_producer_that_leaves_is_not_counted_on(make_rig: MakeRig) -> None:
     assert checks(producer) == [half.offset]
     producer.hang_up()
     rig.pass_time(300, step_s=30)
-    (open_half,) = rig.broker.transactions.halves
+    (open_half,) = transactions_of(rig.broker).halves
     assert open_half.check_times == 1
     back = rig.producer()
     rig.pass_time(0.001)
@@ -164,7 +165,7 @@ def test_a_producer_that_does_not_read_is_spared(make_rig: MakeRig) -> None:
     assert checks(reading) == [0, 0]
     reading.writing_paused = True
     rig.pass_time(60)
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert half.check_times == 2
     deaf.writing_paused = False
     rig.pass_time(1)
@@ -186,7 +187,7 @@ def count_by_trusted_time(rig: TransactionRig, reserved_ms: int) -> Clock:
     clock = rig.clock
     directory = rig.broker.store.layout.own
     trusted = TrustedTime(directory, clock, lambda: clock.monotonic_ns() // 1_000_000)
-    rig.broker.transactions.check_back.counted_ms = lambda: trusted(reserved_ms)
+    transactions_of(rig.broker).check_back.counted_ms = lambda: trusted(reserved_ms)
     return clock
 
 
@@ -271,7 +272,7 @@ def test_many_questions_are_spread_over_turns(make_rig: MakeRig) -> None:
 
 def test_all_that_is_open_was_looked_at_after_an_interval(make_rig: MakeRig) -> None:
     rig = make_rig(transactionCheckInterval="30000")
-    check_back = rig.broker.transactions.check_back
+    check_back = transactions_of(rig.broker).check_back
     asked_ms = rig.clock()
     assert check_back.has_looked_since(asked_ms)
     rig.send()

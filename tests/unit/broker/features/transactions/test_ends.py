@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.features.transactions import ends as module
 from rockhopper.protocol.codes import ResponseCode
+from tests.support.features import transactions_of
 from tests.support.transaction_rig import TransactionRig
 from tests.support.transactions import COMMIT, ROLLBACK
 
@@ -21,7 +22,7 @@ def rig(tmp_path: Path) -> Iterator[TransactionRig]:
 
 
 def counted(rig: TransactionRig) -> tuple[dict[str, int], dict[str, int]]:
-    ends = rig.broker.transactions.ends
+    ends = transactions_of(rig.broker).ends
     return ends.committed, ends.rolled_back
 
 

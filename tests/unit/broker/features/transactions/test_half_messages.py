@@ -14,6 +14,7 @@ from rockhopper.broker.users.errors import IllegalMessage, NoPermission
 from rockhopper.protocol.properties import encode_properties
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
+from tests.support.features import transactions_of
 from tests.support.served_broker import BORN_HOST, ServedBroker
 from tests.support.transactions import HALF_TOPIC
 
@@ -96,7 +97,7 @@ async def test_a_half_message_is_hidden_and_opens_a_transaction(broker: ServedBr
     broker.create_topic("orders")
     placed, _ = broker.sender.send(half_send(CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
     (message,) = decode_messages(broker.store.get_message(HALF_TOPIC, 0, 0, 32).body)
-    (opened,) = broker.transactions.halves
+    (opened,) = transactions_of(broker).halves
     assert (opened.offset, opened.log_offset) == (0, message.commit_log_offset)
     assert opened.group == "senders"
     assert opened.due_ms - opened.stored_ms == 60_000

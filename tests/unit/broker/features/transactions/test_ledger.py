@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.features import transactions_of
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, GROUP, HALF_TOPIC, OP_TOPIC, ROLLBACK, Half
 
@@ -44,7 +45,7 @@ def test_what_op_messages_name_is_over(rig: TransactionRig) -> None:
     put_op(rig, b"0,3,4,")
     put_op(rig, b"1")
     rig.reopen()
-    assert [half.offset for half in rig.broker.transactions.halves] == [2, 5]
+    assert [half.offset for half in transactions_of(rig.broker).halves] == [2, 5]
 
 
 @pytest.mark.parametrize("end_original", [True, False])
@@ -57,7 +58,7 @@ def test_a_copy_and_its_original_are_one_transaction(
     copy = put_half(rig, "K1", "TRANSACTION_CHECK_TIMES\x013\x02")
     rig.reopen()
     assert rig.open_count == 2
-    (half,) = (h for h in rig.broker.transactions.halves if h.offset == copy.offset)
+    (half,) = (h for h in transactions_of(rig.broker).halves if h.offset == copy.offset)
     assert half.check_times == 3
 
     assert rig.end(original if end_original else copy, how) == 0
@@ -65,7 +66,7 @@ def test_a_copy_and_its_original_are_one_transaction(
     assert rig.bodies() == ([b"pay K1"] if how == COMMIT else [])
     assert rig.bodies(OP_TOPIC) == [b"2,0,"]
     rig.reopen()
-    assert [half.offset for half in rig.broker.transactions.halves] == [1]
+    assert [half.offset for half in transactions_of(rig.broker).halves] == [1]
     for again in (original, copy):
         assert rig.end(again, how) == 0
     assert rig.bodies() == ([b"pay K1"] if how == COMMIT else [])
@@ -108,7 +109,7 @@ def test_two_half_messages_of_one_send_that_was_tried_twice_stay_two(rig: Transa
 def test_a_half_message_that_the_log_lost_is_given_up(rig: TransactionRig) -> None:
     rig.producer()
     half = rig.send()
-    rig.broker.transactions.halves.get(half.offset).log_offset += 1
+    transactions_of(rig.broker).halves.get(half.offset).log_offset += 1
     rig.pass_time(6)
     assert rig.open_count == 0
     assert rig.bodies(OP_TOPIC) == [b"0,"]

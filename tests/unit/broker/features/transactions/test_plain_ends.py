@@ -15,6 +15,7 @@ from rockhopper.broker.store.log.fast_encoding import encode_end
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
+from tests.support.features import transactions_of
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 
@@ -57,7 +58,7 @@ class Ending:
 
     @property
     def halves(self) -> list[OpenHalf]:
-        return list(self.broker.served.transactions.halves)
+        return list(transactions_of(self.broker.served).halves)
 
     def end(self, name: str, flag: int = 0, how: int = COMMIT, **fields: object) -> Frame:
         offset = NUMBERS[name]
@@ -77,7 +78,7 @@ class Ending:
         self.broker.serve(list(frames))
         served = self.broker.served
         flush(served.store)
-        ends = served.transactions.ends
+        ends = transactions_of(served).ends
         topics = ("orders", TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC)
         return (
             b"".join(self.broker.peer.written),
@@ -101,13 +102,13 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[En
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
-    take = PlainEnds.stage
+    take = PlainEnds.serve
 
     def noted(self: PlainEnds, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         counts.append(take(self, reply_batch, frames, first))
         return counts[-1]
 
-    monkeypatch.setattr(PlainEnds, "stage", noted)
+    monkeypatch.setattr(PlainEnds, "serve", noted)
     return counts
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.users.errors import Refusal
+from tests.support.features import transactions_of
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HALF_TOPIC, HOLD_TOPIC, OP_TOPIC, ROLLBACK, Half
 
@@ -116,7 +117,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
         for number in range(12):
             rig.end(rig.send(f"N{number}"), ROLLBACK)
         rig.pass_time(5)
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert (half.offset, half.check_times) == (39, 1)
     rig.flush()
     rig.pass_time(5)
@@ -125,7 +126,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
     rig.pass_time(30)
     assert checks(back) == [39]
     rig.restart()
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert (half.offset, half.check_times) == (39, 2)
     for _ in range(2):
         assert rig.end(stuck, COMMIT) == 0, "the producer knows the first place only"
@@ -138,7 +139,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
 
 
 def test_what_is_held_is_counted_and_its_topic_made(held: TransactionRig) -> None:
-    assert held.broker.transactions.held_count == 1
+    assert transactions_of(held.broker).held_count == 1
     topic = held.broker.topics.get(HOLD_TOPIC)
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums) == (1, 1)
@@ -147,7 +148,7 @@ def test_what_is_held_is_counted_and_its_topic_made(held: TransactionRig) -> Non
 
 
 def test_a_held_transaction_is_resumed_with_all_its_checks(held: TransactionRig) -> None:
-    transactions = held.broker.transactions
+    transactions = transactions_of(held.broker)
     (message,) = held.messages(HOLD_TOPIC)
     end = call(held, transactions.resume, message)
     assert end == held.broker.store.max_commit_log_offset
@@ -162,7 +163,7 @@ def test_a_held_transaction_is_resumed_with_all_its_checks(held: TransactionRig)
 
 
 def test_what_was_committed_is_not_resumed(held: TransactionRig) -> None:
-    transactions = held.broker.transactions
+    transactions = transactions_of(held.broker)
     (message,) = held.messages(HOLD_TOPIC)
     call(held, transactions.resume, message)
     (half,) = transactions.halves
@@ -173,7 +174,7 @@ def test_what_was_committed_is_not_resumed(held: TransactionRig) -> None:
 
 
 def test_a_full_disk_leaves_what_is_held_and_what_is_open(held: TransactionRig) -> None:
-    transactions, store = held.broker.transactions, held.broker.store
+    transactions, store = transactions_of(held.broker), held.broker.store
     (message,) = held.messages(HOLD_TOPIC)
     call(held, transactions.resume, message)
     store.disk_full_reason = FULL
@@ -194,7 +195,7 @@ def test_a_purge_forgets_what_is_open(rig: TransactionRig) -> None:
     producer = rig.producer()
     for number in range(3):
         rig.send(f"K{number}")
-    call(rig, rig.broker.transactions.purge)
+    call(rig, transactions_of(rig.broker).purge)
     assert rig.open_count == 0
     assert rig.bodies(OP_TOPIC) == []
     rig.pass_time(60)
@@ -210,11 +211,11 @@ def test_just_as_many_as_may_end_behind_one_leave_it_where_it_is(
     for number in range(10):
         rig.end(rig.send(f"N{number}"), ROLLBACK)
     rig.pass_time(5)
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert half.offset == 0
     rig.end(rig.send("one more"), ROLLBACK)
     rig.pass_time(5)
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert half.offset == 12
     assert half.copies == (0,)
 
@@ -227,7 +228,7 @@ def test_of_the_places_of_one_moved_often_the_first_and_the_last_are_known(
     for number in range(6):
         rig.end(rig.send(f"N{number}"), ROLLBACK)
         rig.pass_time(5)
-    (half,) = rig.broker.transactions.halves
+    (half,) = transactions_of(rig.broker).halves
     assert (half.offset, half.copies) == (12, (0, 6, 8, 10))
     assert rig.end(stuck, COMMIT) == 0
     assert rig.bodies() == [b"pay K1"]

@@ -8,6 +8,7 @@ import pytest
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.store.message_codec import decode_message
+from tests.support.features import needs, transactions_of
 from tests.support.grpc_client import (
     GrpcBroker,
     GrpcClient,
@@ -177,6 +178,7 @@ async def test_who_names_another_topic_ends_nothing(served: GrpcBroker, client: 
     assert stored(served, "tx") == []
 
 
+@needs("transactions")
 async def test_a_lost_end_is_asked_for_by_the_producers_stream(
     served: GrpcBroker, client: GrpcClient, clock: Clock
 ) -> None:
@@ -185,8 +187,8 @@ async def test_a_lost_end_is_asked_for_by_the_producers_stream(
     await telemetry.until(1)
     sent = await client.ask("SendMessage", sending("tx", b"money", message_type=4))
     clock.advance(60_000)
-    served.transactions.start()
-    served.transactions.check_back.arm()
+    transactions_of(served).start()
+    transactions_of(served).check_back.arm()
     *_, command = await telemetry.until(2)
     recovery = command.recover_orphaned_transaction_command
     assert recovery.transaction_id == sent.entries[0].transaction_id
