@@ -17,7 +17,7 @@ from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
-from tests.support.features import transactions_of
+from tests.support.features import NAMES, transactions_of
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 from tests.support.send_requests import Asked, json_frame, sends, usual_sends
@@ -116,7 +116,7 @@ def serve(stream: list[Frame], passes: int, settings: dict[str, str]) -> Served:
                 flush(broker.served.store)
                 put = broker.served.stats.put
                 counted = [put(topic) for topic in ("orders", TRANSACTION_HALF_TOPIC)]
-                halves = transactions_of(broker.served).halves
+                halves = transactions_of(broker.served).halves if "transactions" in NAMES else []
                 return Served(
                     b"".join(broker.peer.written),
                     files_of(Path(directory)),

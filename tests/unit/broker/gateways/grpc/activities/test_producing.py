@@ -134,6 +134,7 @@ async def test_a_call_without_a_client_id_is_refused(client: GrpcClient) -> None
     assert reply.status.code == Code.CLIENT_ID_REQUIRED
 
 
+@needs("transactions")
 async def test_a_gzip_body_is_stored_as_consumers_of_4_read_it(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_gzip_body_is_stored_as_consumers_of_4_read_it(
 
 
 @pytest.mark.parametrize(("resolution", "count"), [(1, 1), (2, 0)])
+@needs("transactions")
 async def test_a_transaction_ends_as_its_producer_says(
     served: GrpcBroker, client: GrpcClient, resolution: int, count: int
 ) -> None:
@@ -197,6 +199,7 @@ async def test_a_lost_end_is_asked_for_by_the_producers_stream(
 
 
 @pytest.mark.parametrize("text", ["", "x", "ID1.zz.1", "a.b"])
+@needs("transactions")
 async def test_what_is_no_transaction_id_is_refused(client: GrpcClient, text: str) -> None:
     ended = request("EndTransaction", topic="tx", transaction_id=text, resolution=1)
     reply = await client.ask("EndTransaction", ended)
