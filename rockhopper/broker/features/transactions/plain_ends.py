@@ -26,7 +26,7 @@ from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.log.fast_encoding import encode_end, half_place
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
-from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, TRANSACTION_OP_HALF_TOPIC
 from rockhopper.protocol.requests.fields import Int32, Int64
@@ -89,7 +89,7 @@ class _Batch:
 class PlainEnds:
     """Serves plain commits of transactions."""
 
-    code = int(RequestCode.END_TRANSACTION)
+    code = 37
     prefix = b'{"code":37,'
 
     def __init__(
