@@ -9,6 +9,7 @@ from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import encode_batch
+from tests.support.features import needs
 from tests.support.timer_rig import START_MS, TimerRig, handle_of
 from tests.support.transactions import COMMIT, end_fields, half_fields, half_of
 
@@ -307,6 +308,7 @@ def test_a_batch_with_a_time_inside_is_refused(rig: TimerRig, properties: str) -
     assert rig.bodies() == []
 
 
+@needs("transactions")
 def test_a_transactions_delay_counts_from_its_commit(rig: TimerRig) -> None:
     rig.start()
     broker = rig.broker
