@@ -4,9 +4,11 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
+from rockhopper.broker.features.pop.assignment import AssignmentProcessors
+from rockhopper.broker.features.pop.checks import PopChecks
+from rockhopper.broker.features.pop.processors import PopProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import permissions
-from rockhopper.broker.kernel.processors.assignment import AssignmentProcessors
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
@@ -15,8 +17,6 @@ from rockhopper.broker.kernel.processors.consumption_admin import ConsumptionAdm
 from rockhopper.broker.kernel.processors.groups_admin import GroupAdminProcessors
 from rockhopper.broker.kernel.processors.log_history import LogHistoryProcessor
 from rockhopper.broker.kernel.processors.offsets import OffsetProcessors
-from rockhopper.broker.kernel.processors.pop import PopProcessors
-from rockhopper.broker.kernel.processors.pop_checks import PopChecks
 from rockhopper.broker.kernel.processors.pulls import PullProcessor
 from rockhopper.broker.kernel.processors.queries import QueryProcessors
 from rockhopper.broker.kernel.processors.queue_locking import QueueLockProcessors

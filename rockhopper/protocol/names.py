@@ -4,6 +4,7 @@ Names become directories of the store, so only letters, digits and ``_ - % |`` a
 """
 
 import re
+from collections.abc import Iterator
 
 TOPIC_SIZE_MAX = 127
 DERIVED_TOPIC_SIZE_MAX = 255
@@ -172,6 +173,39 @@ def group_of_retry_topic(topic: str) -> str:
     ``%RETRY%group+topic`` contains the popped messages of one topic; ``+`` is not allowed in names.
     """
     return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
+
+
+def pop_retry_topic(group: str, topic: str) -> str:
+    """Return the retry topic of messages of *topic* that *group* popped and did not acknowledge."""
+    return f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def older_pop_retry_topic(group: str, topic: str) -> str:
+    """Return the retry topic of RocketMQ without enableRetryTopicV2, and of Rockhopper up to 0.1.
+
+    The name is ambiguous: ``a_b_c`` can mean group ``a_b`` and topic ``c``, or the retry topic of a
+    group ``a_b_c`` that pulls.
+    """
+    return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
+    """Return both retry topics; the first is the one that this broker writes."""
+    return pop_retry_topic(group, topic), older_pop_retry_topic(group, topic)
+
+
+def pop_owners(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the groups and topics whose failed pops may be in a retry topic.
+
+    A name without ``+`` may yield several.
+    """
+    joined = name.removeprefix(RETRY_PREFIX)
+    if joined == name:
+        return
+    joint = "+" if "+" in joined else "_"
+    for at, letter in enumerate(joined):
+        if letter == joint and 0 < at < len(joined) - 1:
+            yield joined[:at], joined[at + 1 :]
 
 
 def dlq_topic(group: str) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
+from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -21,6 +21,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import pop_retry_topic
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import flush, open_store

@@ -1,8 +1,8 @@
 """Acknowledgements of popped messages (200051): consecutive ones for one pop in one call.
 
 A consumer acknowledges the messages of a pop one by one, in sequence. Every other acknowledgement
-takes the general path (kernel/processors/pop.py), which defines the right response: messages popped
-in order, offsets that their queue does not have, queues that do not exist.
+takes the general path (features/pop/processors.py), which defines the right response: messages
+popped in order, offsets that their queue does not have, queues that do not exist.
 """
 
 from typing import NamedTuple

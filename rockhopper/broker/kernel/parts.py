@@ -6,13 +6,13 @@ Broker adds the rest: ports, connections, name server, registration, the process
 from collections.abc import Callable, Sequence
 
 from rockhopper.broker.feature import Feature, FeaturePart, State
-from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
+from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.processors.sends import SendProcessor
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors

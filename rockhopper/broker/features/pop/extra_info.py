@@ -7,11 +7,10 @@ Extra info (property POP_CK), separated by blanks:
 RocketMQ: ExtraInfoUtil, KeyBuilder.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.protocol.errors import FieldError
-from rockhopper.protocol.names import RETRY_PREFIX
+from rockhopper.protocol.names import RETRY_PREFIX, pop_retry_topic
 
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 ORDERLY_REVIVE_QUEUE = 999
@@ -61,36 +60,6 @@ def format_extra_info(
         f"{start_offset} {pop_ms} {invisible_ms} {revive_queue_id} {retry_flag} {broker_name} "
         f"{queue_id} {offset}"
     )
-
-
-def pop_retry_topic(group: str, topic: str) -> str:
-    """The retry topic of messages of *topic* that *group* popped and did not acknowledge."""
-    return f"{RETRY_PREFIX}{group}+{topic}"
-
-
-def older_pop_retry_topic(group: str, topic: str) -> str:
-    """The retry topic of RocketMQ without enableRetryTopicV2, and of Rockhopper up to 0.1.
-
-    The name is ambiguous: ``a_b_c`` can mean group ``a_b`` and topic ``c``, or the retry topic of a
-    group ``a_b_c`` that pulls.
-    """
-    return f"{RETRY_PREFIX}{group}_{topic}"
-
-
-def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """Both retry topics; the first is the one that this broker writes."""
-    return pop_retry_topic(group, topic), older_pop_retry_topic(group, topic)
-
-
-def pop_owners(name: str) -> Iterator[tuple[str, str]]:
-    """The groups and topics whose failed pops may be in a retry topic; several without ``+``."""
-    joined = name.removeprefix(RETRY_PREFIX)
-    if joined == name:
-        return
-    joint = "+" if "+" in joined else "_"
-    for at, letter in enumerate(joined):
-        if letter == joint and 0 < at < len(joined) - 1:
-            yield joined[:at], joined[at + 1 :]
 
 
 def retry_flag(group: str, topic: str, popped_from: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from rockhopper.broker.features.pop.extra_info import origin_topic, pop_retry_topic
+from rockhopper.broker.features.pop.extra_info import origin_topic
 from rockhopper.broker.features.pop.lanes import Lane, Lanes
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
@@ -32,7 +32,7 @@ from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.message_ids import decode_offset_message_id
-from rockhopper.protocol.names import is_retry_topic, retry_topic
+from rockhopper.protocol.names import is_retry_topic, pop_retry_topic, retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,

@@ -24,9 +24,7 @@ from rockhopper.broker.features.pop.compaction import Compaction
 from rockhopper.broker.features.pop.extra_info import (
     ORDERLY_REVIVE_QUEUE,
     ExtraInfo,
-    older_pop_retry_topic,
     origin_topic,
-    pop_owners,
     retry_flag,
 )
 from rockhopper.broker.features.pop.in_order import InOrder, read
@@ -49,7 +47,7 @@ from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.users.peer import Peer
-from rockhopper.protocol.names import RETRY_PREFIX, retry_topic
+from rockhopper.protocol.names import RETRY_PREFIX, older_pop_retry_topic, pop_owners, retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC, is_popped_copy
 from rockhopper.protocol.store.message_codec import decode_message
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from rockhopper.broker.features.pop.extra_info import pop_retry_topics
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import TopicNotFound
-from rockhopper.protocol.names import retry_topic
+from rockhopper.protocol.names import pop_retry_topics, retry_topic
 
 # The number of queues that one step of a pop reads; a topic with more queues is "wide".
 QUEUES_PER_SLICE = 256

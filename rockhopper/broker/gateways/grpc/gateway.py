@@ -5,6 +5,7 @@ import socket
 
 import structlog
 
+from rockhopper.broker.features.pop.checks import PopChecks
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.clients import Clients
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
@@ -18,7 +19,6 @@ from rockhopper.broker.gateways.grpc.server import GrpcServer
 from rockhopper.broker.gateways.grpc.service import GrpcService, Served
 from rockhopper.broker.gateways.grpc.sessions import Sessions
 from rockhopper.broker.kernel.parts import ServingParts
-from rockhopper.broker.kernel.processors.pop_checks import PopChecks
 from rockhopper.broker.server.listening.gates import gate_with_tls
 from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsError

@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import (
     BROADCASTING,
@@ -18,6 +17,7 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     Member,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (

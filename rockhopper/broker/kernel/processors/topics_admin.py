@@ -11,10 +11,9 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.features.pop.extra_info import older_pop_retry_topic
-from rockhopper.broker.features.pop.retry_owners import RetryOwners
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
@@ -44,7 +43,12 @@ from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFo
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
-from rockhopper.protocol.names import RETRY_PREFIX, is_retry_topic, topic_error
+from rockhopper.protocol.names import (
+    RETRY_PREFIX,
+    is_retry_topic,
+    older_pop_retry_topic,
+    topic_error,
+)
 from rockhopper.protocol.properties import is_popped_copy
 from rockhopper.protocol.requests import (
     CreateTopicRequest,

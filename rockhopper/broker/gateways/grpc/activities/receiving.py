@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from rockhopper.broker.features.pop.checks import PopChecks
 from rockhopper.broker.features.pop.extra_info import real_topic
 from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
@@ -17,7 +18,6 @@ from rockhopper.broker.gateways.grpc.handles import RENEWED_INVISIBLE_MS, Handle
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
-from rockhopper.broker.kernel.processors.pop_checks import PopChecks
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.server.loop.cooperative_work import CooperativeWork
 from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait

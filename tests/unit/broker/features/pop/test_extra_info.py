@@ -7,10 +7,10 @@ from rockhopper.broker.features.pop.extra_info import (
     format_extra_info,
     origin_topic,
     parse_extra_info,
-    pop_retry_topic,
     real_topic,
 )
 from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.names import pop_retry_topic
 
 
 def test_what_is_written_is_read() -> None:

@@ -7,11 +7,10 @@ the existing groups and their offsets decide.
 
 from collections.abc import Sequence
 
-from rockhopper.broker.features.pop.extra_info import pop_owners
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
+from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic, pop_owners
 
 
 class RetryOwners:

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import structlog
 
+from rockhopper.broker.features.pop.checks import PopChecks, no_message
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.features.pop.polling import Waiter
 from rockhopper.broker.features.pop.reading import PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.sources import Queue
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.processors.pop_checks import PopChecks, no_message
 from rockhopper.broker.server.loop.cooperative_work import (
     CooperativeWork,
     next_slice,
