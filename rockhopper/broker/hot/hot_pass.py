@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from rockhopper.broker.features.pop.plain_acks import PlainAcks
 from rockhopper.broker.hot.hot_codec import (
     ACK_PREFIX,
     BATCH_PREFIX,
@@ -35,7 +36,6 @@ from rockhopper.broker.hot.hot_codec import (
     other_frame,
     templates,
 )
-from rockhopper.broker.hot.plain_acks import PlainAcks
 from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait

@@ -11,7 +11,6 @@
     resources.py     names of topics and groups, with their namespaces
     sending_rules.py validation of messages before they are stored
     converting.py    converts messages between the protocol and the store
-    handles.py       receipt handles, and their renewal on a client's behalf
     activities/      the functions of the RPCs
 
 It needs protobuf (the extra ``[grpc]``) and is imported only if grpcPort is set.

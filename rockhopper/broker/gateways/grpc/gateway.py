@@ -6,14 +6,14 @@ import socket
 import structlog
 
 from rockhopper.broker.features.pop.checks import PopChecks
+from rockhopper.broker.features.pop.grpc.handles import Handles
+from rockhopper.broker.features.pop.grpc.receiving import Receiving
+from rockhopper.broker.features.pop.grpc.settling import Settling
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.clients import Clients
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
-from rockhopper.broker.gateways.grpc.activities.receiving import Receiving
 from rockhopper.broker.gateways.grpc.activities.routes import Routes, RouteSource
-from rockhopper.broker.gateways.grpc.activities.settling import Settling
-from rockhopper.broker.gateways.grpc.handles import Handles
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.server import GrpcServer
 from rockhopper.broker.gateways.grpc.service import GrpcService, Served

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.features.pop.lanes import InFlight
-from rockhopper.broker.gateways.grpc.handles import (
+from rockhopper.broker.features.pop.grpc.handles import (
     ABANDONED_INVISIBLE_MS,
     RENEWED_BEFORE_MS,
     RENEWED_FOR_MS_MAX,
 )
+from rockhopper.broker.features.pop.lanes import InFlight
 from rockhopper.protocol.grpc_v2.codes import Code
 from tests.support.grpc_client import (
     GrpcBroker,

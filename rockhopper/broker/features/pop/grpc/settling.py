@@ -4,8 +4,8 @@ import contextlib
 import re
 from typing import Any
 
+from rockhopper.broker.features.pop.grpc.handles import Handles
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.handles import Handles
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import (
     OK,

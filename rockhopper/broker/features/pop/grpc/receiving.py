@@ -10,11 +10,11 @@ from typing import Any
 
 from rockhopper.broker.features.pop.checks import PopChecks
 from rockhopper.broker.features.pop.extra_info import real_topic
+from rockhopper.broker.features.pop.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
 from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
-from rockhopper.broker.gateways.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
 from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.features.pop.extra_info import format_extra_info
-from rockhopper.broker.hot.plain_acks import PlainAcks
+from rockhopper.broker.features.pop.plain_acks import PlainAcks
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
