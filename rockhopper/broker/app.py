@@ -30,6 +30,7 @@ import structlog
 from rockhopper.broker.feature import Feature
 from rockhopper.broker.features.bulk_pull.feature import BulkPullFeature
 from rockhopper.broker.features.light_queues.feature import LightQueueFeature
+from rockhopper.broker.features.pop.feature import PopFeature
 from rockhopper.broker.features.priority.feature import PriorityFeature
 from rockhopper.broker.features.request_reply.feature import RequestReplyFeature
 from rockhopper.broker.features.sinks.feature import SinkFeature
@@ -133,6 +134,7 @@ TEMPORARY_SETTINGS = {
 
 
 FEATURES: tuple[Feature, ...] = (
+    PopFeature(),
     StaticTopicFeature(),
     RequestReplyFeature(),
     BulkPullFeature(),

@@ -84,7 +84,6 @@ class FeaturePart(Part):
     divert_send: DivertSend | None = None
     """Which single messages are stored elsewhere first; asked after all have prepared the message,
     those of earlier features first."""
-
     fast: FastPath | None = None
     """What the hot pass may serve for the feature without the dispatcher."""
     halves_opened: Callable[[list[tuple[int, int, str]]], None] | None = None
@@ -93,6 +92,10 @@ class FeaturePart(Part):
 
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""
+        return ()
+
+    def used_groups(self) -> Iterable[str]:
+        """Return groups that must not be deleted as unused: the feature keeps something of them."""
         return ()
 
     def open_grpc(self, sessions: Any) -> GrpcHalf | None:

@@ -4,9 +4,6 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.features.pop.assignment import AssignmentProcessors
-from rockhopper.broker.features.pop.checks import PopChecks
-from rockhopper.broker.features.pop.processors import PopProcessors
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
@@ -40,7 +37,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     """The processors of *broker*; each takes the parts that it uses, and no more."""
     config, store, topics, groups = broker.config, broker.store, broker.topics, broker.groups
     offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
-    stats, pop, announce, clock = broker.stats, broker.pop, broker.announce, broker.clock
+    stats, announce, clock = broker.stats, broker.announce, broker.clock
     clients = ClientProcessors(
         config,
         topics,
@@ -59,7 +56,9 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     pulls = PullProcessor(broker.puller)
     recall = RecallProcessor(config.live, store, broker.timer_recall, clock.wall_ms)
     send_back = SendBackProcessor(store, broker.send_back)
-    resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
+    resets = ResetProcessors(
+        config, store, topics, groups, offsets, consumers, broker.puller, broker.kernel.events
+    )
     calls = ClientCallProcessors(config, store, topics, groups, consumers)
     consumption = ConsumptionAdminProcessors(
         config, store, topics, groups, offsets, producers, stats, clock.steady_ms
@@ -75,7 +74,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         consumers,
         producers,
         stats,
-        pop,
+        broker.kernel.events,
         broker.retry_owners,
     )
     admin = BrokerAdminProcessors(
@@ -87,10 +86,6 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
         clock.steady_ms,
         broker.change_config,
     )
-    assignment = AssignmentProcessors(topics, groups, consumers, pop, broker.cluster_queues)
-    popping = PopProcessors(
-        config, pop, PopChecks(config, store, topics, groups), consumers, clock.wall_ms
-    )
     figures = StatsProcessor(store, topics, groups, offsets, consumers, stats, broker.retry_owners)
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     history = LogHistoryProcessor(store, broker.tables.history, broker.positions)
@@ -100,14 +95,7 @@ def build_table(broker: ServingParts) -> dict[int, Row]:
     accounts = AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls)
     send, pull = broker.kernel.sends.process, pulls.process
     rows = {
-        **_pop(popping),
         **_accounts(accounts),
-        # Queues shared out by the broker
-        Code.QUERY_ASSIGNMENT: serves(assignment.query, *permissions.ASSIGNED),
-        Code.SET_MESSAGE_REQUEST_MODE: administers(
-            assignment.set_mode, permissions.SET_REQUEST_MODE
-        ),
-        Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(assignment.all_modes, SEE),
         # Producing
         Code.SEND_MESSAGE: serves(send, on_topic(Action.PUB)),
         Code.SEND_MESSAGE_V2: serves(send, permissions.SENT),
@@ -246,20 +234,6 @@ def _accounts(accounts: AuthAdminProcessors) -> dict[int, Row]:
         Code.AUTH_LIST_ACL: administers(accounts.list_acls, SEE),
         Code.EXPLAIN_ACCESS: administers(accounts.explain, SEE),
     }
-
-
-def _pop(pop: PopProcessors) -> dict[int, Row]:
-    """The pop family, also by the lower 16 bits of its codes: all that a binary header holds."""
-    entries: dict[int, Row] = {
-        Code.POP_MESSAGE: serves(pop.pop, *CONSUME),
-        Code.ACK_MESSAGE: serves(pop.ack, *CONSUME),
-        Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *permissions.ACKNOWLEDGED),
-        Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
-        Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
-        Code.NOTIFICATION: serves(pop.notification, *CONSUME),
-        Code.POLLING_INFO: serves(pop.polling_info, *permissions.AWAITED),
-    }
-    return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
 
 def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:

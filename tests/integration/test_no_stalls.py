@@ -24,6 +24,7 @@ from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields, topic_fields
+from tests.support.features import pop_of
 from tests.support.hang import HANG_S
 from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
@@ -242,10 +243,10 @@ def test_a_long_batch_of_acknowledgements_does_not_keep_it_either(watched: Watch
         times = {"pt": int(ext["popTime"]), "it": int(ext["invisibleTime"])}
         acks.append(named | times | {"rq": int(ext["reviveQid"])})
     body = json.dumps({"brokerName": "broker-a", "acks": acks * 5}).encode()
-    assert watched.broker.pop.lanes.in_flight == 9600
+    assert pop_of(watched.broker).lanes.in_flight == 9600
     watched.turn()
     watched.times.reset()
     assert watched.client.ask(request(200151, {}, body)).code == 0
     watched.turn()
-    assert watched.broker.pop.lanes.in_flight == 0
+    assert pop_of(watched.broker).lanes.in_flight == 0
     assert watched.times.longest_s < STALL_S * slowness(), watched.times.what

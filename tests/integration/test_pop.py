@@ -10,6 +10,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
+from tests.support.features import pop_of
 from tests.support.popping import GROUP, TOPIC, PopConsumer, batch_ack_body, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
@@ -35,7 +36,7 @@ async def test_popped_messages_are_invisible_and_gone_once_acknowledged(
     assert broker.offsets.get(TOPIC, GROUP, 0) == 0
     await consumer.ack(messages[0])
     assert broker.offsets.get(TOPIC, GROUP, 0) == 3
-    assert broker.pop.lanes.in_flight == 0
+    assert pop_of(broker).lanes.in_flight == 0
 
 
 async def test_answer_says_where_each_message_is_from(consumer: PopConsumer) -> None:
@@ -65,11 +66,11 @@ async def test_message_that_nobody_acknowledges_comes_back_with_its_topic(
     assert broker.topics.get(RETRY).read_queue_nums == 1  # type: ignore[union-attr]
     # What the first pop was told is void, and does not touch the copy.
     assert (await consumer.ack(first)).code == ResponseCode.SUCCESS
-    assert broker.pop.lanes.in_flight >= 1
+    assert pop_of(broker).lanes.in_flight >= 1
     assert (await consumer.ack(again)).code == ResponseCode.SUCCESS
     await broker.store.flushed(broker.store.max_commit_log_offset)
-    broker.pop.reviving.settle()
-    assert broker.pop.lanes.in_flight == 0
+    pop_of(broker).reviving.settle()
+    assert pop_of(broker).lanes.in_flight == 0
     assert broker.offsets.get(RETRY, GROUP, 0) == 1
 
 
@@ -85,7 +86,7 @@ async def test_message_goes_to_the_dead_letters_after_the_maximum(
         (message,) = await consumer.pop(pollTime=20_000, invisibleTime=1)
         times.append(message.reconsume_times)
     assert times == [0, 1, 2]
-    await until(lambda: broker.pop.reviving.buried == 1)
+    await until(lambda: pop_of(broker).reviving.buried == 1)
     assert await consumer.pop() == []
     ext = pull_fields(f"%DLQ%{GROUP}", 0) | {"consumerGroup": "undertakers"}
     (dead,) = decode_messages((await consumer.peer.ask(Code.PULL_MESSAGE, ext)).body)
@@ -99,11 +100,11 @@ async def test_pop_waits_for_a_message(broker: Broker, consumer: PopConsumer) ->
     await consumer.pop()
     async with RawPeer(broker.address) as sender:
         consumer.peer.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await PopConsumer(sender).send(b"second")
         (message,) = consumer.messages(await consumer.peer.answer())
         assert message.body == b"second"
-    assert len(broker.pop.polling) == 0
+    assert len(pop_of(broker).polling) == 0
 
 
 async def test_one_message_wakes_one_of_two_that_wait(
@@ -113,12 +114,12 @@ async def test_one_message_wakes_one_of_two_that_wait(
     await consumer.pop()
     async with RawPeer(broker.address) as other, RawPeer(broker.address) as sender:
         consumer.peer.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         other.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 2)
+        await until(lambda: len(pop_of(broker).polling) == 2)
         await PopConsumer(sender).send(b"second")
         assert len(consumer.messages(await consumer.peer.answer())) == 1
-        assert len(broker.pop.polling) == 1
+        assert len(pop_of(broker).polling) == 1
         ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1"}
         info = await sender.ask(Code.POLLING_INFO, ext)
         assert info.ext == {"pollingNum": "1"}
@@ -142,8 +143,8 @@ async def test_waiting_pop_of_a_closed_connection_takes_nothing(
     await consumer.pop()
     async with RawPeer(broker.address) as gone:
         gone.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
-    await until(lambda: len(broker.pop.polling) == 0)
+        await until(lambda: len(pop_of(broker).polling) == 1)
+    await until(lambda: len(pop_of(broker).polling) == 0)
     await consumer.send(b"second")
     assert [message.body for message in await consumer.pop()] == [b"second"]
 
@@ -154,7 +155,7 @@ async def test_waiting_pop_is_answered_when_the_broker_stops(consumer: PopConsum
             await PopConsumer(peer).send(b"first")
             await PopConsumer(peer).pop()
             peer.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-            await until(lambda: len(broker.pop.polling) == 1)
+            await until(lambda: len(pop_of(broker).polling) == 1)
             await broker.stop()
             assert (await peer.answer()).code == ResponseCode.POLLING_TIMEOUT
 
@@ -170,7 +171,7 @@ async def test_tags_filter_what_is_popped(broker: Broker, consumer: PopConsumer)
     async with RawPeer(broker.address) as sender:
         fields = pop_fields(exp="red", expType="TAG", pollTime=20_000)
         consumer.peer.send(request(Code.POP_MESSAGE, fields))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await PopConsumer(sender).send(b"green", properties="TAGS\x01green\x02")
         await PopConsumer(sender).send(b"late red", properties="TAGS\x01red\x02")
         (message,) = consumer.messages(await consumer.peer.answer())
@@ -189,7 +190,7 @@ async def test_batch_acknowledgement(broker: Broker, consumer: PopConsumer) -> N
     messages = await consumer.pop()
     body = batch_ack_body([messages[0], messages[1], messages[9]])
     assert (await consumer.peer.ask(Code.BATCH_ACK_MESSAGE, {}, body)).code == 0
-    assert broker.pop.lanes.in_flight == 9
+    assert pop_of(broker).lanes.in_flight == 9
     assert broker.offsets.get(TOPIC, GROUP, 0) == 2
     # What is out of range is passed over, and nothing at all is an error.
     assert (await consumer.peer.ask(Code.BATCH_ACK_MESSAGE, {}, body)).code == 0
@@ -210,7 +211,7 @@ async def test_invisible_time_can_be_changed(broker: Broker, consumer: PopConsum
     # The old extra info is void.
     message.properties["POP_CK"] = old["POP_CK"]
     await consumer.ack(message)
-    assert broker.pop.lanes.in_flight == 1
+    assert pop_of(broker).lanes.in_flight == 1
     assert (await consumer.change(message, 5)).code == ResponseCode.NO_MESSAGE
     message.properties["POP_CK"] = new
     assert (await consumer.change(message, 0)).code == ResponseCode.SUCCESS
@@ -238,7 +239,7 @@ async def test_orderly_pop_waits_until_the_batch_is_acknowledged(
     async with RawPeer(broker.address) as other:
         waiting = pop_fields(order="true", attemptId="two", pollTime=20_000)
         other.send(request(Code.POP_MESSAGE, waiting))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await consumer.ack(messages[1])
         (third,) = consumer.messages(await other.answer())
         assert third.body == b"3"
@@ -265,7 +266,7 @@ async def test_orderly_message_comes_back_counted_and_dies(
         (b"1", "0 qo0%0 1;0 0 1"),
         (b"2", "0 0 0"),
     ]
-    assert broker.pop.reviving.buried == 1
+    assert pop_of(broker).reviving.buried == 1
 
 
 async def test_orderly_invisible_time_keeps_the_pop_time(
@@ -296,7 +297,7 @@ async def test_notification_tells_of_messages(broker: Broker, consumer: PopConsu
     ext["pollTime"] = "20000"
     async with RawPeer(broker.address) as sender:
         consumer.peer.send(request(Code.NOTIFICATION, ext))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await PopConsumer(sender).send(b"second")
         answer = await consumer.peer.answer()
     assert answer.ext is not None

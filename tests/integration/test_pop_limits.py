@@ -9,6 +9,7 @@ from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from tests.support.features import pop_of
 from tests.support.popping import GROUP, TOPIC, PopConsumer, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
@@ -83,7 +84,7 @@ async def test_reset_forgets_what_is_in_flight(broker: Broker, consumer: PopCons
     answer = await consumer.peer.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext | {"offset": "1"})
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     assert [message.body for message in await consumer.pop()] == [b"b", b"c"]
-    assert broker.pop.lanes.in_flight == 2
+    assert pop_of(broker).lanes.in_flight == 2
 
 
 async def test_deleted_topic_takes_its_lanes_along(broker: Broker, consumer: PopConsumer) -> None:
@@ -91,11 +92,11 @@ async def test_deleted_topic_takes_its_lanes_along(broker: Broker, consumer: Pop
     await consumer.pop()
     async with RawPeer(broker.address) as waiting:
         waiting.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await consumer.peer.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
         assert (await waiting.answer()).code == ResponseCode.TOPIC_NOT_EXIST
-    assert len(broker.pop.lanes) == 0
-    assert broker.pop.lanes.in_flight == 0
+    assert len(pop_of(broker).lanes) == 0
+    assert pop_of(broker).lanes.in_flight == 0
 
 
 async def test_number_of_messages_in_flight_is_bounded() -> None:
@@ -110,7 +111,7 @@ async def test_number_of_messages_in_flight_is_bounded() -> None:
         assert [message.body for message in messages] == [b"a", b"b"]
         assert await consumer.pop() == []
         other.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         await consumer.ack(messages[0])
         (third,) = consumer.messages(await other.answer())
         assert third.body == b"c"
@@ -124,7 +125,7 @@ async def test_pull_consumer_of_the_group_moves_the_cursor_on(
     ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "2"}
     await consumer.peer.ask(Code.UPDATE_CONSUMER_OFFSET, ext)
     assert [message.body for message in await consumer.pop()] == [b"c"]
-    assert broker.pop.lanes.in_flight == 2
+    assert pop_of(broker).lanes.in_flight == 2
 
 
 async def test_group_is_set_to_pop_and_its_clients_get_all_queues(
@@ -184,7 +185,7 @@ async def test_reset_wakes_a_pop_that_waits(broker: Broker, consumer: PopConsume
     await consumer.ack(message)
     async with RawPeer(broker.address) as admin:
         consumer.peer.send(request(Code.POP_MESSAGE, pop_fields(pollTime=20_000)))
-        await until(lambda: len(broker.pop.polling) == 1)
+        await until(lambda: len(pop_of(broker).polling) == 1)
         ext = {"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}
         await admin.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         assert consumer.messages(await consumer.peer.answer())[0].body == b"a"

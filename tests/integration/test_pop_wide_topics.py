@@ -13,6 +13,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import send_fields
+from tests.support.features import pop_of
 from tests.support.popping import TOPIC, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
@@ -52,7 +53,7 @@ async def test_waiting_costs_nothing_per_queue_and_any_queue_wakes(
     peer.send(request(Code.POP_MESSAGE, WAITS))
     # Of another group: its message is not taken by the pop.
     peer.send(request(Code.NOTIFICATION, WAITS | {"consumerGroup": "others"}))
-    await until(lambda: len(broker.pop.polling) == 2)
+    await until(lambda: len(pop_of(broker).polling) == 2)
     assert len(broker.long_polling) == 0
     await send(broker, QUEUES - 1)
     found, noticed = await peer.answers(2)
@@ -61,7 +62,7 @@ async def test_waiting_costs_nothing_per_queue_and_any_queue_wakes(
     assert bodies(found.body) == {b"%d" % (QUEUES - 1)}
     assert noticed.ext is not None
     assert noticed.ext["hasMsg"] == "true"
-    assert len(broker.pop.polling) == 0
+    assert len(pop_of(broker).polling) == 0
 
 
 async def test_a_pop_that_waits_finds_what_is_far_from_where_it_begins(
@@ -108,7 +109,7 @@ async def test_time_that_runs_out_while_looking_is_answered_once(
     else:
         assert answer.ext is not None
         assert answer.ext["hasMsg"] == "false"
-    assert len(broker.pop.polling) == 0
+    assert len(pop_of(broker).polling) == 0
     # Nothing else comes before the next answer.
     assert (await peer.ask(Code.PEEK_MESSAGE, DOES_NOT_WAIT)).code == ResponseCode.PULL_NOT_FOUND
 
@@ -116,8 +117,8 @@ async def test_time_that_runs_out_while_looking_is_answered_once(
 async def test_who_leaves_while_his_pop_looks_takes_nothing_along(broker: Broker) -> None:
     async with RawPeer(broker.address) as peer:
         peer.send(request(Code.POP_MESSAGE, WAITS))
-        await until(lambda: len(broker.pop.polling) == 1)
-    await until(lambda: len(broker.pop.polling) == 0)
+        await until(lambda: len(pop_of(broker).polling) == 1)
+    await until(lambda: len(pop_of(broker).polling) == 0)
     await send(broker, 7)
     async with RawPeer(broker.address) as other:
         assert bodies((await other.ask(Code.POP_MESSAGE, WAITS)).body) == {b"7"}
@@ -140,6 +141,6 @@ async def test_a_stop_answers_who_waits_while_his_pop_looks() -> None:
         broker.topics.put(TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))
         async with RawPeer(broker.address) as peer:
             peer.send(request(Code.POP_MESSAGE, WAITS))
-            await until(lambda: len(broker.pop.polling) == 1)
+            await until(lambda: len(pop_of(broker).polling) == 1)
             await broker.stop()
             assert (await peer.answer()).code == ResponseCode.POLLING_TIMEOUT

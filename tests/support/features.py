@@ -19,6 +19,11 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(name not in NAMES, reason=f"there is no feature {name}")
 
 
+def pop_of(broker: ServingParts) -> Any:
+    """Return the PopService of *broker*."""
+    return broker.features["pop"].service  # type: ignore[attr-defined]
+
+
 def transactions_of(broker: ServingParts) -> Any:
     """Return the Transactions of *broker*."""
     return broker.features["transactions"]

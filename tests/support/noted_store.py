@@ -17,7 +17,7 @@ from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.properties import encode_properties
 from rockhopper.protocol.store.message_codec import decode_messages
-from tests.support.features import NAMES, sinks_of
+from tests.support.features import NAMES, pop_of, sinks_of
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
@@ -121,7 +121,7 @@ class NotedStore:
         sinks_of(self.broker).stage(SINK, batch_id, "0", 0, encode_sink_body(rows), count, {"rows"})
 
     def _pop(self, count: int, ack: tuple[int, ...]) -> None:
-        pop = self.broker.pop
+        pop = pop_of(self.broker)
         wanted = Wanted("pickers", "parcels", -1, count, 60_000, False, None, False)
         answer = run_at_once(pop.pop_steps(wanted))
         for message in decode_messages(answer.body()):
@@ -143,7 +143,7 @@ class NotedStore:
     def facts(self) -> dict[str, object]:
         """Return the facts that this broker knows."""
         broker = self.broker
-        lane = broker.pop.lanes.get("pickers", "parcels", 0)
+        lane = pop_of(broker).lanes.get("pickers", "parcels", 0)
         groups = ("newcomers", "others", "readers")
         return {
             "offsets": {group: broker.offsets.queues("orders", group) for group in groups},

@@ -7,6 +7,7 @@ from pathlib import Path
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info
 from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.pop.state import PopState
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
     SubscriptionGroup,
@@ -91,13 +92,13 @@ class PopWorld:
                 self.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
         self.offsets.from_json({"offsetTable": committed})
         self.pop_service = PopService(
+            PopState(self.store.layout, clock),
             config,
             self.store,
             self.topics,
             self.groups,
             self.offsets,
             BrokerStats(now_ms=clock),
-            now_ms=clock,
             chance=lambda: 0.1,
         )
         self.pop_service.open()

@@ -59,7 +59,8 @@ class ServedBroker(ServingParts):
         began_s = budget.clock()
         budget.clock = lambda: began_s + clock.monotonic_ns() / 1e9
         self.build(STORE_HOST, levels)
-        self.pop.open()
+        if (pop := self.features.get("pop")) is not None:
+            pop.open()
         self.dispatcher = Dispatcher(build_table(self), self.access)
 
     async def announce(self) -> None:
@@ -129,8 +130,8 @@ class ServedBroker(ServingParts):
     async def close(self) -> None:
         """Close the store."""
         self.delayed.stop()
-        self.pop.stop()
-        await self.pop.close()
         for part in self.features.values():
             part.stop()
+        if (pop := self.features.get("pop")) is not None:
+            await pop.close()  # type: ignore[misc]
         await self.store.close()

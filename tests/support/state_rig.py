@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.features.pop.extra_info import ExtraInfo
-from rockhopper.broker.features.pop.reading import Wanted
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.timers.times import out_ms
 from rockhopper.broker.kernel.tables.topics import TopicConfig
@@ -16,7 +14,6 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.loop.clock import BrokerClock
-from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore
@@ -37,7 +34,6 @@ from tests.support.stepped_loop import SteppedLoop
 
 LEVEL, LEVEL_MS = 1, 1000
 GROUP = "billing"
-INVISIBLE_MS = 60_000
 Result = TypeVar("Result")
 
 
@@ -189,27 +185,6 @@ class Member(ServingParts):
             self.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
 
         self.run(create())
-
-    def pop_some(self, topic: str) -> list[bytes]:
-        """Pop messages for the group; return their bodies."""
-        wanted = Wanted(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
-
-        async def pop() -> list[bytes]:
-            answer = run_at_once(self.pop.pop_steps(wanted))
-            self._popped = answer.pop_ms, answer.revive_queue_id
-            return [message.body for message in decode_messages(answer.body())]
-
-        return self.run(pop())
-
-    def ack(self, topic: str, offset: int) -> None:
-        """Acknowledge a message of the last pop."""
-        pop_ms, revive_queue_id = self._popped
-        info = ExtraInfo(0, pop_ms, INVISIBLE_MS, revive_queue_id, "0")
-
-        async def ack() -> None:
-            self.pop.ack(GROUP, topic, 0, [offset], info)
-
-        self.run(ack())
 
 
 class Pair:

@@ -3,10 +3,10 @@
 Pure functions over bytes, numbers and text, without a store or a connection: a compiled twin can
 replace them, as one does for the record encoder.
 
-Input: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11),
-UPDATE_CONSUMER_OFFSET (15) and ACK_MESSAGE (200051), in JSON with the code first; and those of 310
-in any serialisation. Only the fields that a plain request uses are read; a header that lacks one,
-or has an invalid one, does not decode.
+Input: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), PULL_MESSAGE (11) and
+UPDATE_CONSUMER_OFFSET (15), in JSON with the code first; and those of 310 in any serialisation.
+Only the fields that a plain request uses are read; a header that lacks one, or has an invalid one,
+does not decode.
 
 Output: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that
 are made once: in a response to a send, only the numbers and the message's key vary.
@@ -29,7 +29,6 @@ SEND_PREFIX = b'{"code":310'
 BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
 COMMIT_PREFIX = b'{"code":15,'
-ACK_PREFIX = b'{"code":200051,'
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
@@ -119,26 +118,6 @@ class CommitHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
-class AckFields(msgspec.Struct, gc=False):
-    """The fields of ACK_MESSAGE, by their wire names."""
-
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: Int32  # noqa: N815
-    offset: Int64
-    extraInfo: str  # noqa: N815
-    rh: str = ""
-
-
-class AckHeader(msgspec.Struct, gc=False):
-    """The header of ACK_MESSAGE."""
-
-    code: Literal[200051]
-    opaque: Int32
-    extFields: AckFields  # noqa: N815
-    flag: Int32 = 0
-
-
 # Invalid UTF-8 in a text raises UnicodeDecodeError.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedHeaderError)
 """Raised by the decoders for a header that must take the general path."""
@@ -159,7 +138,6 @@ def header_decoder(header_type: type[Header]) -> Callable[[bytes], Header]:
 decode_send = header_decoder(_SendHeader)
 decode_batch = header_decoder(_BatchHeader)
 decode_commit = header_decoder(CommitHeader)
-decode_ack = header_decoder(AckHeader)
 decode_pull = header_decoder(PullHeader)
 
 

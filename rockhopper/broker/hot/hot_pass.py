@@ -17,9 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from rockhopper.broker.features.pop.plain_acks import PlainAcks
 from rockhopper.broker.hot.hot_codec import (
-    ACK_PREFIX,
     BATCH_PREFIX,
     COMMIT_PREFIX,
     PULL_PREFIX,
@@ -74,7 +72,6 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 # In the names of all properties that delay a message; a batch with one is rejected.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
-_OTHER_PREFIXES = (COMMIT_PREFIX, ACK_PREFIX)
 # The codes for request statistics; a run of sends counts under the code of its first one.
 _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 EVERYBODY = Principal("")
@@ -120,10 +117,10 @@ class HotPass:
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
         self._plain_pulls = PlainPulls(broker)
         self._plain_commits = PlainCommits(broker)
-        self._plain_acks = PlainAcks(broker)
         fast_paths = (part.fast for part in broker.features.values())
         self._fast_paths = tuple(path for path in fast_paths if path is not None)
-        self._other_prefixes = _OTHER_PREFIXES + tuple(path.prefix for path in self._fast_paths)
+        prefixes = (path.prefix for path in self._fast_paths)
+        self._other_prefixes = (COMMIT_PREFIX, *prefixes)
         # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
         broker.topics.listeners.append(self._topic_changed)
@@ -247,18 +244,15 @@ class HotPass:
             return 0
         # They may refer to messages staged before them.
         reply_batch.settle()
-        if header.startswith(ACK_PREFIX):
-            count, answers = self._plain_acks.serve(frames, first)
-            reply_batch.count(RequestCode.ACK_MESSAGE, count)
-        elif header.startswith(COMMIT_PREFIX):
+        if header.startswith(COMMIT_PREFIX):
             count, answers = self._plain_commits.serve(reply_batch.connection, frames, first)
             reply_batch.count(RequestCode.UPDATE_CONSUMER_OFFSET, count)
-        else:
-            path = next(path for path in self._fast_paths if header.startswith(path.prefix))
-            count, answers = path.serve(reply_batch, frames, first), b""
-            reply_batch.count(path.code, count)
-        if answers:
-            reply_batch.promise(answers)
+            if answers:
+                reply_batch.promise(answers)
+            return count
+        path = next(path for path in self._fast_paths if header.startswith(path.prefix))
+        count = path.serve(reply_batch, frames, first)
+        reply_batch.count(path.code, count)
         return count
 
     def _serve_one(

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
@@ -14,11 +15,13 @@ from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
+from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.name_server.cluster_queues import ClusterQueues
 from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
@@ -59,12 +62,15 @@ class Kernel:
     sender: Sender
     sends: SendProcessor
     topic_admin: TopicAdminProcessors
+    send_back: SendBack
     peer_brokers: PeerBrokers
     """Asks the other brokers of the cluster."""
+    cluster_queues: ClusterQueues
     puller: Puller
     positions: ReaderPositions
     waiters: LongPolling
     scheduled: Scheduled
     state: StateChannels
+    events: KernelEvents
     announce: Callable[[], Awaitable[None]]
     """Returns once every reachable name server knows the present topics."""

@@ -6,7 +6,7 @@ Broker adds the rest: ports, connections, name server, registration, the process
 from collections.abc import Callable, Sequence
 
 from rockhopper.broker.feature import Feature, FeaturePart, State
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.kernel import Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -50,7 +50,6 @@ from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
 from rockhopper.broker.users.access import Access
-from rockhopper.protocol.names import retry_topic
 
 
 class ServingParts:
@@ -81,7 +80,6 @@ class ServingParts:
     delayed: DelayedDelivery
     timers: Timers
     retry_owners: RetryOwners
-    pop: PopService
     sender: Sender
     send_back: SendBack
     timer_recall: TimerRecall
@@ -238,20 +236,7 @@ class ServingParts:
         self.puller.positions = self.positions
         self.cluster_queues = ClusterQueues(config, topics, name_service)
         self.retry_owners = RetryOwners(topics, self.groups, self.offsets)
-        self.pop = PopService(
-            config,
-            store,
-            topics,
-            self.groups,
-            self.offsets,
-            stats,
-            now_ms=steady_ms,
-        )
-        self.pop.turns = self.filter_turns
-        self.pop.on_loaded = self.clock.not_before
-        self.puller.on_retries_read.append(self.pop.give_to_pulling)
-        self.pop.is_pulled = self._pulls_retries
-        self.timers.on_import = self.pop.adopt
+        events = KernelEvents()
         topic_admin = TopicAdminProcessors(
             config,
             store,
@@ -261,7 +246,7 @@ class ServingParts:
             self.offsets,
             self.consumers,
             stats,
-            self.pop,
+            events,
             self.retry_owners,
             self.announce,
         )
@@ -282,12 +267,15 @@ class ServingParts:
             sender=self.sender,
             sends=SendProcessor(config, store, self.sender),
             topic_admin=topic_admin,
+            send_back=self.send_back,
             peer_brokers=PeerBrokers(config, name_service),
+            cluster_queues=self.cluster_queues,
             puller=self.puller,
             positions=self.positions,
             waiters=self.long_polling,
             scheduled=Scheduled(self.delayed, self.timers, redirect),
             state=StateChannels(),
+            events=events,
             announce=self.announce,
         )
         self.features = {
@@ -298,9 +286,8 @@ class ServingParts:
             self.sender.preparations += part.prepare_send.items()
             if part.divert_send is not None:
                 self.sender.diversions.append(part.divert_send)
-        self.tables.others = (self.pop.request_modes,)
         if name_service is not None:
-            self.tables.others += (name_service.values,)
+            self.tables.others = (name_service.values,)
         store.scrub_with(self.tables.scrub)
         self.parts = Parts(
             self.tables,
@@ -309,15 +296,21 @@ class ServingParts:
             self.locks,
             Contents(store, self.tables, self.consumers, stats),
             self.positions,
-            self.pop,
+            *self.features.values(),
             self.delayed,
             self.timers,
-            *self.features.values(),
             self.kernel.peer_brokers,
             self.cluster_queues,
             self.filter_turns,
             self.long_polling,
-            UnusedGroups(self.groups, topics, self.offsets, self.consumers, self.pop, store),
+            UnusedGroups(
+                self.groups,
+                topics,
+                self.offsets,
+                self.consumers,
+                store,
+                self.features.values(),
+            ),
         )
 
     def expire(self) -> None:
@@ -328,10 +321,6 @@ class ServingParts:
         """Take the samples of the statistics that are due."""
         if await run_in_slices(self.stats.sample_in_steps()):
             self.store.put_times.begin_period()
-
-    def _pulls_retries(self, group: str) -> bool:
-        online = self.consumers.get(group)
-        return online is not None and online.subscription(retry_topic(group)) is not None
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

@@ -25,6 +25,10 @@ class State:
     names are unique in the store.
     """
 
+    slave_tables: Mapping[str, tuple[str, JsonTable]] = {}
+    """Those of ``tables`` that RocketMQ has, too: the name of the request code by which a slave
+    asks for one → its name in errors, and the table."""
+
     kinds: Collection[int] = ()
     """The kinds of records that ``apply`` accepts, unique among all features (state_records.py)."""
 
@@ -37,6 +41,12 @@ class State:
 
     def agree_with(self, store: MessageStore) -> None:
         """Correct the state where the recovered *store* contradicts it."""
+
+    def follow(self, store: MessageStore) -> None:
+        """Read the files that ``apply`` changes, on a follower; blocks. Raises OSError."""
+
+    async def leave(self) -> None:
+        """Close these files: the follower closes its store or is promoted. Raises OSError."""
 
     def snapshot(self) -> Iterator[Entry]:
         """Return the entries that a new follower applies: everything that is not in ``tables``."""

@@ -22,8 +22,7 @@ Kinds and their payloads:
     6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
     7 TIMERS_UNDONE  the same, for messages of a pass that were not delivered after all
     8 TIMERS_ALL     queue offset:8; the following records list all messages that wait before it
-    9 POPPED         records of the journal of pop (features/pop/lanes.py), each of them once
-   10 POPPED_ALL     empty: nothing is popped except what the following records contain
+    9 and 10         of pop (features/pop/state.py)
    11 DELETED        topics as JSON: their messages before this record are deleted
    12 PURGED         [topics, log offset before which their messages are purged] as JSON
    13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
@@ -62,8 +61,6 @@ class Kind(IntEnum):
     TIMERS = 6
     TIMERS_UNDONE = 7
     TIMERS_ALL = 8
-    POPPED = 9
-    POPPED_ALL = 10
     DELETED = 11
     PURGED = 12
     ENDS = 13

@@ -6,9 +6,11 @@ since this broker started are deleted. A group is kept if an administrator creat
 committed an offset, popped a message or sent one back.
 """
 
+from collections.abc import Iterable
+
 import structlog
 
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -32,15 +34,15 @@ class UnusedGroups(Part):
         topics: TopicTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerGroups,
-        pop: PopService,
         store: MessageStore,
+        features: Iterable[FeaturePart],
     ) -> None:
         self._groups = groups
         self._topics = topics
         self._offsets = offsets
         self._consumers = consumers
-        self._pop = pop
         self._store = store
+        self._features = tuple(features)
 
     def expire(self) -> None:
         """Delete groups that were created an hour ago, have no members, and were never used."""
@@ -48,7 +50,7 @@ class UnusedGroups(Part):
         if not due:
             return
         used = {group for _, group, _ in self._offsets.entries()}
-        used |= {lane.group for lane in self._pop.lanes}
+        used.update(*(part.used_groups() for part in self._features))
         gone = []
         for name in due:
             topic = retry_topic(name)

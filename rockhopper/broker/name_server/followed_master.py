@@ -80,7 +80,6 @@ class MasterTables(NamedTuple):
     groups: bytes
     consumer_offsets: bytes
     delay_offsets: bytes
-    request_modes: bytes | None
     timer_check: bytes | None
 
 
@@ -173,13 +172,19 @@ class Master:
             await self._body(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
             await self._body(RequestCode.GET_ALL_CONSUMER_OFFSET),
             await self._body(RequestCode.GET_ALL_DELAY_OFFSET),
-            await self._body_if_known(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE),
             await self._body_if_known(RequestCode.GET_TIMER_CHECK_POINT),
         )
 
     async def _body(self, code: RequestCode) -> bytes:
         answer = await self._in_time(self._link.call(code, {}))
         return answer.body
+
+    async def table(self, request: str) -> bytes | None:
+        """Return the table that the request of this name asks for; None if the master has none.
+
+        Raises FollowError.
+        """
+        return await self._body_if_known(RequestCode[request])
 
     async def _body_if_known(self, code: RequestCode) -> bytes | None:
         """Return the answer's body; None if the master does not support *code*."""

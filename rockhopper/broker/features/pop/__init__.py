@@ -7,9 +7,7 @@ polling.py      pops and notifications that wait for messages
 reviving.py     redelivery of messages that were not acknowledged in time
 in_order.py     orderly pops
 service.py      the service that the broker constructs, starts and stops
-processors.py   the request codes, their checks and their answers
-plain_acks.py   acknowledgements that the hot pass serves together
-assignment.py   queues shared out by the broker (400 to 402)
+processors/     the requests, their checks and their permissions
 grpc/           the same for RocketMQ 5 clients
 extra_info.py   the receipts that clients send back to the broker
 request_modes.py   which groups pop instead of pull (401, 402)

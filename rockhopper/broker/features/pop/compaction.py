@@ -93,5 +93,6 @@ class Compaction:
         """Wait for the thread, and start no further compaction."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self.deleting is not None:
             await self.deleting

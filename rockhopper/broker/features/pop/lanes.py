@@ -347,6 +347,7 @@ class Lanes:
 
     def load(self, log_end: int) -> None:
         """Load the journal; *log_end* is the end of the commit log. Raises OSError."""
+        self.forget_all()
         for kind, payload in self.journal.read():
             try:
                 self.apply(kind, payload)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Generator, Iterable
 import structlog
 
 from rockhopper.broker.features.pop.adopting import adopt
-from rockhopper.broker.features.pop.compaction import Compaction
 from rockhopper.broker.features.pop.extra_info import (
     ORDERLY_REVIVE_QUEUE,
     ExtraInfo,
@@ -28,12 +27,12 @@ from rockhopper.broker.features.pop.extra_info import (
     retry_flag,
 )
 from rockhopper.broker.features.pop.in_order import InOrder, read
-from rockhopper.broker.features.pop.lanes import InFlight, Lane, Lanes
+from rockhopper.broker.features.pop.lanes import InFlight, Lane
 from rockhopper.broker.features.pop.polling import PopPolling, Waiter
 from rockhopper.broker.features.pop.reading import PopAnswer, Wanted, split_records
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.features.pop.state import PopState
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
@@ -43,7 +42,6 @@ from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.users.peer import Peer
@@ -62,6 +60,7 @@ class PopService(Part):
 
     def __init__(
         self,
+        state: PopState,
         config: BrokerConfig,
         store: MessageStore,
         topics: TopicTable,
@@ -69,7 +68,6 @@ class PopService(Part):
         offsets: ConsumerOffsetTable,
         stats: BrokerStats,
         *,
-        now_ms: Callable[[], int],
         chance: Callable[[], float] = random.random,
     ) -> None:
         """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
@@ -82,19 +80,13 @@ class PopService(Part):
         self.turns = FilterTurns(store.reader.budget)
         """Filtered pulls must share this scheduler, because they use the same budget."""
         self._stats = stats
-        self._now_ms = now_ms
+        self._now_ms = now_ms = state.now_ms
         self.sources = PopSources(config, topics, groups, chance)
-        self.request_modes = MessageRequestModeTable(
-            store.layout.config / "messageRequestMode.json", now_ms=now_ms
-        )
-        self.journal = RecordJournal(
-            store.layout.own / "pop", store.layout.quarantine, what="popped messages", strict=True
-        )
-        self.lanes = Lanes(self.journal)
-        self.compaction = Compaction(self.journal, self.lanes)
+        self.request_modes = state.request_modes
+        self.journal = state.journal
+        self.lanes = state.lanes
+        self.compaction = state.compaction
         self._revive_queue = -1
-        self.on_loaded: Callable[[int], None] = lambda newest_ms: None
-        """Called with the newest time in the journal, before which the clock must not begin."""
         # By group, its retry topics and their original topics; None after a change of topics.
         self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
         self.is_pulled: Callable[[str], bool] = lambda group: False
@@ -110,13 +102,9 @@ class PopService(Part):
     def open(self) -> None:
         """Load the journal, without records that contradict the store. Blocks.
 
-        Raises:
-            OSError: a file cannot be read or written.
-            CorruptFileError: messageRequestMode.json is damaged.
+        Raises OSError: a file cannot be read or written.
         """
-        self.request_modes.load()
         self.lanes.load(self._store.max_commit_log_offset)
-        self.on_loaded(self.lanes.newest_ms)
         for lane in self.lanes:
             # After a kill the journal may have a group that is not yet in the saved table.
             self._groups.find_or_create(lane.group)
@@ -137,7 +125,6 @@ class PopService(Part):
         if clamped:
             log.warning("popped messages are no longer in the log", lanes=clamped)
         self.expire()
-        self.request_modes.start_saving()
         self.reviving.start()
 
     def stop(self) -> None:
@@ -162,7 +149,6 @@ class PopService(Part):
         self.reviving.settle()
         await self.compaction.close()
         self.journal.close()
-        await self.request_modes.on_disk()
 
     def expire(self) -> None:
         """Forget lanes whose group or topic was deleted."""

@@ -5,10 +5,6 @@ import socket
 
 import structlog
 
-from rockhopper.broker.features.pop.checks import PopChecks
-from rockhopper.broker.features.pop.grpc.handles import Handles
-from rockhopper.broker.features.pop.grpc.receiving import Receiving
-from rockhopper.broker.features.pop.grpc.settling import Settling
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.clients import Clients
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
@@ -44,9 +40,8 @@ class GrpcGateway:
     ) -> None:
         """*gate* holds back replies that acknowledge state."""
         config, store = broker.config, broker.store
-        topics, groups, pop = broker.topics, broker.groups, broker.pop
+        topics, groups = broker.topics, broker.groups
         self.sessions = Sessions(broker.passed_ms)
-        self.handles = Handles(pop, config.broker_name, broker.steady_ms)
         clients = Clients(config, topics, groups, broker.consumers, broker.producers, self.sessions)
         producing = Producing(
             config,
@@ -65,16 +60,6 @@ class GrpcGateway:
                 Routes(topics, groups, route_source),
                 clients,
                 producing,
-                Receiving(
-                    config.broker_name,
-                    pop,
-                    groups,
-                    PopChecks(config, store, topics, groups),
-                    self.sessions,
-                    self.handles,
-                    broker.steady_ms,
-                ),
-                Settling(store, self.handles, broker.send_back),
                 Pulling(store, topics, groups, broker.offsets, broker.puller),
             )
             | {name: rpc for half in self.halves.values() for name, rpc in half.rpcs.items()},
@@ -139,7 +124,6 @@ class GrpcGateway:
         """Close every connection."""
         if self._expiry is not None:
             self._expiry.cancel()
-        self.handles.stop()
         for half in self.halves.values():
             half.close()
         if self._tls is not None:
@@ -152,8 +136,6 @@ def _table(
     routes: Routes,
     clients: Clients,
     producing: Producing,
-    receiving: Receiving,
-    settling: Settling,
     pulling: Pulling,
 ) -> dict[str, Served]:
     return {
@@ -164,10 +146,6 @@ def _table(
         "NotifyClientTermination": (clients.terminated, permissions.heartbeat_permissions),
         "SendMessage": (producing.send, permissions.of_sending),
         "RecallMessage": (producing.recall, permissions.of_producing),
-        "ReceiveMessage": (receiving.receive, permissions.of_queue),
-        "AckMessage": (settling.ack, permissions.of_consuming),
-        "ChangeInvisibleDuration": (settling.change, permissions.of_consuming),
-        "ForwardMessageToDeadLetterQueue": (settling.forward, permissions.of_consuming),
         "SyncLiteSubscription": (clients.no_lite_topics, permissions.of_consuming),
         "PullMessage": (pulling.pull, permissions.of_queue),
         "UpdateOffset": (pulling.update_offset, permissions.of_queue),

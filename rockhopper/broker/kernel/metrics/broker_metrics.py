@@ -7,7 +7,6 @@ lists them; metrics_page.py generates that page from this code.
 import platform
 from collections.abc import Iterator, Mapping
 
-from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -71,7 +70,6 @@ def families(
     yield from _clients(connections, consumers, parts.producers)
     for part in parts.features.values():
         yield from part.metrics()
-    yield from _pop(parts.pop)
     yield None
     yield from lag_families(parts, ages)
 
@@ -254,27 +252,6 @@ def _clients(
     for name, clients in producers.groups().items():
         producing.add(len(clients), name)
     yield producing
-
-
-def _pop(pop: PopService) -> Iterator[Family]:
-    yield gauge("rockhopper_pop_in_flight", "Messages popped and not acknowledged").add(
-        pop.lanes.in_flight
-    )
-    yield gauge("rockhopper_pop_waiting", "Waiting pops and notifications").add(len(pop.polling))
-    yield gauge(
-        "rocketmq_pop_revive_latency", "For how long the oldest popped message has been due again"
-    ).add(pop.reviving.behind_ms)
-    revived = counter(
-        "rocketmq_pop_revive_retry_messages_total",
-        "Popped messages redelivered",
-        *("consumer_group", "topic", "put_status"),
-    )
-    for (group, topic), count in pop.reviving.revived_of.items():
-        revived.add(count, group, topic, "PUT_OK")
-    yield revived
-    yield counter("rockhopper_pop_dead_total", "Popped messages moved to the dead letters").add(
-        pop.reviving.buried
-    )
 
 
 def _text(value: bool) -> str:

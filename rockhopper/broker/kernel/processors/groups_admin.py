@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import (
     BROADCASTING,
     CLUSTERING,
@@ -96,7 +96,7 @@ class GroupAdminProcessors:
     _consumers: ConsumerGroups
     _producers: ProducerTable
     _stats: BrokerStats
-    _pop: PopService
+    _events: KernelEvents
     _retry_owners: RetryOwners
 
     async def update_group(self, request: Request) -> Response:
@@ -141,7 +141,8 @@ class GroupAdminProcessors:
         existed = self._groups.delete(fields.group_name)
         if fields.clean_offset:
             self._offsets.delete_group(fields.group_name)
-            self._pop.group_deleted(fields.group_name)
+            for listener in self._events.group_forgotten:
+                listener(fields.group_name)
             self._offsets.save_soon()
         if existed:
             self._stats.forget_group(fields.group_name)

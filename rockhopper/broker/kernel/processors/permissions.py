@@ -23,11 +23,6 @@ from rockhopper.protocol.bodies import (
     LockBatchRequestBody,
 )
 from rockhopper.protocol.bodies.log_history import decode_history_question
-from rockhopper.protocol.bodies.popping import (
-    BatchAckMessageRequestBody,
-    QueryAssignmentRequestBody,
-    SetMessageRequestModeRequestBody,
-)
 from rockhopper.protocol.bodies.topic_ids import decode_topics
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.sys_flags import PULL_FLAG_BROWSE, PULL_FLAG_SUBSCRIPTION
@@ -37,7 +32,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 _BROWSING = str(PULL_FLAG_BROWSE | PULL_FLAG_SUBSCRIPTION)
 
 
-def _in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
+def in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
     def find(request: Asked) -> Iterable[str]:
         check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
         return set(names(kind.decode(request.body)))
@@ -73,7 +68,7 @@ def _not_at_the_gate(_request: Asked) -> Iterable[str]:
 def consuming(consumer: ConsumerData) -> tuple[Permission, Permission]:
     """The permissions for one consumer group in a heartbeat."""
     topics = [each.topic for each in consumer.subscription_data_set]
-    return _both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
+    return on_both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
 
 
 def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
@@ -86,18 +81,11 @@ def _puller(request: Asked) -> Iterable[str]:
     return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
 
 
-def _acknowledged(topics_or_groups: str) -> Names:
-    return _in_body(
-        BatchAckMessageRequestBody,
-        lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
-    )
-
-
-def _both(action: Action, topics: Names, groups: Names) -> tuple[Permission, Permission]:
+def on_both(action: Action, topics: Names, groups: Names) -> tuple[Permission, Permission]:
     return Permission((action,), Kind.TOPIC, topics), Permission((action,), Kind.GROUP, groups)
 
 
-def _on_both(*actions: Action, group_field: str) -> tuple[Permission, Permission]:
+def on_both_fields(*actions: Action, group_field: str) -> tuple[Permission, Permission]:
     return on_topic(*actions), on_group(*actions, field=group_field)
 
 
@@ -112,7 +100,7 @@ def _measured_topics(request: Asked) -> Iterable[str]:
 ALL_TOPICS = Permission((Action.LIST,), Kind.TOPIC, everything)
 ALL_GROUPS = Permission((Action.LIST,), Kind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
-HEARTBEAT = _both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
+HEARTBEAT = on_both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
 """``consuming`` is asked for each group, so that one of them cannot lock the others out."""
 
 SENT_BACK = (
@@ -122,36 +110,24 @@ SENT_BACK = (
 """The message that comes back is copied for the group, so its topic must be readable, too."""
 
 UNREGISTER = Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
-CHECKED = _both(
+CHECKED = on_both(
     Action.SUB,
-    _in_body(CheckClientRequestBody, _checked_topics),
-    _in_body(CheckClientRequestBody, lambda body: [body.group]),
+    in_body(CheckClientRequestBody, _checked_topics),
+    in_body(CheckClientRequestBody, lambda body: [body.group]),
 )
-LOCKED = _both(
+LOCKED = on_both(
     Action.SUB,
-    _in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
-    _in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
+    in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
+    in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
 )
-ASSIGNED = _both(
-    Action.SUB,
-    _in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
-    _in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
-)
-SET_REQUEST_MODE = Permission(
-    (Action.UPDATE,),
-    Kind.GROUP,
-    _in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
-)
-ACKNOWLEDGED = _both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
-COMMITTED = _on_both(Action.SUB, Action.UPDATE, group_field="consumerGroup")
-AWAITED = _on_both(Action.GET, group_field="consumerGroup")
-QUEUE_SEEN = _both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
-QUERY_OFFSET = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
-GROUP_INFO = _on_both(Action.GET, group_field="group")
-CONSUME_STATS = _both(Action.GET, _measured_topics, in_field("consumerGroup"))
-RESET_OFFSET = _on_both(Action.UPDATE, group_field="group")
+COMMITTED = on_both_fields(Action.SUB, Action.UPDATE, group_field="consumerGroup")
+QUEUE_SEEN = on_both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
+QUERY_OFFSET = on_both_fields(Action.SUB, Action.GET, group_field="consumerGroup")
+GROUP_INFO = on_both_fields(Action.GET, group_field="group")
+CONSUME_STATS = on_both(Action.GET, _measured_topics, in_field("consumerGroup"))
+RESET_OFFSET = on_both_fields(Action.UPDATE, group_field="group")
 CORRECTED = (
-    *_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
+    *on_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
     Permission((Action.GET,), Kind.GROUP, _in_list("filterGroups")),
 )
 CLONED = (

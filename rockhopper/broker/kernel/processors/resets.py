@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.kernel.processors.offsets import check_queue
 from rockhopper.broker.kernel.pull.puller import Puller
@@ -53,7 +53,7 @@ class ResetProcessors:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _puller: Puller
-    _pop: PopService
+    _events: KernelEvents
 
     async def correction_offsets(self, request: Request) -> Response:
         """308: return the smallest offset of any group in each queue, except filterGroups.
@@ -98,7 +98,8 @@ class ResetProcessors:
             queues.append(queue_text(key, offset))
         body = {"offsetTable": map_of(queues)}
         if is_ours:
-            self._pop.group_reset(fields.group, topic.name)
+            for listener in self._events.group_reset:
+                listener(fields.group, topic.name)
         else:
             self._push(fields, targets, body)
         log.info(

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.processors.pages import is_version, page
@@ -93,7 +93,7 @@ class TopicAdminProcessors:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _stats: BrokerStats
-    _pop: PopService
+    _events: KernelEvents
     _retry_owners: RetryOwners
     _announce: Callable[[], Awaitable[None]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -302,7 +302,8 @@ class TopicAdminProcessors:
                 for queue_id in self._offsets.queues(purged, group):
                     end = self._store.queue_range(purged, queue_id)[0]
                     self._offsets.commit(purged, group, queue_id, end)
-            self._pop.topic_purged(purged)
+            for listener in self._events.topic_purged:
+                listener(purged)
         self._offsets.save_soon()
         log.info("topic purged by an administrator", topic=name)
         return Response()

@@ -9,12 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
 import structlog
 
-from rockhopper.broker.features.pop.compaction import Compaction
-from rockhopper.broker.features.pop.lanes import Lanes
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
@@ -31,11 +27,9 @@ from rockhopper.broker.kernel.state_records import (
 from rockhopper.broker.kernel.tables.offset_journal import decode_changes
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.store.journal_records import decode_records, encode_record
 
 log = structlog.get_logger("broker.ha")
 
@@ -51,25 +45,15 @@ class KeptState:
         tables: Tables,
         values: KeyValueTable | None,
         timers: Timers,
-        now_ms: Callable[[], int],
         passed_ms: Callable[[], int],
     ) -> None:
-        layout = store.layout
         self._store = store
         self._tables = tables
-        self._modes = MessageRequestModeTable(
-            layout.config / "messageRequestMode.json", now_ms=now_ms
-        )
-        self.tables = KeptTables(tables, self._modes, values)
+        self.tables = KeptTables(tables, values)
         self._by_name = self.tables.every
         self.timers = timers
         self.passes: dict[int, Pass] = {}
         """The last pass of each delay level; the log shows how far it came."""
-        self._journal = RecordJournal(
-            layout.own / "pop", layout.quarantine, what="popped messages", strict=True
-        )
-        self.lanes = Lanes(self._journal)
-        self._compaction = Compaction(self._journal, self.lanes)
         self._passed_ms = passed_ms
         self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
         """The owner of each locked queue, and the time of its record."""
@@ -82,8 +66,6 @@ class KeptState:
             Kind.TIMERS_UNDONE: self._take_undone,
             Kind.TIMERS_ALL: self._take_all_timers,
             Kind.TIMERS_MORE: self._take_more_timers,
-            Kind.POPPED: self._take_popped,
-            Kind.POPPED_ALL: self._take_all_popped,
             Kind.DELETED: self._take_deleted,
             Kind.PURGED: self._take_purged,
             Kind.ENDS: self._take_ends,
@@ -100,10 +82,9 @@ class KeptState:
             OSError: a file cannot be read or written.
             CorruptFileError: a table is damaged.
         """
-        self._modes.load()
-        self.lanes.load(self._store.max_commit_log_offset)
+        for state in self._tables.states:
+            state.follow(self._store)
         self.timers.open()
-        self._modes.start_saving()
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply one entry of the record at *log_offset*.
@@ -162,21 +143,6 @@ class KeptState:
     def _take_more_timers(self, payload: bytes, log_offset: int) -> None:
         self.timers.index.add(Entry(*fields) for fields in ENTRY.iter_unpack(payload))
 
-    def _take_popped(self, payload: bytes, log_offset: int) -> None:
-        for kind, note in decode_records(payload).records:
-            self._journal.append(encode_record(kind, note))
-            try:
-                self.lanes.apply(kind, note)
-            except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
-                log.warning("a replicated pop entry is invalid", kind=kind, reason=repr(error))
-        self.lanes.settle(log_offset)
-        self._compaction.consider()
-
-    def _take_all_popped(self, payload: bytes, log_offset: int) -> None:
-        self._journal.rotate()
-        self.lanes.forget_all()
-        self._journal.forget_older()
-
     def _take_deleted(self, payload: bytes, log_offset: int) -> None:
         deleted = self._store.visibility.delete_in_front_of(fastjson.loads(payload), log_offset)
         if deleted is not None:
@@ -219,12 +185,11 @@ class KeptState:
         while self.timers.follow():
             pass
         self._note_passes()
-        await self._compaction.close()
-        self._journal.close()
+        for state in self._tables.states:
+            await state.leave()
         self._tables.subscriptions.begin_anew()
         for table in self._by_name.values():
             await table.saved()
-        self._modes.stop_saving()
         self.timers.leave()
 
     def _note_passes(self) -> None:

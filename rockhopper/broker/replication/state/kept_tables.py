@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.tables.json_table import JsonTable
@@ -13,7 +12,6 @@ class KeptTables(NamedTuple):
     """All replicated tables: those in *tables*, and some that it does not contain."""
 
     tables: Tables
-    modes: MessageRequestModeTable
     values: KeyValueTable | None
     """The values of this process's name server, if it has one."""
 
@@ -29,7 +27,6 @@ class KeptTables(NamedTuple):
             tables.history,
             tables.users,
             tables.acls,
-            self.modes,
             *([] if self.values is None else [self.values]),
             *self._of_features(Channel.CONFIRMED),
         )

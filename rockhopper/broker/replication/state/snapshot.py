@@ -6,7 +6,6 @@ A snapshot is consistent: nothing changes while it is made. Records of later cha
 import zlib
 from collections.abc import Iterator
 
-from rockhopper.broker.features.pop.lanes import lane_record
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
@@ -50,15 +49,8 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
     yield Kind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
     yield Kind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
     yield from joined(Kind.TIMERS_MORE, list(parts.timers.index.packed()))
-    yield Kind.POPPED_ALL, b""
-    yield from joined(Kind.POPPED, [once(lane_record(lane)) for lane in parts.pop.lanes])
     for state in kept.tables.states:
         yield from state.snapshot()
-
-
-def once(record: bytes) -> bytes:
-    """Return a journal record without its second copy: the log has its own checksum."""
-    return record[: len(record) // 2]
 
 
 class Pieces:

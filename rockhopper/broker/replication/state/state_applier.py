@@ -90,7 +90,7 @@ class StateApplier:
             now_ms=now_ms,
             steady_ms=steady_ms,
         )
-        self.kept = KeptState(store, tables, values, timers, steady_ms, passed_ms)
+        self.kept = KeptState(store, tables, values, timers, passed_ms)
         self._todo: deque[_Todo] = deque()
         self._pieces = Pieces()
         self._next = 0

@@ -39,7 +39,7 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.kept_tables import KeptTables
-from rockhopper.broker.replication.state.snapshot import once, pieces_of
+from rockhopper.broker.replication.state.snapshot import pieces_of
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID, StateLog
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol import fastjson
@@ -48,7 +48,6 @@ from rockhopper.protocol.names import STATE_TOPIC
 log = structlog.get_logger("broker.ha")
 
 STATE_INTERVAL_MS = 100
-POP_INTERVAL_MS = 25
 _DROPPED = -1
 
 
@@ -64,7 +63,6 @@ class StateWriter:
         values: KeyValueTable | None = None,
         *,
         interval_ms: int = STATE_INTERVAL_MS,
-        pop_interval_ms: int = POP_INTERVAL_MS,
         now_ms: Callable[[], int],
     ) -> None:
         """*values* are those of this process's name server, if there is one.
@@ -78,13 +76,11 @@ class StateWriter:
         """Unconfirmed changes: the end of each in the log, and when it is due."""
         self._parts = parts
         self._store = parts.store
-        self._kept = KeptTables(parts.tables, parts.pop.request_modes, values)
+        self._kept = KeptTables(parts.tables, values)
         self._interval_ms = interval_ms
-        self._pop_interval_ms = pop_interval_ms
         self._log = StateLog(parts.store)
         self._timer: asyncio.TimerHandle | None = None
         self._changes: dict[tuple[str, int], int] = {}
-        self._popped: list[bytes] = []
         self._noted: dict[int, list[bytes]] = {}
         self._touched: dict[tuple[str, str], None] = {}
         self._locks: dict[tuple[str, QueueKey], str] = {}
@@ -137,7 +133,6 @@ class StateWriter:
         parts.delayed.on_pass = self._delivers_level
         delivery = parts.timers.delivery
         delivery.on_pass, delivery.on_undone = self._delivers_timers, self._undone
-        parts.pop.lanes.on_noted = self._pop_noted
         parts.locks.on_changed = self._locked
         parts.kernel.state.writer = self
         visibility = self._store.visibility
@@ -151,7 +146,7 @@ class StateWriter:
         if (journal := parts.offsets.journal) is not None:
             journal.on_noted = None
         delivery = parts.timers.delivery
-        parts.delayed.on_pass = parts.pop.lanes.on_noted = parts.locks.on_changed = None
+        parts.delayed.on_pass = parts.locks.on_changed = None
         delivery.on_pass = delivery.on_undone = None
 
     async def stop(self) -> None:
@@ -225,10 +220,6 @@ class StateWriter:
     def _locked(self, group: str, queue: QueueKey, client_id: str) -> None:
         self._locks[group, queue] = client_id
         self._soon(self._interval_ms)
-
-    def _pop_noted(self, record: bytes) -> None:
-        self._popped.append(once(record))
-        self._soon(self._pop_interval_ms)
 
     def _soon(self, interval_ms: int) -> None:
         """Write the changes after half of the time in which the followers should have them."""
@@ -304,8 +295,6 @@ class StateWriter:
             locks = [(group, *queue, client) for (group, queue), client in self._locks.items()]
             entries.append((Kind.LOCKS, fastjson.dumps(locks).encode()))
             self._locks.clear()
-        entries += joined(Kind.POPPED, self._popped)
-        self._popped.clear()
         for kind, payloads in self._noted.items():
             entries += joined(kind, payloads)
         self._noted.clear()

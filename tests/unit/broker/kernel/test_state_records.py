@@ -7,7 +7,7 @@ from rockhopper.broker.kernel.state_records import Kind, StateRecordError
 
 
 def test_a_body_holds_its_writer_its_snapshot_and_entries() -> None:
-    body = records.encode_state(1, -1, [(Kind.OFFSETS, b"ab"), (Kind.POPPED, b"")])
+    body = records.encode_state(1, -1, [(Kind.OFFSETS, b"ab"), (9, b"")])
     assert body == bytes.fromhex(
         "01 0000000000000001 ffffffffffffffff 04 00000002 6162 09 00000000"
     )

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rockhopper.broker.features.pop.checks import PopChecks
 from rockhopper.broker.features.pop.extra_info import real_topic
 from rockhopper.broker.features.pop.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
+from rockhopper.broker.features.pop.processors.checks import PopChecks
 from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call

@@ -101,7 +101,7 @@ class Timers(Part):
             now_ms=steady_ms,
         )
         store.expires_sooner_after(self._has_rolled_since)
-        self.on_import: Callable[[], None] = lambda: None
+        self.on_import: list[Callable[[], None]] = []
         """Called if RocketMQ may have written to the queue, before its messages are imported."""
         self._timer = WallTimer(now_ms, self._run)
         self._saved: CheckpointChange | None = None
@@ -233,7 +233,8 @@ class Timers(Part):
                 log.error("a timer file is damaged or missing: rebuilding all timers", slot=slot)
                 checkpoint = None
         if checkpoint is None or crc not in checkpoint.timer_checks:
-            self.on_import()
+            for listener in self.on_import:
+                listener()
             notes = [note for number in sorted(noted) for note in noted[number]]
             delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
             # Without a checkpoint, a kill during the import makes the next start repeat it.

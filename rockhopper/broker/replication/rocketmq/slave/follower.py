@@ -22,7 +22,6 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.name_server.followed_master import (
     DivergedError,
@@ -62,9 +61,6 @@ class Follower:
         )
         self._config = parts.config
         self._layout = StoreLayout.of(parts.config.store)
-        self._modes = MessageRequestModeTable(
-            self._layout.config / "messageRequestMode.json", now_ms=parts.now_ms
-        )
         self._master_end = 0
         self._undo = contextlib.AsyncExitStack()
         self._copying = asyncio.Lock()
@@ -100,8 +96,7 @@ class Follower:
         )
         parts.config = dataclasses.replace(config, store=store_config)
         parts.load_tables()
-        self._modes.load()
-        self._copies = TableCopies(parts.tables, self._modes, self._layout.config / "timercheck")
+        self._copies = TableCopies(parts.tables, self._layout.config / "timercheck")
         self._copies.take_topics(answers)
         parts.open_store(store_host, levels, mapped_files_max)
         await self.store.start()
@@ -111,10 +106,9 @@ class Follower:
         self.store.expire_before(facts.log_min_offset)
         parts.tables.start()
         self._undo.push_async_callback(parts.tables.close)
-        self._modes.start_saving()
-        self._undo.push_async_callback(self._modes.saved)
         self._copies.on_deleted = self._delete_queues
         self._copies.copy(answers)
+        await self._copies.copy_of_features(self._master.table)
         self._begin_copying()
 
     def _prepare_directory(self, facts: MasterFacts) -> None:
@@ -250,6 +244,7 @@ class Follower:
         async with self._copying:
             end = self.store.max_commit_log_offset
             self._copies.copy(await self._master.tables())
+            await self._copies.copy_of_features(self._master.table)
             low, self._master_end = await self._master.log_range()
             self.store.follow_to(end)
             self.store.expire_before(low)

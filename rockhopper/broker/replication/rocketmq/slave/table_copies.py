@@ -1,11 +1,10 @@
 """Copies a master's tables into ours."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.timers.java_files import (
     TIMER_CHECK_SIZE_BYTES,
@@ -24,10 +23,9 @@ _TIMER_FIELDS_SIZE_BYTES = 56
 class TableCopies:
     """The tables of a store that follows."""
 
-    def __init__(self, tables: Tables, modes: MessageRequestModeTable, timer_check: Path) -> None:
+    def __init__(self, tables: Tables, timer_check: Path) -> None:
         """*timer_check* is the file in which RocketMQ stores the progress of its timers."""
         self._tables = tables
-        self._modes = modes
         self._timer_check = timer_check
         self._taken: dict[str, bytes | None] = {}
         self.on_deleted: Callable[[list[str]], None] = lambda topics: None
@@ -48,8 +46,16 @@ class TableCopies:
         offsets, delays = self._tables.offsets, self._tables.delay_offsets
         self._take("consumer offsets", answers.consumer_offsets, offsets.take_copy)
         self._take("delay offsets", answers.delay_offsets, delays.take_copy)
-        self._take("request modes", answers.request_modes, self._modes.take_copy)
         self._take("timer checkpoint", answers.timer_check, self._take_timer_check)
+
+    async def copy_of_features(self, table_of: Callable[[str], Awaitable[bytes | None]]) -> None:
+        """Copy the tables of features, as ``copy`` does.
+
+        *table_of* asks the master, by the name of a request code. Raises FollowError.
+        """
+        for state in self._tables.states:
+            for code, (name, table) in state.slave_tables.items():
+                self._take(name, await table_of(code), table.take_copy)
 
     def _take(self, what: str, answer: bytes | None, take: Callable[[bytes], None]) -> None:
         if not answer or answer == self._taken.get(what):

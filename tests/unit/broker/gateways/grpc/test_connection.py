@@ -13,6 +13,7 @@ from rockhopper.broker.gateways.grpc.connection import (
 )
 from rockhopper.protocol.grpc_v2.framing import framed
 from rockhopper.protocol.http2.frames import PREFACE, FrameType, frame
+from tests.support.features import pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving, request, sending
 
 
@@ -151,11 +152,11 @@ async def test_an_error_of_the_peer_ends_the_connection_and_its_calls(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
     client.ask_for("ReceiveMessage", receiving("t"))
-    assert len(served.pop.polling) == 1
+    assert len(pop_of(served).polling) == 1
     client.connection.data_received(frame(FrameType.PUSH_PROMISE, 0, 1, b"\0" * 8))
     assert client.goaway
     assert client.pipe.is_closed
-    assert len(served.pop.polling) == 0
+    assert len(pop_of(served).polling) == 0
 
 
 async def test_silence_after_the_preface_is_no_request(served: GrpcBroker) -> None:

@@ -3,6 +3,7 @@
 from typing import cast
 
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
+from tests.support.features import pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving
 
 
@@ -29,7 +30,7 @@ async def test_a_port_that_closes_answers_what_it_was_asked(
     client.pipe.on_written = lambda: None
     served.gateway.stop_listening()
     assert connected(served).is_closed
-    served.pop.polling.close()
+    pop_of(served).polling.close()
     await served.gateway.close()
     assert client.pipe.is_closed
     goaway = bytes(client.pipe.written).index(b"\x7f\xff\xff\xff\0\0\0\0")

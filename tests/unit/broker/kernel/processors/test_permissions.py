@@ -28,10 +28,8 @@ BEAT = {
         {"groupName": "audit", "subscriptionDataSet": [{"topic": "orders"}]},
     ],
 }
-ACKS = {"brokerName": "b", "acks": [{"c": "billing", "t": "orders"}, {"c": "audit", "t": "bills"}]}
 CHECK = {"clientId": "c", "group": "billing", "subscriptionData": {"topic": "orders"}}
 LOCK = {"consumerGroup": "billing", "clientId": "c", "mqSet": QUEUES}
-ASSIGNMENT = {"topic": "orders", "consumerGroup": "billing", "clientId": "c"}
 TOPICS = {"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]}
 GROUPS = {"groupConfigList": [{"groupName": "billing"}, {}, 7]}
 
@@ -43,11 +41,9 @@ def names(permission: Permission, body: bytes = b"", **ext: str) -> set[str]:
 @pytest.mark.parametrize(
     ("of_topics", "of_groups", "body", "topics", "groups"),
     [
-        (*permissions.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
         (*permissions.CHECKED, CHECK, {"orders"}, {"billing"}),
         (*permissions.CHECKED, {"group": "billing"}, set(), {"billing"}),
         (*permissions.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
-        (*permissions.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
@@ -69,11 +65,6 @@ def test_all_topics_and_groups_of_a_body_are_named(
         (permissions.GROUPS_MADE, [], {""}),
         (permissions.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
         (permissions.GROUP_MADE, [], {""}),
-        (
-            permissions.SET_REQUEST_MODE,
-            {"topic": "orders", "consumerGroup": "billing"},
-            {"billing"},
-        ),
     ],
 )
 def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(

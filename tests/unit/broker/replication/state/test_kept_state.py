@@ -9,7 +9,7 @@ from rockhopper.broker.kernel.state_records import (
     encode_numbers,
     encode_slots,
 )
-from tests.support.state_rig import GROUP, Pair
+from tests.support.state_rig import Pair
 
 
 def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
@@ -66,19 +66,3 @@ def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> N
         assert timers.pending_count == 1
     pair.follower.run(take(Kind.TIMERS_UNDONE))
     assert timers.pending_count == 2
-
-
-def test_all_that_is_popped_takes_the_place_of_what_was(pair: Pair) -> None:
-    master, follower = pair.master, pair.follower
-    master.create_topic("orders")
-    master.put("orders")
-    assert master.pop_some("orders")
-    pair.gather()
-    assert len(list(follower.applier.kept.lanes)) == 1
-
-    async def take() -> None:
-        follower.applier.kept.apply(Kind.POPPED_ALL, b"", 0)
-
-    follower.run(take())
-    leader = pair.fail_over()
-    assert leader.pop.lanes.get(GROUP, "orders", 0) is None

@@ -65,7 +65,7 @@ if "sinks" in NAMES:
 
 
 def tables_of(member: Member) -> KeptTables:
-    return KeptTables(member.tables, member.pop.request_modes, member.values)
+    return KeptTables(member.tables, member.values)
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -17,7 +17,7 @@ from tests.support.state_rig import Pair
 
 def _pieces(pair: Pair) -> list[bytes]:
     master = pair.master
-    kept = KeptTables(master.tables, master.pop.request_modes, None)
+    kept = KeptTables(master.tables, None)
 
     async def made() -> list[bytes]:
         return [payload for _, payload in pieces_of(master, kept)]

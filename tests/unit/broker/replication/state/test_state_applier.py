@@ -152,26 +152,6 @@ def test_timers_are_delivered_once(pair: Pair) -> None:
     assert leader.bodies("orders") == [b"before", b"after"]
 
 
-def test_a_message_that_was_acknowledged_does_not_come_again(pair: Pair) -> None:
-    master = pair.master
-    master.create_topic("orders")
-
-    async def make_group() -> None:
-        master.groups.put(SubscriptionGroup(GROUP))
-
-    master.run(make_group())
-    for body in (b"0", b"1", b"2"):
-        master.put("orders", body)
-    assert master.pop_some("orders") == [b"0", b"1", b"2"]
-    master.ack("orders", 1)
-    pair.gather()
-    leader = pair.fail_over()
-    lane = leader.pop.lanes.get(GROUP, "orders", 0)
-    assert lane is not None
-    assert list(lane.entries) == [0, 2]
-    assert leader.pop_some("orders") == []
-
-
 def test_a_log_that_was_copied_is_enough(pair: Pair) -> None:
     master = pair.master
     master.create_topic("orders")

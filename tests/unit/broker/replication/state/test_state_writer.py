@@ -50,17 +50,6 @@ def test_offsets_are_gathered_for_a_twentieth_of_a_second(pair: Pair) -> None:
     assert kinds(master, before) == [Kind.OFFSETS]
 
 
-def test_what_is_popped_is_told_earlier_and_takes_the_rest_along(pair: Pair) -> None:
-    master = pair.master
-    master.create_topic("orders")
-    master.put("orders")
-    pair.pass_time(1)
-    before = end(master)
-    master.pop_some("orders")
-    pair.pass_time(0.03)
-    assert Kind.POPPED in kinds(master, before)
-
-
 def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
     pair: Pair,
 ) -> None:
@@ -82,23 +71,6 @@ def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
     assert writer.overdue_since_ms() == committed_ms + 100
     master.run(confirm())
     assert writer.overdue_since_ms() is None
-
-
-def test_acknowledgements_are_overdue_sooner_than_offsets(pair: Pair) -> None:
-    master, store = pair.master, pair.master.store
-    master.create_topic("orders")
-    master.put("orders")
-    pair.pass_time(1)
-
-    async def replicate() -> None:
-        store.safe_point.replicate(store.max_commit_log_offset, lambda: None, 5000)
-
-    master.run(replicate())
-    master.pop_some("orders")
-    pair.pass_time(0.02)
-    assert writer_of(master).overdue_since_ms() is None
-    pair.pass_time(0.01)
-    assert writer_of(master).overdue_since_ms() is not None
 
 
 def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair) -> None:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.server.loop.clock import BrokerClock
-from tests.support.features import NAMES, sinks_of, transactions_of
+from tests.support.features import NAMES, pop_of, sinks_of, transactions_of
 from tests.support.peers import Clock, Peer
 from tests.support.pop_world import PopWorld
 from tests.support.served_broker import ServedBroker
@@ -95,7 +95,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
     broker = ServedBroker(tmp_path, wall, {})
     lasting: list[Any] = [
         *(broker.store, broker.producers),
-        *(broker.delayed, broker.pop, broker.pop.reviving, broker.timers.rolling),
+        *(broker.delayed, pop_of(broker), pop_of(broker).reviving, broker.timers.rolling),
     ]
     points: list[Any] = [broker.timers, broker.timers.delivery, broker.sender]
     if "transactions" in NAMES:

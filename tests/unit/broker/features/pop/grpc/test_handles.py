@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.features.pop.grpc.half import PopGrpc
 from rockhopper.broker.features.pop.grpc.handles import (
     ABANDONED_INVISIBLE_MS,
     RENEWED_BEFORE_MS,
     RENEWED_FOR_MS_MAX,
+    Handles,
 )
 from rockhopper.broker.features.pop.lanes import InFlight
 from rockhopper.protocol.grpc_v2.codes import Code
+from tests.support.features import pop_of
 from tests.support.grpc_client import (
     GrpcBroker,
     GrpcClient,
@@ -19,6 +22,12 @@ from tests.support.grpc_client import (
     settings_of_consumer,
 )
 from tests.support.peers import Clock
+
+
+def handles_of(served: GrpcBroker) -> Handles:
+    half = served.gateway.halves["pop"]
+    assert isinstance(half, PopGrpc)
+    return half.handles
 
 
 @pytest.fixture
@@ -34,15 +43,16 @@ async def handle(served: GrpcBroker, client: GrpcClient) -> str:
 
 
 def in_flight(served: GrpcBroker) -> InFlight:
-    lane = served.pop.lanes.get("g", "t", 0)
+    lane = pop_of(served).lanes.get("g", "t", 0)
     assert lane is not None
-    return lane.entries[0]
+    entry: InFlight = lane.entries[0]
+    return entry
 
 
 def pass_time(served: GrpcBroker, clock: Clock, ms: int) -> None:
     """Let time pass, and what is due be renewed."""
     clock.advance(ms)
-    served.gateway.handles.look()
+    handles_of(served).look()
 
 
 def acknowledging(handle: str) -> Any:
@@ -62,14 +72,14 @@ async def test_a_message_that_is_worked_on_stays_invisible(
         assert in_flight(served).visible_ms == clock() + minutes * 60_000
     reply = await client.ask("AckMessage", acknowledging(handle))
     assert reply.status.code == Code.OK
-    assert len(served.gateway.handles) == 0
+    assert len(handles_of(served)) == 0
 
 
 async def test_nobody_works_on_a_message_for_ever(
     served: GrpcBroker, clock: Clock, handle: str
 ) -> None:
     begun_ms = clock()
-    while len(served.gateway.handles):
+    while len(handles_of(served)):
         pass_time(served, clock, in_flight(served).visible_ms - clock() - RENEWED_BEFORE_MS)
         assert clock() - begun_ms < 2 * RENEWED_FOR_MS_MAX
     assert in_flight(served).visible_ms - clock() <= 10_000
@@ -80,7 +90,7 @@ async def test_messages_of_a_client_that_goes_come_back_soon(
 ) -> None:
     await client.ask("NotifyClientTermination", request("NotifyClientTermination", group="g"))
     assert in_flight(served).visible_ms <= clock() + ABANDONED_INVISIBLE_MS + 1
-    assert len(served.gateway.handles) == 0
+    assert len(handles_of(served)) == 0
 
 
 async def test_what_is_put_off_by_its_client_is_renewed_no_more(
@@ -96,7 +106,7 @@ async def test_what_is_put_off_by_its_client_is_renewed_no_more(
     )
     reply = await client.ask("ChangeInvisibleDuration", made)
     assert reply.status.code == Code.OK
-    assert len(served.gateway.handles) == 0
+    assert len(handles_of(served)) == 0
     pass_time(served, clock, 15_000)
     assert in_flight(served).visible_ms <= clock()
 
@@ -108,5 +118,5 @@ async def test_who_is_not_there_is_not_waited_for(
     served.put("t")
     made = receiving("t", invisible_ms=0, auto_renew=True)
     await client.ask_for("ReceiveMessage", made).ended()
-    assert len(served.gateway.handles) == 0
+    assert len(handles_of(served)) == 0
     assert in_flight(served).visible_ms == clock() + 60_000

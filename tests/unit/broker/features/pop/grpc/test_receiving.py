@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from rockhopper.broker.features.pop.grpc.half import PopGrpc
+from rockhopper.broker.features.pop.grpc.handles import Handles
 from rockhopper.protocol.grpc_v2.codes import Code
+from tests.support.features import pop_of
 from tests.support.grpc_client import (
     GrpcBroker,
     GrpcClient,
@@ -14,6 +17,12 @@ from tests.support.grpc_client import (
     settings_of_consumer,
 )
 from tests.support.peers import Clock
+
+
+def handles_of(served: GrpcBroker) -> Handles:
+    half = served.gateway.halves["pop"]
+    assert isinstance(half, PopGrpc)
+    return half.handles
 
 
 def bodies(messages: list[Any]) -> list[bytes]:
@@ -77,9 +86,9 @@ async def test_a_call_that_waited_is_not_served_in_another_order(
 async def test_who_gave_up_waiting_takes_nothing(served: GrpcBroker, client: GrpcClient) -> None:
     stream_id, _ = client.begin("ReceiveMessage")
     client.send(stream_id, receiving("t"), is_end=True)
-    assert len(served.pop.polling) == 1
+    assert len(pop_of(served).polling) == 1
     client.cancel(stream_id)
-    assert len(served.pop.polling) == 0
+    assert len(pop_of(served).polling) == 0
     await client.ask("SendMessage", sending("t", b"for others"))
     assert bodies(await received(client, receiving("t"))) == [b"for others"]
 
@@ -97,7 +106,7 @@ async def test_tags_with_the_same_hash_are_told_apart(
 
 async def test_nothing_in_time_is_said(served: GrpcBroker, client: GrpcClient) -> None:
     waiting = client.ask_for("ReceiveMessage", receiving("t"))
-    served.pop.polling.close()
+    pop_of(served).polling.close()
     await waiting.ended()
     assert [each.status.code for each in waiting.messages] == [Code.MESSAGE_NOT_FOUND]
 
@@ -113,7 +122,7 @@ async def test_what_a_client_does_not_take_is_visible_at_once(
     slow.send(stream_id, receiving("t"), is_end=True)
     await answer.until(2)
     slow.lose()
-    lane = served.pop.lanes.get("g", "t", 0)
+    lane = pop_of(served).lanes.get("g", "t", 0)
     assert lane is not None
     is_visible = [entry.visible_ms <= clock() + 1 for _, entry in sorted(lane.entries.items())]
     # What went out before the client was lost comes back when its time is over.
@@ -211,4 +220,4 @@ async def test_messages_of_a_push_consumer_are_renewed(
     await telemetry.until(1)
     served.put("t", b"long work")
     await received(client, receiving("t", invisible_ms=0, auto_renew=True))
-    assert len(served.gateway.handles) == 1
+    assert len(handles_of(served)) == 1

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.protocol.grpc_v2.codes import Code
+from tests.support.features import pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, receiving, request
 from tests.support.peers import Clock
 
@@ -25,7 +26,7 @@ def acknowledging(*handles: str, topic: str = "t") -> Any:
 
 def lag_of(served: GrpcBroker) -> int:
     """How many messages of the queue the group has not settled."""
-    lane = served.pop.lanes.get("g", "t", 0)
+    lane = pop_of(served).lanes.get("g", "t", 0)
     assert lane is not None
     return len(lane.entries)
 
@@ -119,7 +120,7 @@ async def test_a_message_that_is_not_wanted_now_is_visible_at_once(
         receipt_handle=await handle_of(served, client),
     )
     assert (await client.ask("ChangeInvisibleDuration", made)).status.code == Code.OK
-    lane = served.pop.lanes.get("g", "t", 0)
+    lane = pop_of(served).lanes.get("g", "t", 0)
     assert lane is not None
     assert lane.entries[0].visible_ms <= clock() + 1
 

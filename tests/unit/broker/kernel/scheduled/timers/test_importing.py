@@ -102,7 +102,7 @@ def test_what_rocketmq_noted_of_pops_is_handed_over_once_and_is_no_timer(rig: Ti
     notes: list[int] = []
     real_topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
     java_message(rig, START_MS + 5000, b"{}", REAL_TOPIC=real_topic, TAGS="ck")
-    rig.broker.timers.on_import = lambda: notes.append(rig.broker.timers.queue.range[1])
+    rig.broker.timers.on_import.append(lambda: notes.append(rig.broker.timers.queue.range[1]))
     rig.start()
     assert notes == [1]
     assert rig.pending == 0

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.timers.java_files import load_timer_check
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
@@ -23,9 +22,8 @@ class Copied:
     def __init__(self, root: Path) -> None:
         config = build_config({"storePathRootDir": str(root)})
         self.tables = Tables(config, now_ms=lambda: 5)
-        self.modes = MessageRequestModeTable(root / "modes.json")
         self.timer_check = root / "config" / "timercheck"
-        self.copies = TableCopies(self.tables, self.modes, self.timer_check)
+        self.copies = TableCopies(self.tables, self.timer_check)
         self.deleted: list[list[str]] = []
         self.copies.on_deleted = self.deleted.append
 
@@ -36,14 +34,12 @@ def copied(tmp_path: Path) -> Copied:
 
 
 def answers(topics: dict[str, Any] = TOPICS, **others: bytes | None) -> MasterTables:
-    mode = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 1}
     given: dict[str, Any] = {
         "topics": json.dumps({"topicConfigTable": topics}).encode(),
         "groups": b'{"subscriptionGroupTable":{"billing":{"retryMaxTimes":5}},"dataVersion":{}}',
         # Java writes numbers as keys.
         "consumer_offsets": b'{"offsetTable":{"orders@billing":{0:7,1:8}}}',
         "delay_offsets": b'{"offsetTable":{3:4}}',
-        "request_modes": json.dumps({"messageRequestModeMap": {"orders": {"g": mode}}}).encode(),
         "timer_check": TIMER_CHECK,
         **others,
     }
@@ -63,9 +59,6 @@ def test_everything_is_taken_over(copied: Copied) -> None:
     assert "CID_RMQ_SYS_TRANS" in tables.groups
     assert tables.offsets.queues("orders", "billing") == {0: 7, 1: 8}
     assert tables.delay_offsets.offsets == {3: 4}
-    mode = copied.modes.get("orders", "g")
-    assert mode is not None
-    assert mode.mode == "POP"
     check, _ = load_timer_check(copied.timer_check)
     assert check is not None
     assert check.queue_offset == 2
@@ -97,8 +90,7 @@ def test_system_topics_are_not_changed(copied: Copied) -> None:
 
 
 def test_old_masters_leave_out_what_they_do_not_know(copied: Copied) -> None:
-    copied.copies.copy(answers(request_modes=None, timer_check=None, delay_offsets=b""))
-    assert copied.modes.get("orders", "g") is None
+    copied.copies.copy(answers(timer_check=None, delay_offsets=b""))
     assert not copied.timer_check.exists()
 
 
@@ -111,7 +103,6 @@ def test_old_masters_leave_out_what_they_do_not_know(copied: Copied) -> None:
         ("groups", b'{"subscriptionGroupTable":[]}'),
         ("consumer_offsets", b'{"offsetTable":{"a@b":{"0":"x"}}}'),
         ("delay_offsets", b"{}"),
-        ("request_modes", b"{}"),
         ("timer_check", b"short"),
     ],
 )

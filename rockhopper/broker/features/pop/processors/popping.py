@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import structlog
 
-from rockhopper.broker.features.pop.checks import PopChecks, no_message
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.features.pop.polling import Waiter
+from rockhopper.broker.features.pop.processors import permissions
+from rockhopper.broker.features.pop.processors.checks import PopChecks, no_message
 from rockhopper.broker.features.pop.reading import PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.sources import Queue
@@ -29,10 +30,14 @@ from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
+    Row,
     error_response,
+    serves,
 )
 from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.broker.server.remoting.permissions import on_group, on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import (
     InvalidParameter,
     Refusal,
@@ -40,6 +45,7 @@ from rockhopper.broker.users.errors import (
     TooManyWait,
 )
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import encode_fields
@@ -58,6 +64,7 @@ from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 log = structlog.get_logger("broker.pop")
 
+CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 MESSAGES_MAX = 32
 LATE_MS = 500
 LATE_CLIENTS_MAX = 10_000
@@ -82,6 +89,19 @@ class PopProcessors:
     _late_clients: set[str] = field(default_factory=set)
     """The clients that were logged, by id; by host before their first heartbeat."""
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
+
+    def rows(self) -> dict[int, Row]:
+        """Return the table, also by the lower 16 bits of the codes."""
+        rows: dict[int, Row] = {
+            Code.POP_MESSAGE: serves(self.pop, *CONSUME),
+            Code.ACK_MESSAGE: serves(self.ack, *CONSUME),
+            Code.BATCH_ACK_MESSAGE: serves(self.batch_ack, *permissions.ACKNOWLEDGED),
+            Code.PEEK_MESSAGE: serves(self.peek, *CONSUME),
+            Code.CHANGE_MESSAGE_INVISIBLETIME: serves(self.change_invisible, *CONSUME),
+            Code.NOTIFICATION: serves(self.notification, *CONSUME),
+            Code.POLLING_INFO: serves(self.polling_info, *permissions.AWAITED),
+        }
+        return rows | {code & 0xFFFF: row for code, row in rows.items()}
 
     def pop(self, request: Request) -> Response | Awaitable[Response | None] | None:
         """200050: return messages, or wait for some."""

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.pop.processors import permissions
+from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.cluster_queues import ClusterQueues, Queues
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers, serves
 from rockhopper.broker.server.remoting.json_bodies import (
     check_size,
     json_response,
     long_json_response,
 )
+from rockhopper.broker.server.remoting.permissions import on_cluster
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -33,6 +36,7 @@ from rockhopper.protocol.bodies.popping import (
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import MessageQueueKey
 from rockhopper.protocol.names import is_retry_topic
 
@@ -86,14 +90,22 @@ class AssignmentProcessors:
     _topics: TopicTable
     _groups: SubscriptionGroupTable
     _consumers: ConsumerGroups
-    _pop: PopService
+    _modes: MessageRequestModeTable
     _cluster_queues: ClusterQueues
+
+    def rows(self) -> dict[int, Row]:
+        """Return the table."""
+        return {
+            Code.QUERY_ASSIGNMENT: serves(self.query, *permissions.ASSIGNED),
+            Code.SET_MESSAGE_REQUEST_MODE: administers(self.set_mode, permissions.SET_REQUEST_MODE),
+            Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(self.all_modes, on_cluster(Action.GET)),
+        }
 
     async def query(self, request: Request) -> Response:
         """400: return the queues of one client, and whether it pulls or pops them."""
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         wanted = QueryAssignmentRequestBody.decode(request.body)
-        mode = self._pop.request_modes.get(wanted.topic, wanted.consumer_group)
+        mode = self._modes.get(wanted.topic, wanted.consumer_group)
         pops = mode is not None and mode.mode == POP and not is_retry_topic(wanted.topic)
         share = mode.pop_share_queue_num if mode is not None else 0
         queues = await self._queues(wanted, pops=pops, share=share)
@@ -139,11 +151,11 @@ class AssignmentProcessors:
             raise GroupNotFound(f"subscription group [{mode.consumer_group}] does not exist")
         if mode.mode not in (POP, PULL):
             raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL and POP are")
-        self._pop.request_modes.put(mode)
+        self._modes.put(mode)
         log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
-        await self._pop.request_modes.saved()
+        await self._modes.saved()
         return Response()
 
     def all_modes(self, _request: Request) -> Awaitable[Response]:
         """402: return the table in its file's format."""
-        return long_json_response(self._pop.request_modes.to_json)
+        return long_json_response(self._modes.to_json)

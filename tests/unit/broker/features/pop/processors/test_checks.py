@@ -10,6 +10,7 @@ from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSett
 from rockhopper.broker.users.access import Action, Kind, Resource
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from tests.support.features import pop_of
 from tests.support.peers import Clock, Peer
 from tests.support.popping import pop_fields
 from tests.support.rules import Rules
@@ -68,7 +69,7 @@ async def test_a_broker_a_topic_and_a_group_may_be_closed(broker: ServedBroker) 
 async def test_one_that_waited_is_checked_again(broker: ServedBroker, code: RequestCode) -> None:
     fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)
     task = asyncio.create_task(broker.ask(code, fields))
-    await until(lambda: len(broker.pop.polling) == 1)
+    await until(lambda: len(pop_of(broker).polling) == 1)
     group = broker.groups.get("billing")
     assert group is not None
     group.consume_enable = False
@@ -87,7 +88,7 @@ async def test_a_user_who_lost_the_permission_meanwhile_gets_nothing(
     broker.create_topic("orders")
     fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)
     task = asyncio.create_task(broker.ask(code, fields))
-    await until(lambda: len(broker.pop.polling) == 1)
+    await until(lambda: len(pop_of(broker).polling) == 1)
     rules.allowed.remove(of_group)
     broker.put("orders", queue_id=1)
     answer = await task

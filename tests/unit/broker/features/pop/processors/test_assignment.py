@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.features.pop.assignment import (
+from rockhopper.broker.features.pop.processors.assignment import (
     allocate_by_circle,
     allocate_for_pop,
     allocate_on_average,

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.features.pop.extra_info import format_extra_info
-from rockhopper.broker.features.pop.plain_acks import PlainAcks
+from rockhopper.broker.features.pop.processors.plain_acks import PlainAcks
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from rockhopper.protocol.frame import Frame
+from tests.support.features import pop_of
 from tests.support.hot_broker import HotBroker
 
 MESSAGES = 6
@@ -55,8 +57,8 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
         served.groups.put(SubscriptionGroup("readers"))
         for _ in range(MESSAGES):
             served.put("orders", queue_id=1)
-        lane = served.pop.lanes.open("readers", "orders", 1, 0)
-        served.pop.lanes.popped(lane, MESSAGES, POP_MS, INVISIBLE_MS, list(range(MESSAGES)))
+        lane = pop_of(served).lanes.open("readers", "orders", 1, 0)
+        pop_of(served).lanes.popped(lane, MESSAGES, POP_MS, INVISIBLE_MS, list(range(MESSAGES)))
     monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
     yield made
     for broker in made:
@@ -68,7 +70,7 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, list[int], int | 
     broker.peer.written.clear()
     broker.serve(list(frames))
     served = broker.served
-    lane = served.pop.lanes.get("readers", "orders", 1)
+    lane = pop_of(served).lanes.get("readers", "orders", 1)
     assert lane is not None
     return (
         b"".join(broker.peer.written),
@@ -82,12 +84,12 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, list[int], int | 
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many were taken in each go."""
     counts: list[int] = []
-    take = PlainAcks.serve
+    serve = PlainAcks.serve
 
-    def noted(self: PlainAcks, frames: list[Frame], first: int) -> tuple[int, bytes]:
-        count, answers = take(self, frames, first)
+    def noted(self: PlainAcks, batch: ReplyBatch, frames: list[Frame], first: int) -> int:
+        count = serve(self, batch, frames, first)
         counts.append(count)
-        return count, answers
+        return count
 
     monkeypatch.setattr(PlainAcks, "serve", noted)
     return counts
@@ -133,7 +135,7 @@ def test_one_that_cannot_be_noted_is_refused_and_settles_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for broker in brokers:
-        monkeypatch.setattr(broker.served.pop.journal, "append", no_room)
+        monkeypatch.setattr(pop_of(broker.served).journal, "append", no_room)
     found, expected = (outcome(broker, ack(0), ack(1, opaque=6)) for broker in brokers)
     assert found == expected
     assert found[1] == list(range(MESSAGES))
@@ -142,6 +144,6 @@ def test_one_that_cannot_be_noted_is_refused_and_settles_nothing(
 
 def test_many_are_noted_at_once(brokers: list[HotBroker], monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
-    monkeypatch.setattr(brokers[0].served.pop.journal, "append", written.append)
+    monkeypatch.setattr(pop_of(brokers[0].served).journal, "append", written.append)
     outcome(brokers[0], *(ack(offset) for offset in range(MESSAGES)))
     assert len(written) == 1

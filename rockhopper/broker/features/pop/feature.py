@@ -1,0 +1,118 @@
+"""The declaration of pop."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from rockhopper.broker.feature import FeaturePart
+from rockhopper.broker.features.pop.metrics import pop_families
+from rockhopper.broker.features.pop.processors.assignment import AssignmentProcessors
+from rockhopper.broker.features.pop.processors.checks import PopChecks
+from rockhopper.broker.features.pop.processors.plain_acks import PlainAcks
+from rockhopper.broker.features.pop.processors.popping import PopProcessors
+from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.families import Family
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.names import retry_topic
+
+if TYPE_CHECKING:
+    from rockhopper.broker.features.pop.grpc.half import PopGrpc
+
+
+class PopPart(FeaturePart):
+    """Pop consumption in one broker."""
+
+    def __init__(self, kernel: Kernel, state: PopState) -> None:
+        self._kernel = kernel
+        config, store, topics, groups = kernel.config, kernel.store, kernel.topics, kernel.groups
+        self.service = service = PopService(
+            state,
+            config,
+            store,
+            topics,
+            groups,
+            kernel.offsets,
+            kernel.stats,
+        )
+        service.turns = kernel.puller.turns
+        service.is_pulled = self._pulls_retries
+        state.replicate(kernel.state)
+        kernel.puller.on_retries_read.append(service.give_to_pulling)
+        kernel.scheduled.timers.on_import.append(service.adopt)
+        kernel.events.topic_purged.append(service.topic_purged)
+        kernel.events.group_forgotten.append(service.group_deleted)
+        kernel.events.group_reset.append(service.group_reset)
+        self._checks = PopChecks(config, store, topics, groups)
+        processors = PopProcessors(
+            config, service, self._checks, kernel.consumers, kernel.clock.wall_ms
+        )
+        assignment = AssignmentProcessors(
+            topics, groups, kernel.consumers, state.request_modes, kernel.cluster_queues
+        )
+        self.processors = processors.rows() | assignment.rows()
+        self.fast = PlainAcks(service, topics, store)
+
+    def _pulls_retries(self, group: str) -> bool:
+        online = self._kernel.consumers.get(group)
+        return online is not None and online.subscription(retry_topic(group)) is not None
+
+    def open(self) -> None:
+        """Read the journal; blocks. Raises OSError."""
+        self.service.open()
+        self._kernel.clock.not_before(self.service.lanes.newest_ms)
+
+    def start(self) -> None:
+        """Begin to revive."""
+        self.service.start()
+
+    def expire(self) -> None:
+        """Forget lanes whose group or topic no longer exists."""
+        self.service.expire()
+
+    def purge(self) -> None:
+        """Forget what every group has popped, and how groups consume."""
+        self.service.purge()
+
+    def stop(self) -> None:
+        """Revive nothing more, and answer waiting pops."""
+        self.service.stop()
+
+    async def close(self) -> None:
+        """Settle what is on disk, and close the journal."""
+        await self.service.close()
+
+    async def abandon(self) -> None:
+        """Close the journal."""
+        await self.service.abandon()
+
+    def metrics(self) -> Iterator[Family]:
+        """Return what /metrics shows of pop."""
+        return pop_families(self.service)
+
+    def used_groups(self) -> Iterable[str]:
+        """Return the groups that have popped."""
+        return {lane.group for lane in self.service.lanes}
+
+    def open_grpc(self, sessions: Any) -> "PopGrpc":
+        """Return what serves consumers of RocketMQ 5."""
+        from rockhopper.broker.features.pop.grpc.half import PopGrpc
+
+        return PopGrpc(self._kernel, self.service, self._checks, sessions)
+
+
+class PopFeature:
+    """Consumption by which the broker keeps the position and redelivers each message."""
+
+    name = "pop"
+    requires: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ("tests/unit/broker/features/pop",)
+
+    def state(self, layout: StoreLayout, clock: BrokerClock) -> PopState:
+        """Return the request modes and the lanes."""
+        return PopState(layout, clock.steady_ms)
+
+    def build(self, kernel: Kernel, state: PopState) -> PopPart:
+        """Return what serves pop consumers."""
+        return PopPart(kernel, state)

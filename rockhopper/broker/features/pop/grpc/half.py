@@ -1,0 +1,35 @@
+"""PopGrpc: pop consumption for RocketMQ 5 clients, while a gateway is open."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rockhopper.broker.features.pop.grpc.handles import Handles
+from rockhopper.broker.features.pop.grpc.receiving import Receiving
+from rockhopper.broker.features.pop.grpc.settling import Settling
+from rockhopper.broker.features.pop.processors.checks import PopChecks
+from rockhopper.broker.features.pop.service import PopService
+from rockhopper.broker.gateways.grpc import permissions
+from rockhopper.broker.gateways.grpc.sessions import Sessions
+from rockhopper.broker.kernel.kernel import Kernel
+
+
+class PopGrpc:
+    """The RPCs, and the handles of the messages that clients hold."""
+
+    def __init__(
+        self, kernel: Kernel, pop: PopService, checks: PopChecks, sessions: Sessions
+    ) -> None:
+        name, now_ms = kernel.config.broker_name, kernel.clock.steady_ms
+        self.handles = Handles(pop, name, now_ms)
+        receiving = Receiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
+        settling = Settling(kernel.store, self.handles, kernel.send_back)
+        self.rpcs: Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
+            "ReceiveMessage": (receiving.receive, permissions.of_queue),
+            "AckMessage": (settling.ack, permissions.of_consuming),
+            "ChangeInvisibleDuration": (settling.change, permissions.of_consuming),
+            "ForwardMessageToDeadLetterQueue": (settling.forward, permissions.of_consuming),
+        }
+
+    def close(self) -> None:
+        """Renew no more handles."""
+        self.handles.stop()

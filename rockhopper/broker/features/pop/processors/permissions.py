@@ -1,0 +1,31 @@
+"""The permissions of pop requests that name topics and groups in their bodies."""
+
+from rockhopper.broker.kernel.processors.permissions import in_body, on_both, on_both_fields
+from rockhopper.broker.server.remoting.permissions import Names, Permission
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.protocol.bodies.popping import (
+    BatchAckMessageRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+)
+
+
+def _acknowledged(topics_or_groups: str) -> Names:
+    return in_body(
+        BatchAckMessageRequestBody,
+        lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
+    )
+
+
+ASSIGNED = on_both(
+    Action.SUB,
+    in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
+    in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
+)
+SET_REQUEST_MODE = Permission(
+    (Action.UPDATE,),
+    Kind.GROUP,
+    in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
+)
+ACKNOWLEDGED = on_both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
+AWAITED = on_both_fields(Action.GET, group_field="consumerGroup")

@@ -1,0 +1,41 @@
+"""The permissions of pop requests that name topics and groups in their bodies."""
+
+import json
+
+import pytest
+
+from rockhopper.broker.features.pop.processors import permissions
+from rockhopper.broker.server.remoting.dispatcher import Request
+from rockhopper.broker.server.remoting.permissions import Permission
+from rockhopper.broker.users.access import Action, Kind
+from rockhopper.protocol.command import Command
+from tests.support.peers import Peer
+
+ACKS = {"brokerName": "b", "acks": [{"c": "billing", "t": "orders"}, {"c": "audit", "t": "bills"}]}
+ASSIGNMENT = {"topic": "orders", "consumerGroup": "billing", "clientId": "c"}
+MODE = {"topic": "orders", "consumerGroup": "billing"}
+
+
+def names(permission: Permission, body: object) -> set[str]:
+    command = Command(1, ext={}, body=json.dumps(body).encode())
+    return set(permission.names(Request(Peer().connection, command)))
+
+
+@pytest.mark.parametrize(
+    ("of_topics", "of_groups", "body", "topics", "groups"),
+    [
+        (*permissions.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
+        (*permissions.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
+    ],
+)
+def test_all_topics_and_groups_of_a_body_are_named(
+    of_topics: Permission, of_groups: Permission, body: object, topics: set[str], groups: set[str]
+) -> None:
+    assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
+    assert of_topics.actions == of_groups.actions == (Action.SUB,)
+    assert names(of_topics, body) == topics
+    assert names(of_groups, body) == groups
+
+
+def test_a_mode_is_set_for_its_group() -> None:
+    assert names(permissions.SET_REQUEST_MODE, MODE) == {"billing"}
