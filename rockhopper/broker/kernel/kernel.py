@@ -42,6 +42,14 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """The other brokers of the cluster."""
+
+    brokers: PeerBrokers
+    queues: ClusterQueues
+
+
+@dataclass(frozen=True)
 class Kernel:
     """The open store and everything over it that is not a feature."""
 
@@ -63,9 +71,7 @@ class Kernel:
     sends: SendProcessor
     topic_admin: TopicAdminProcessors
     send_back: SendBack
-    peer_brokers: PeerBrokers
-    """Asks the other brokers of the cluster."""
-    cluster_queues: ClusterQueues
+    cluster: Cluster
     puller: Puller
     positions: ReaderPositions
     waiters: LongPolling

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rockhopper.broker.feature import Feature, FeaturePart, State
 from rockhopper.broker.kernel.events import KernelEvents
-from rockhopper.broker.kernel.kernel import Kernel, Scheduled
+from rockhopper.broker.kernel.kernel import Cluster, Kernel, Scheduled
 from rockhopper.broker.kernel.members.change_notices import CallLater
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
@@ -268,8 +268,7 @@ class ServingParts:
             sends=SendProcessor(config, store, self.sender),
             topic_admin=topic_admin,
             send_back=self.send_back,
-            peer_brokers=PeerBrokers(config, name_service),
-            cluster_queues=self.cluster_queues,
+            cluster=Cluster(PeerBrokers(config, name_service), self.cluster_queues),
             puller=self.puller,
             positions=self.positions,
             waiters=self.long_polling,
@@ -299,7 +298,7 @@ class ServingParts:
             *self.features.values(),
             self.delayed,
             self.timers,
-            self.kernel.peer_brokers,
+            self.kernel.cluster.brokers,
             self.cluster_queues,
             self.filter_turns,
             self.long_polling,

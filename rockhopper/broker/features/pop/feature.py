@@ -49,7 +49,7 @@ class PopPart(FeaturePart):
             config, service, self._checks, kernel.consumers, kernel.clock.wall_ms
         )
         assignment = AssignmentProcessors(
-            topics, groups, kernel.consumers, state.request_modes, kernel.cluster_queues
+            topics, groups, kernel.consumers, state.request_modes, kernel.cluster.queues
         )
         self.processors = processors.rows() | assignment.rows()
         self.fast = PlainAcks(service, topics, store)

@@ -17,7 +17,7 @@ class StaticTopicPart(FeaturePart):
             kernel.store,
             kernel.topics,
             state.table,
-            kernel.peer_brokers,
+            kernel.cluster.brokers,
             kernel.groups,
             kernel.offsets,
             kernel.positions,
