@@ -10,7 +10,6 @@ from rockhopper.broker.kernel.members.queue_locks import QueueLocks
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.processors.sends import SendProcessor
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
-from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
@@ -74,7 +73,6 @@ class Kernel:
     cluster: Cluster
     puller: Puller
     positions: ReaderPositions
-    waiters: LongPolling
     scheduled: Scheduled
     state: StateChannels
     events: KernelEvents

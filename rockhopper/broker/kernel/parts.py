@@ -271,7 +271,6 @@ class ServingParts:
             cluster=Cluster(PeerBrokers(config, name_service), self.cluster_queues),
             puller=self.puller,
             positions=self.positions,
-            waiters=self.long_polling,
             scheduled=Scheduled(self.delayed, self.timers, redirect),
             state=StateChannels(),
             events=events,

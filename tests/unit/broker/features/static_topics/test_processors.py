@@ -41,7 +41,7 @@ async def pair(
         return await brokers[broker].ask(Code(code), dict(ext))
 
     for broker in brokers.values():
-        monkeypatch.setattr(broker.kernel.peer_brokers, "ask", ask)
+        monkeypatch.setattr(broker.kernel.cluster.brokers, "ask", ask)
     yield brokers["broker-a"], brokers["broker-b"]
     for broker in brokers.values():
         await broker.close()
