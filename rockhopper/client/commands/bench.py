@@ -46,7 +46,9 @@ class _Measured:
 
 
 @click.command()
-@click.option("--topic", type=TOPIC, help="Use this topic; otherwise a temporary one is created.")
+@click.option(
+    "--topic", type=TOPIC, help="Use this topic; else one is made, and deleted at the end."
+)
 @click.option(
     "--count",
     "-c",
@@ -60,14 +62,14 @@ class _Measured:
     type=click.IntRange(min=1),
     default=128,
     metavar="BYTES",
-    help="Body size; 128 by default.",
+    help="Of a body; 128 by default.",
 )
 @click.option(
     "--in-flight",
     type=click.IntRange(min=1),
     default=256,
     metavar="N",
-    help="Single sends in flight; 256 by default.",
+    help="Single sends at once; 256 by default.",
 )
 @click.option(
     "--batch",

@@ -264,9 +264,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         rpc = self.server.service.find(fields[":path"])
         if rpc is None:
-            self._fail(
-                stream_id, GrpcStatus.UNIMPLEMENTED, f"there is no method {fields[':path'][:200]}"
-            )
+            self._fail(stream_id, GrpcStatus.UNIMPLEMENTED, f"there is no {fields[':path'][:200]}")
             return
         for name in _NOT_TO_BE_SAID:
             fields.pop(name, None)
@@ -288,12 +286,12 @@ class GrpcConnection(asyncio.Protocol):
         try:
             messages = self._whole_messages(call, data)
             if is_end and call.reader.held_bytes:
-                raise FramingError(GrpcStatus.INTERNAL, "a message is incomplete")
+                raise FramingError(GrpcStatus.INTERNAL, "a message is cut off")
             call.requests += len(messages)
             if not call.rpc.method.streams_requests and (
                 call.requests > 1 or (is_end and not call.requests)
             ):
-                raise FramingError(GrpcStatus.INTERNAL, "expected exactly one message")
+                raise FramingError(GrpcStatus.INTERNAL, "one message is to be sent")
             requests = [call.rpc.method.request.FromString(message) for message in messages]
         except FramingError as error:
             self.fail(call, error.status, str(error))
@@ -317,8 +315,8 @@ class GrpcConnection(asyncio.Protocol):
             if reader.held_bytes and self._held_bytes > HELD_BYTES_MAX:
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"incomplete requests hold more than {HELD_BYTES_MAX} bytes of one "
-                    "connection: send fewer large requests at a time",
+                    f"requests that are not whole hold more than {HELD_BYTES_MAX} bytes of one "
+                    "connection: send fewer large ones at a time",
                 )
             if (
                 reader.held_bytes > UNKNOWN_BYTES_MAX
@@ -328,7 +326,7 @@ class GrpcConnection(asyncio.Protocol):
             ):
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"an unauthenticated request of more than {UNKNOWN_BYTES_MAX} bytes",
+                    f"a request of more than {UNKNOWN_BYTES_MAX} bytes that names no user",
                 )
             self._unfinished_bytes += len(data)
         return messages
@@ -400,7 +398,7 @@ class GrpcConnection(asyncio.Protocol):
             if self.stalled_at_s is not None and (
                 transport.get_write_buffer_size() > UNREAD_BYTES_MAX
             ):
-                self.abort("the client did not read its answers")
+                self.abort("its answers were not read")
                 return
         if self._http2.is_over:
             failure = self._http2.failure
@@ -447,14 +445,14 @@ class GrpcConnection(asyncio.Protocol):
         """Return why the connection has timed out; None if it has not."""
         if self.stalled_at_s is not None:
             is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
-            return "the client did not read its answers" if is_still else None
+            return "its answers were not read" if is_still else None
         if not self.has_asked and now_s - self.connected_at_s > FIRST_REQUEST_TIMEOUT_S:
-            return "the client sent no request"
+            return "it asked for nothing"
         begun_s = self.frame_begun_at_s
         if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
-            return "a frame was not completed"
+            return "a frame did not end"
         if self._held_bytes and now_s - self.held_at_s > FRAME_TIMEOUT_S:
-            return "a request was not completed"
+            return "a request did not end"
         if not self.open_calls and now_s - self.last_call_s > IDLE_TIMEOUT_S:
             return "idle"
         return None

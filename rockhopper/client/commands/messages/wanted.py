@@ -24,16 +24,13 @@ def wanted_options(command: _Command) -> _Command:
         "pairs",
         multiple=True,
         metavar="NAME=VALUE",
-        help=(
-            "Only messages with this property (TAGS and KEYS are properties); repeatable: all "
-            "must match."
-        ),
+        help="Only messages with this property (TAGS and KEYS are some); repeatable: all of them.",
     )
     grep = click.option(
         "--grep",
         "pattern",
         metavar="REGEX",
-        help='Only messages whose body matches; "(?i)paid" also matches PAID.',
+        help='Only messages whose body matches; "(?i)paid" takes PAID as well.',
     )
     return grep(where(command))
 
@@ -58,7 +55,7 @@ class Wanted:
             return cls(None if pattern is None else re.compile(pattern), tuple(properties))
         except re.error as error:
             raise click.UsageError(
-                f"--grep {pattern!r} is not a regular expression: {error}"
+                f"--grep {pattern!r} is no regular expression: {error}"
             ) from None
 
     @property

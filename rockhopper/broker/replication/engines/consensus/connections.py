@@ -95,7 +95,7 @@ class Connections:
         elif isinstance(error, OSError):
             reason = _told(error)
         else:
-            reason = f"invalid answer: {error}"
+            reason = f"its answer makes no sense: {error}"
         return UnavailableError(f"{endpoint}: {reason}", may_be_done=True)
 
     async def close(self) -> None:

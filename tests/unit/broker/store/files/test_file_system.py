@@ -42,9 +42,7 @@ def test_one_that_lacks_something_is_refused_by_that(
     lack: str,
 ) -> None:
     monkeypatch.setattr(module, name, failing(number))
-    with pytest.raises(
-        UnfitFileSystemError, match=f"has {lack} .not supported.*, but a store needs"
-    ):
+    with pytest.raises(UnfitFileSystemError, match=f"has {lack} .not supported.: a store rests on"):
         check_file_system(tmp_path)
 
 
