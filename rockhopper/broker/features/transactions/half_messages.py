@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.send_request import Send, is_half
 from rockhopper.broker.kernel.send.sender import Diversion
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.errors import IllegalMessage, NoPermission
@@ -20,7 +20,6 @@ from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME,
-    PROPERTY_DELAY_LEVEL,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -32,7 +31,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_UNIQUE_KEY,
     whole_number,
 )
-from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 HALF_QUEUE_ID = 0
@@ -79,7 +77,7 @@ class HalfSends:
         Raises:
             Refusal: the broker accepts no half message, or not this one.
         """
-        if not is_half(send.sys_flag, properties, send.reconsume_times):
+        if not is_half(send, properties):
             return None
         if "\x01" in send.group or "\x02" in send.group:
             raise IllegalMessage(
@@ -92,19 +90,6 @@ class HalfSends:
             )
         make_half(properties, topic, queue_id, send.group)
         return DivertedHalf(self._opened, properties)
-
-
-def is_half(sys_flag: int, properties: Mapping[str, str], reconsume_times: int) -> bool:
-    """Whether a producer sends the first half of a transaction.
-
-    A consumer that sends a message back copies TRAN_MSG along: that is none.
-    """
-    if reconsume_times > 0 and whole_number(properties.get(PROPERTY_DELAY_LEVEL)) > 0:
-        return False
-    return (
-        properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
-        or sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_PREPARED
-    )
 
 
 def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str) -> None:

@@ -19,7 +19,7 @@ from rockhopper.broker.kernel.send.send_batches import (
     is_any_delayed,
 )
 from rockhopper.broker.kernel.send.send_checks import SendChecks
-from rockhopper.broker.kernel.send.send_request import Send, waits_for_disk
+from rockhopper.broker.kernel.send.send_request import Send, is_half, waits_for_disk
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -28,7 +28,7 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.errors import IllegalMessage, Refusal
+from rockhopper.broker.users.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from rockhopper.protocol.properties import (
@@ -231,6 +231,12 @@ class Sender:
         for divert in self.diversions:
             if (diversion := divert(send, properties, topic, queue_id)) is not None:
                 return diversion
+        if is_half(send, properties):
+            # Stored as any other, it would reach consumers before its producer commits it.
+            raise NoPermission(
+                "this broker serves no transactions: send the message without one, or to a broker "
+                "that has them"
+            )
         return None
 
     def _check_body(self, body: bytes) -> None:

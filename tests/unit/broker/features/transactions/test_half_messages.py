@@ -5,7 +5,6 @@ import pytest
 from rockhopper.broker.features.transactions.half_messages import (
     finished_offsets,
     immunity_ms,
-    is_half,
     make_half,
     op_body,
 )
@@ -17,26 +16,6 @@ from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
 from tests.support.features import transactions_of
 from tests.support.served_broker import BORN_HOST, ServedBroker
 from tests.support.transactions import HALF_TOPIC
-
-
-@pytest.mark.parametrize(
-    ("sys_flag", "properties", "reconsume_times", "expected"),
-    [
-        (4, {"TRAN_MSG": "true"}, 0, True),
-        (0, {"TRAN_MSG": "TRUE"}, 0, True),
-        (4, {}, 0, True),
-        (8, {}, 0, False),
-        (12, {}, 0, False),
-        (0, {"TRAN_MSG": "false"}, 0, False),
-        (4, {"TRAN_MSG": "true", "DELAY": "3"}, 1, False),
-        (4, {"TRAN_MSG": "true"}, 1, True),
-        (4, {"TRAN_MSG": "true", "DELAY": "3"}, 0, True),
-    ],
-)
-def test_half_messages_are_told_from_others(
-    sys_flag: int, properties: dict[str, str], reconsume_times: int, expected: bool
-) -> None:
-    assert is_half(sys_flag, properties, reconsume_times) is expected
 
 
 def test_what_a_client_claims_about_checks_is_dropped() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.kernel.send.send_request import Send
+from rockhopper.broker.kernel.send.send_request import Send, is_half
 from rockhopper.broker.kernel.send.sender import Diversion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
@@ -264,3 +264,31 @@ async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:
     broker.sender.send(send(bytes(100)))
     with pytest.raises(RecordTooLargeError, match="101 bytes"):
         broker.sender.send(send(bytes(101)))
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "properties", "reconsume_times", "expected"),
+    [
+        (4, {"TRAN_MSG": "true"}, 0, True),
+        (0, {"TRAN_MSG": "TRUE"}, 0, True),
+        (4, {}, 0, True),
+        (8, {}, 0, False),
+        (12, {}, 0, False),
+        (0, {"TRAN_MSG": "false"}, 0, False),
+        (4, {"TRAN_MSG": "true", "DELAY": "3"}, 1, False),
+        (4, {"TRAN_MSG": "true"}, 1, True),
+        (4, {"TRAN_MSG": "true", "DELAY": "3"}, 0, True),
+    ],
+)
+def test_a_half_message_is_known_by_flag_or_property(
+    sys_flag: int, properties: dict[str, str], reconsume_times: int, expected: bool
+) -> None:
+    request = send(sys_flag=sys_flag, reconsume_times=reconsume_times)
+    assert is_half(request, properties) is expected
+
+
+async def test_a_half_message_is_refused_where_no_feature_takes_it(broker: ServedBroker) -> None:
+    broker.sender.diversions.clear()
+    with pytest.raises(NoPermission, match="serves no transactions"):
+        broker.sender.send(send(properties={"TRAN_MSG": "true"}))
+    assert stored(broker) == []
