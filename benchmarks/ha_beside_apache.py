@@ -276,7 +276,7 @@ async def _create_topic(system: System) -> None:
 
 
 async def measure(system: System, fault: str, sender: Sender) -> Finding:
-    """Make one fault during sends, mend it, and compare."""
+    """Cause one fault during sends, repair it, and compare."""
     await answered_since(sender, wall_ms(), BEFORE)
     before = await read_numbers(await system.master(), TOPIC, QUEUES)
     began_ms = wall_ms()

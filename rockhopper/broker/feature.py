@@ -13,7 +13,7 @@ A feature's life, between the kernel's:
 
     state()   before the store opens. A follower of a replica set makes this alone
     build()   over the open store; no I/O
-    then the six steps of a Part (server/loop/part.py): open, start, expire, stop, close
+    then the steps of a Part (server/loop/part.py): open, start, expire, purge, stop, close
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,33 +75,34 @@ class FeaturePart(Part):
     processors: Mapping[int, Row] = {}
     """Request code → processor and permission. No two features serve the same code."""
     wraps: Mapping[int, Wrap] = {}
-    """Request code → what to put around the processor of it, whoever serves it. The permission
-    stays that of the processor. Wraps of later features stand around those of earlier ones."""
+    """Request code → a function that wraps its processor, which may be another feature's. The
+    permission of the processor stays. Later features wrap the wrappers of earlier ones."""
 
     prepare_send: Mapping[str, PrepareSend] = {}
-    """Property → what to do with the queue and the properties of a single message that has it, on
-    the general path. Those of earlier features come first."""
+    """Property → a function that changes the queue and the properties of single messages with this
+    property, on the general path. Functions of earlier features run first."""
     divert_send: DivertSend | None = None
-    """Which single messages are stored elsewhere first; asked after all have prepared the message,
-    those of earlier features first."""
+    """A function that stores certain single messages in another queue first. It runs after
+    ``prepare_send`` of all features; functions of earlier features run first."""
     fast: FastPath | None = None
     """What the hot pass may serve for the feature without the dispatcher."""
     halves_opened: Callable[[list[tuple[int, int, str]]], None] | None = None
-    """Takes the half messages that compiled code has stored: queue offset, log offset and producer
-    group of each. Without it, compiled code leaves half messages to the general path."""
+    """Called with the half messages that compiled code has stored: queue offset, log offset and
+    producer group of each. If no feature has it, half messages take the general path."""
 
     def metrics(self) -> Iterable[Family]:
         """Return what /metrics shows of the feature; called for each scrape."""
         return ()
 
     def used_groups(self) -> Iterable[str]:
-        """Return groups that must not be deleted as unused: the feature keeps something of them."""
+        """Return the groups that the feature keeps state of; they are not deleted as unused."""
         return ()
 
     def open_grpc(self, sessions: Any) -> GrpcHalf | None:
-        """Return what serves RocketMQ 5 clients, whose *sessions* those are, while a gateway is.
+        """Return what serves RocketMQ 5 clients while a gateway is open; None without RPCs.
 
-        Called only where protobuf is installed: modules that need it are imported here.
+        *sessions* are the gateway's clients. Called only if protobuf is installed, so modules that
+        need it are imported inside.
         """
 
 
@@ -111,27 +112,27 @@ class Feature(Protocol):
     name: str
     """As in ``make deletable FEATURE=name``; the name of the folder."""
     requires: tuple[str, ...]
-    """Features that stand in front of this one in the list, and are deleted with it."""
+    """Features that this one uses: they come before it in the list, and deleting one deletes it."""
     tests: tuple[str, ...]
     """Files, folders and node ids of tests, from the root of the checkout, that go with it."""
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> State:
-        """Return what the feature keeps; reads no file."""
+        """Return the feature's state; reads no file."""
 
     def build(self, kernel: Kernel, state: Any) -> FeaturePart:
-        """Return the part, over what ``state`` returned; no I/O."""
+        """Return the feature's part, built on its *state*; no I/O."""
 
 
 def check_features(features: Sequence[Feature]) -> None:
     """Check the list of features.
 
     Raises:
-        ValueError: a name stands twice, or a feature in front of one that it requires.
+        ValueError: two features share a name, or one comes before a feature that it requires.
     """
     known: set[str] = set()
     for feature in features:
         if feature.name in known:
             raise ValueError(f"the feature {feature.name} is listed twice")
         if missing := sorted(set(feature.requires) - known):
-            raise ValueError(f"the feature {feature.name} must stand behind {missing[0]}")
+            raise ValueError(f"the feature {feature.name} must come after {missing[0]}")
         known.add(feature.name)

@@ -35,7 +35,7 @@ def test_each_feature_is_named_as_its_folder() -> None:
 
 def test_a_feature_stands_behind_what_it_requires() -> None:
     check_features([declared("a"), declared("b", "a")])
-    with pytest.raises(ValueError, match="the feature b must stand behind a"):
+    with pytest.raises(ValueError, match="the feature b must come after a"):
         check_features([declared("b", "a"), declared("a")])
 
 

@@ -73,7 +73,7 @@ class BrokerAdminProcessors:
     async def update_config(self, request: Request) -> Response:
         """25: change live settings until the next start; broker.conf is not changed.
 
-        Only settings that are declared as live may change, and none that names a path. If a request
+        Only live settings may change, and never one that contains a path. If a request
         contains anything forbidden, it changes nothing.
         """
         if len(request.body) > CONFIG_SIZE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""A master's term: what its followers hold, what is therefore confirmed, and which are in sync.
+"""A master's term: the followers' positions, the replicated offset, and the in-sync set.
 
 An offset is confirmed once every replica holds it of **every in-sync set that may be stored now**.
 These are the last known set and the sets of alterations whose outcome is unknown. So a replica's

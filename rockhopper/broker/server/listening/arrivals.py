@@ -1,7 +1,7 @@
 """Arrival: an accepted connection, until its first bytes show which protocol it speaks.
 
 The bytes are peeked (MSG_PEEK) and stay in the socket, so that the protocol reads all of them.
-While more bytes are needed, the kernel is told how many (SO_RCVLOWAT), so that a peer that sends
+While more bytes are needed, SO_RCVLOWAT sets how many wake the broker, so that a peer that sends
 byte by byte does not wake up the loop.
 """
 

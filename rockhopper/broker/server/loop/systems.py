@@ -1,4 +1,4 @@
-"""Supported systems: Linux is; on others the operator is told what is missing."""
+"""The supported system is Linux; on others, the log lists what is missing."""
 
 import importlib
 import os

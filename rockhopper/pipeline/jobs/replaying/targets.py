@@ -21,7 +21,7 @@ def choose_target(
     """Return the broker to publish on that has *topics*; empty for at-least-once delivery.
 
     Raises:
-        PipelineError: there is no broker, or none that supports the delivery.
+        PipelineError: no broker was found, or no found broker supports the delivery.
     """
     if delivery == "at-least-once":
         return ""

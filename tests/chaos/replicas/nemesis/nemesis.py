@@ -59,7 +59,7 @@ class Nemesis:
             await asyncio.gather(*(self.do(act) for act in step.acts))
 
     async def do(self, act: Act) -> None:
-        """Make one fault, and mend it when its time is over."""
+        """Cause one fault, and repair it when its time is over."""
         await asyncio.sleep(act.after_s)
         began_s = time.monotonic()
         try:
