@@ -130,14 +130,23 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
     help="A broker.conf with RocketMQ's keys.",
 )
 @click.version_option(package_name="rockhopper-mq", prog_name="rockhopper-broker")
-@click.option("-n", "--namesrv-addr", metavar="HOST:PORT;…", help="Register there as well.")
+@click.option(
+    "-n",
+    "--namesrv-addr",
+    metavar="HOST:PORT;…",
+    help="Also register with these name services, host:port with ; between.",
+)
 @click.option("--store", metavar="DIRECTORY", help="The store directory (storePathRootDir).")
 @click.option("--name", metavar="NAME", help="The broker's name (brokerName).")
-@click.option("--brokers", metavar="N", help="Run so many side by side; 0: one for each core.")
-@click.option("--bind-address", metavar="HOST", help="Where the ports listen.")
-@click.option("--listen-port", metavar="PORT", help="The broker's port; 0 picks a free one.")
-@click.option("--namesrv-port", metavar="PORT", help="The embedded name service's port.")
-@click.option("--http-port", metavar="PORT", help="Health, metrics and console; -1 for none.")
+@click.option(
+    "--brokers", metavar="N", help="Number of brokers to run side by side; 0: one for each core."
+)
+@click.option("--bind-address", metavar="HOST", help="Address on which the ports listen.")
+@click.option("--listen-port", metavar="PORT", help="Port of the broker; 0 picks a free one.")
+@click.option("--namesrv-port", metavar="PORT", help="Port of the embedded name service.")
+@click.option(
+    "--http-port", metavar="PORT", help="Port of health, metrics and console; -1 for none."
+)
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
@@ -149,16 +158,16 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
     metavar="KEY=VALUE",
     multiple=True,
     shell_complete=_complete_setting,
-    help="Any setting; may be repeated.",
+    help="Any setting; can be repeated.",
 )
 @click.option(
-    "--leave-set", is_flag=True, help="Serve the store of a replica alone: set haLeaveSet."
+    "--leave-set", is_flag=True, help="Serve a replica's store on its own: set haLeaveSet."
 )
 @click.option("--parent", type=int, hidden=True)
 @click.option(
-    "--strict", is_flag=True, help="Refuse settings that nobody knows, or that come twice."
+    "--strict", is_flag=True, help="Refuse unknown settings, and settings that occur twice."
 )
-@click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
+@click.option("-p", "--print-config", is_flag=True, help="Print all settings and exit.")
 @click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
 @click.pass_context
 def main(
@@ -181,7 +190,7 @@ def main(
     if context.invoked_subcommand is not None:
         if config_path or settings or any(named.values()):
             raise click.UsageError(
-                "options in front of 'store' are for serving: give them behind its command"
+                "options before 'store' apply to serving only: put them after the store command"
             )
         logging.configure_tool("rockhopper-broker")
         return

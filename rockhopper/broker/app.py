@@ -789,8 +789,8 @@ class Broker(ServingParts):
         """
         if self._settings_at_start is None:
             raise RuntimeError(
-                "purge() forgets everything that a broker holds, so it is for Broker.temporary() "
-                "alone; `rockhopper topic purge` empties one topic"
+                "purge() deletes everything that a broker stores, so only Broker.temporary() has "
+                "it; to empty one topic, use `rockhopper topic purge`"
             )
         if not self._is_ready:
             raise RuntimeError("this broker is not running: start it before purge()")

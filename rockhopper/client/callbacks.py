@@ -19,8 +19,8 @@ def check_coroutine_function(kind: str, function: object) -> None:
     """Raise TypeError unless `function` is an `async def` function; `kind` describes it."""
     if not is_coroutine_function(function):
         raise TypeError(
-            f"the {kind} {function!r} is not a coroutine function: write it with `async def`, and "
-            "call what blocks with asyncio.to_thread"
+            f"the {kind} {function!r} is not a coroutine function: write it with `async def`, "
+            "and call blocking code with asyncio.to_thread"
         )
 
 
@@ -29,8 +29,7 @@ def check_no_generator(kind: str, function: object) -> None:
     tests = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if any(_is_written(test, function) for test in tests):
         raise TypeError(
-            f"the {kind} {function!r} has a `yield`: calling it would run nothing of it; let it "
-            "return"
+            f"the {kind} {function!r} has a `yield`, so a call would not run it; use return"
         )
 
 
@@ -42,7 +41,7 @@ def check_has_run(kind: str, function: object, answer: object) -> None:
         inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
     ):
         return
-    raise TypeError(f"the {kind} {function!r} returned {answer!r}, which nothing runs")
+    raise TypeError(f"the {kind} {function!r} returned {answer!r}, which is never awaited")
 
 
 def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _Answer]:
@@ -52,7 +51,7 @@ def plain_function(kind: str, function: Callable[_P, _Answer]) -> Callable[_P, _
     """
     if not callable(function) or is_coroutine_function(function):
         raise TypeError(
-            f"the {kind} {function!r} is no plain function: coroutine functions are for the "
+            f"the {kind} {function!r} is a coroutine function: use it with the asynchronous "
             "clients of rockhopper"
         )
     check_no_generator(kind, function)

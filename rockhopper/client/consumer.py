@@ -391,8 +391,7 @@ class Consumer:
                 self._in_work = [each for each in self._in_work if each is not delivered]
                 return delivered
         raise ClientStateError(
-            "only the message, or one of the batch, that the loop handed out last can be asked for "
-            "again"
+            "only the message or batch that the loop received last can be sent back"
         )
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -415,7 +414,9 @@ class Consumer:
     def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_Loop[_Item]":
         self.engine.session.check_open()
         if self._workers or self._running is not None:
-            raise ClientStateError("a handler gets this consumer's messages: use it, or a loop")
+            raise ClientStateError(
+                "a handler already gets this consumer's messages: use either a handler or a loop"
+            )
         in_work, self._in_work = self._in_work, ()
         self._handout.redeliver_all(in_work)
         loop = _Loop(self._check_loop, next_item)
@@ -425,7 +426,7 @@ class Consumer:
     def _check_loop(self, loop: object) -> None:
         if loop is not self._loop:
             self.engine.session.check_open()
-            raise ClientStateError("another loop over this consumer has begun since")
+            raise ClientStateError("another loop over this consumer has started since")
         if self._is_closed:
             raise StopAsyncIteration  # closing has acknowledged the loop's last message
         self.engine.session.check_open()
@@ -536,8 +537,8 @@ class Consumer:
         left = [task for task in tasks if not task.done()]
         if left:
             log.error(
-                "%d handlers of group %r do not end when they are cancelled: they are left behind, "
-                "and their messages are delivered again",
+                "%d handlers of group %r did not stop when cancelled: they are abandoned, and "
+                "their messages are redelivered",
                 len(left),
                 self.group,
             )
@@ -555,8 +556,8 @@ class Consumer:
                     worker.result()
                 elif not self._handout.is_stopped:
                     log.warning(
-                        "other code of this process has cancelled a task of group %r that calls "
-                        "handlers: another takes its place",
+                        "other code of this process cancelled a handler task of group %r: it is "
+                        "replaced",
                         self.group,
                     )
                     another = start_task(self._work(handler))
@@ -612,7 +613,7 @@ class Consumer:
     async def _failed(self, held: ProcessQueue, message: ReceivedMessage, error: Exception) -> None:
         """Request redelivery, unless the message is a request whose requester has gone."""
         if isinstance(error, RequestRefusedError) and error.is_requester_gone:
-            log.info("%r is finished, and its requester gone: %s", message, error)
+            log.info("%r is done, but its requester is gone: %s", message, error)
             self._handout.acknowledge(held, message)
             return
         later = retry_later_of(error)
@@ -621,18 +622,18 @@ class Consumer:
         # delivery.
         wait_ms = 0 if self._settings.orderly else delay.least_ms
         if is_expired(message, partial(self._broker_time_ms, held, wait_ms)):
-            text = "the handler failed on %r, which does not come again: its requester will be gone"
+            text = "the handler failed on %r, which is not redelivered: its requester will be gone"
             log.warning(text, message, exc_info=error)
             self._handout.acknowledge(held, message)
             return
         if later is None:
             self._tell_failure(message, error)
         else:
-            log.debug("%r is asked for again: %s", message, later)
+            log.debug("%r will be redelivered: %s", message, later)
         await asyncio.shield(self._handout.redeliver(held, message, delay))
 
     def _tell_failure(self, message: ReceivedMessage, error: BaseException) -> None:
-        text = "the handler failed on %r, in delivery %d of it: it is asked for again"
+        text = "the handler failed on %r, at delivery %d: it will be redelivered"
         delivery = message.reconsume_times + 1
         if isinstance(error, ClientError) and is_away(error):
             outages, key = self.engine.session.outages, f"handler {error.address}"
@@ -652,8 +653,8 @@ class Consumer:
                 _, unfinished = await asyncio.wait(tasks, timeout=timeout_s)
                 if unfinished:
                     log.warning(
-                        "handlers did not finish within %g s: they are cancelled, but for what "
-                        "they run in threads, and their messages are asked for again",
+                        "handlers did not finish within %g s: they are cancelled, except for "
+                        "code that they run in threads, and their messages are redelivered",
                         timeout_s,
                     )
         finally:

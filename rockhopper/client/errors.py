@@ -30,9 +30,10 @@ RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
 
 _REMEDIES: dict[int, str] = {
     ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send more slowly, or try again later",
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "that server is too old, or the address is a broker's "
-    "where a name service's belongs, or the other way round",
-    ResponseCode.SERVICE_NOT_AVAILABLE: "its log says why; often the disk is full",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: (
+        "the server is too old, or the address of a broker and of a name service are mixed up"
+    ),
+    ResponseCode.SERVICE_NOT_AVAILABLE: "its log has the reason; often the disk is full",
     ResponseCode.NO_PERMISSION: "check the topic's permissions, the broker's access rules, and "
     "remoteAdmin for administrative commands from another host",
     ResponseCode.TOPIC_NOT_EXIST: "create it with `rockhopper topic create`",
@@ -41,7 +42,7 @@ _REMEDIES: dict[int, str] = {
 }
 
 _UNSIGNED_REMEDY = (
-    "asked in nobody's name: say in whose by credentials=, --credentials FILE or "
+    "the request was not signed: name a user by credentials=, --credentials FILE or "
     "$ROCKHOPPER_CREDENTIALS_FILE"
 )
 
@@ -186,9 +187,9 @@ def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
     if asked_as is None:
         return remedy
     if code in UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
-        return f"asked as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
+        return f"signed as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
     if code == ResponseCode.NO_PERMISSION and asked_as:
-        return f"{remedy}; asked as {asked_as}" if remedy else f"asked as {asked_as}"
+        return f"{remedy}; signed as {asked_as}" if remedy else f"signed as {asked_as}"
     return remedy
 
 

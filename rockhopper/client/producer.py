@@ -235,8 +235,8 @@ class Producer(ClosedAtEnd):
         for each in batch:
             if not isinstance(each, Message):
                 raise TypeError(
-                    f"a batch is of Messages, not {type(each).__name__}: Message(topic, body) "
-                    "makes one"
+                    f"a batch consists of Messages, not {type(each).__name__}: Message(topic, "
+                    "body) creates one"
                 )
 
         async def deliver(messages: list[Message]) -> Sequence[SendReceipt]:
@@ -361,7 +361,7 @@ class Producer(ClosedAtEnd):
         message_id = (answer.ext or {}).get("msgId")
         if message_id is None:
             raise MalformedAnswerError(
-                f"{address} recalled a message of {topic!r} and does not say which",
+                f"{address} recalled a message of {topic!r} but does not say which",
                 address=address,
             )
         if self.trace is not None:
@@ -384,9 +384,9 @@ class Producer(ClosedAtEnd):
             if address is not None:
                 return address
         raise RouteNotFoundError(
-            f"no route of {' or '.join(topics)} names a master of the broker {broker_name!r}",
+            f"no route of {' or '.join(topics)} names a master of broker {broker_name!r}",
             address=str(self.session.name_services),
-            remedy="check that this broker runs and is known to the name service",
+            remedy="check that this broker runs and is registered at the name service",
         )
 
     def _take_request(self, connection: Connection, command: Command) -> Command | None:
@@ -423,8 +423,8 @@ def _as_message(
         return message
     if not isinstance(message, str):
         raise TypeError(
-            f"a Message or the name of a topic is sent, not {type(message).__name__}; "
-            "send_batch takes several messages"
+            f"pass a Message or the name of a topic, not {type(message).__name__}; send_batch "
+            "accepts several messages"
         )
     return Message(
         message, _as_bytes(body), tags=tags, keys=keys, properties=dict(properties or {})

@@ -102,8 +102,8 @@ class PullConsumer(ClosedAtEnd):
         self._hooks = Hooks(middleware)
         if filter is not None and tags != "*":
             raise ValueError(
-                f"tags={tags!r} and a filter cannot be used together: TAGS is a property that the "
-                "filter may name"
+                f"tags={tags!r} and a filter cannot be combined: a filter can name the property "
+                "TAGS"
             )
         self._wanted: str | Sql = tags if filter is None else filter
         self._start_from = _checked(start_from)
@@ -178,7 +178,7 @@ class PullConsumer(ClosedAtEnd):
             try:
                 await self.find()
             except ClientError as error:
-                log.debug("topics could not be looked for, and will be again: %s", error)
+                log.debug("topics could not be looked up, will retry: %s", error)
 
     async def close(self) -> None:
         """Stop reading and close the connections, without a commit."""
@@ -193,7 +193,7 @@ class PullConsumer(ClosedAtEnd):
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
         """Return the readable queues of a topic, by default the consumer's own topic."""
         if topic is None and not self._topics and self._finder is None:
-            raise ClientStateError("this consumer was opened without a topic: name one")
+            raise ClientStateError("this consumer was opened without a topic: pass one")
         queues: list[MessageQueue] = []
         for name in [topic] if topic else list(self._topics):
             try:
@@ -362,9 +362,7 @@ class PullConsumer(ClosedAtEnd):
         A mapping gives the next offset for each queue.
         """
         if self._group is None:
-            raise ClientStateError(
-                "a consumer without a group has nothing to commit to; pass group=..."
-            )
+            raise ClientStateError("a consumer without a group cannot commit: pass group=...")
         if isinstance(offsets, ReceivedMessage):
             offsets = {offsets.queue: offsets.queue_offset + 1}
         elif offsets is None:
@@ -531,5 +529,5 @@ def _checked(position: Position) -> Position:
     if isinstance(position, int | datetime) or position in ("earliest", "latest"):
         return position
     raise ValueError(
-        f'{position!r} is no position: use an offset, a datetime, "earliest" or "latest"'
+        f'{position!r} is not a position: use an offset, a datetime, "earliest" or "latest"'
     )

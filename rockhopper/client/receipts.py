@@ -55,7 +55,7 @@ def read_receipts(
     except (KeyError, ValueError) as error:
         raise MalformedAnswerError(
             f"{address} stored the message, but its answer to {RequestCode.SEND_MESSAGE_V2.name} "
-            f"cannot be read ({error!r})",
+            f"is invalid ({error!r})",
             address=address,
         ) from error
     status = _STATUSES[answer.code]

@@ -88,8 +88,8 @@ class ReceivedMessage:
             pass
         if self.deserializer is None:
             raise ClientStateError(
-                "a message has a value only where its client has a deserializer: give it one, as "
-                "in Consumer(…, deserializer=JSON()), or Producer(deserializer=JSON()) for replies"
+                "message.value needs a deserializer: pass one to the client, as in Consumer(…, "
+                "deserializer=JSON()), or Producer(deserializer=JSON()) for replies"
             )
         self._value: Any = decoded(self.deserializer, self.body, repr(self))
         return self._value

@@ -107,7 +107,7 @@ class Pydantic:
 
 def _fields_of_model(value: Any) -> Any:
     if not hasattr(value, "model_dump"):
-        raise TypeError(f"JSON has nothing for objects of {type(value).__name__}")
+        raise TypeError(f"JSON cannot represent objects of {type(value).__name__}")
     return value.model_dump(mode="json", by_alias=True)
 
 
@@ -126,7 +126,7 @@ def check_serializer(name: str, serializer: Serializer | None, method: str) -> N
         return
     if isinstance(serializer, type) or not callable(getattr(serializer, method, None)):
         raise TypeError(
-            f"{name} is {serializer!r}: give an object with `{method}`, as in {name}=JSON()"
+            f"{name} is {serializer!r}: pass an object with `{method}`, as in {name}=JSON()"
         )
 
 
@@ -160,7 +160,7 @@ def decoded(serializer: Serializer, body: bytes, what: str) -> Any:
 def _misfit(serializer: Serializer) -> str:
     wanted = getattr(serializer, "type", Any)
     if wanted is Any:
-        return f"is no {getattr(serializer, 'name', type(serializer).__name__)}"
+        return f"is not {getattr(serializer, 'name', type(serializer).__name__)}"
     return f"does not fit {wanted.__name__ if isinstance(wanted, type) else wanted}"
 
 

@@ -246,15 +246,15 @@ class TransactionProducer(Producer):
         """
         if not callable(local):
             raise TypeError(
-                f"the local transaction {local!r} cannot be called: hand over the coroutine "
-                "function without calling it; it gets the Transaction"
+                f"the local transaction {local!r} cannot be called: pass the coroutine function "
+                "without calling it; it gets the Transaction"
             )
         async with self.transaction(message, timeout_s=timeout_s) as transaction:
             outcome = local(transaction)
             if not inspect.isawaitable(outcome):
                 raise TypeError(
                     f"the local transaction {local!r} is not a coroutine function: write it with "
-                    "`async def`; the message is left to `check`"
+                    "`async def`; `check` decides about the message"
                 )
             transaction.state = state_of(await outcome, "the local transaction")
         return transaction
@@ -283,7 +283,7 @@ class TransactionProducer(Producer):
             raise RequestRefusedError(
                 RequestCode.SEND_MESSAGE_V2,
                 int(receipt.status),
-                "the half message is not safe, and the transaction was not begun",
+                "the half message is not stored safely, and the transaction was not started",
                 self._address(half),
             )
         return transaction
@@ -295,8 +295,8 @@ class TransactionProducer(Producer):
             _, _, commit_log_offset = decode_offset_message_id(receipt.offset_message_id)
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"the broker {queue.broker_name} stored the half message, but did not say where "
-                f"({error})"
+                f"broker {queue.broker_name} stored the half message, but its answer does not "
+                f"identify it ({error})"
             ) from error
         return HalfMessage(
             queue.topic,
@@ -346,7 +346,7 @@ class TransactionProducer(Producer):
                 is_unheard = may_have_moved(error) and not was_sent
                 if not is_unheard or now_s() + _RETRY_PAUSE_S >= deadline_s:
                     log.warning(
-                        "the broker was not told to %s message %s and will check it: %s",
+                        "the broker was not told to %s message %s, so it will check it: %s",
                         state,
                         half.message_id,
                         error,
@@ -370,7 +370,7 @@ class TransactionProducer(Producer):
             fields = decode_fields(CheckTransactionStateRequest, command.ext)
             stored = decode_message(command.body)
         except ProtocolError as error:
-            log.warning("a transaction check of %s cannot be read: %s", address, error)
+            log.warning("invalid transaction check from %s: %s", address, error)
             return
         broker_name = fields.broker_name or ""
         message = ReceivedMessage(MessageQueue(stored.topic, broker_name, stored.queue_id), stored)
@@ -378,7 +378,7 @@ class TransactionProducer(Producer):
         if group != self._group:
             if group is not None and self.session.has_checker(group):
                 return  # that client is asked as well
-            log.warning("%s asked %r about a transaction of %r", address, self._group, group)
+            log.warning("%s checked a transaction of %r with %r", address, self._group, group)
             return
         half = HalfMessage(
             stored.topic,
@@ -440,7 +440,7 @@ def state_of(answer: object, who: str) -> TransactionState:
     except ValueError:
         if answer is not None:
             log.error(
-                "%s returned %r; it counts as unknown: return a TransactionState or its text",
+                "%s returned %r, which counts as unknown: return a TransactionState or its text",
                 who,
                 answer,
             )

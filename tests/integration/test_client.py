@@ -136,7 +136,7 @@ async def test_a_send_that_finds_no_time_left_names_the_time_it_was_given(
 async def test_what_is_no_message_is_refused_with_the_call_that_takes_it(
     producer: Producer,
 ) -> None:
-    with pytest.raises(TypeError, match="not list; send_batch takes several messages"):
+    with pytest.raises(TypeError, match="not list; send_batch accepts several messages"):
         await producer.send([Message("orders")])  # type: ignore[arg-type]
 
 

@@ -54,7 +54,7 @@ def in_a_child(work: Callable[[], Awaitable[None]]) -> None:
 async def refuses(call: Call) -> None:
     """Expect that a call says at once that its client belongs to the parent."""
     async with asyncio.timeout(HANG_S):
-        with pytest.raises(ClientStateError, match="make a new client in the child process"):
+        with pytest.raises(ClientStateError, match="create a new client in the child process"):
             await call()
 
 

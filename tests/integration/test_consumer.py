@@ -366,7 +366,7 @@ async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
     consumer = await billing(broker, handler=stubborn, close_timeout_s=0.0).start()
     await inside.wait()
     await consumer.close()
-    assert "do not end when they are cancelled" in caplog.text
+    assert "did not stop when cancelled" in caplog.text
     end.set()
     left = broker.consumers.get("billing")
     assert left is None or not left.client_ids()

@@ -174,5 +174,7 @@ async def test_a_loop_beside_a_handler_is_refused(broker: Broker) -> None:
     async with Consumer(
         "billing", "orders", nameserver=broker.nameserver, handler=handle
     ) as consumer:
-        with pytest.raises(ClientStateError, match="a handler gets this consumer's messages"):
+        with pytest.raises(
+            ClientStateError, match="a handler already gets this consumer's messages"
+        ):
             aiter(consumer)

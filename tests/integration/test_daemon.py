@@ -112,8 +112,8 @@ async def test_an_unknown_setting_is_named_with_the_nearest_known_one(tmp_path: 
     async with Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH") as daemon:
         warnings = [line["event"] for line in daemon.lines if line["level"] == "warning"]
         assert warnings == [
-            "command line: setting flushDiskTyp is not known and has no effect; the nearest known "
-            "one is flushDiskType"
+            "command line: setting flushDiskTyp is unknown and has no effect; did you "
+            "mean flushDiskType?"
         ]
         assert await daemon.stop() == 0
 
@@ -122,8 +122,8 @@ async def test_printed_settings_come_with_what_is_wrong_with_them(tmp_path: Path
     code, text = await Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH").fail("--print-config")
     assert code == 0
     assert complaint(text) == (
-        "rockhopper-broker: command line: setting flushDiskTyp is not known and has no effect; the "
-        "nearest known one is flushDiskType"
+        "rockhopper-broker: command line: setting flushDiskTyp is unknown and has no effect; did "
+        "you mean flushDiskType?"
     )
 
 

@@ -279,7 +279,7 @@ async def test_workers_that_other_code_has_cancelled_are_replaced(
             worker.cancel()
         await producer.send("orders", b"last")
         await until(lambda: handler.has_done(1))
-    assert caplog.text.count("another takes its place") == 2
+    assert caplog.text.count("it is replaced") == 2
 
 
 async def test_a_handler_may_close_its_consumer(broker: Broker, producer: Producer) -> None:

@@ -37,7 +37,7 @@ class Jobs:
 
 def refused(caplog: pytest.LogCaptureFixture) -> int:
     """How often a successor has found a queue locked."""
-    return caplog.text.count("is still in work at another member")
+    return caplog.text.count("is still in progress at another member")
 
 
 async def send_jobs(producer: Producer) -> list[bytes]:

@@ -119,7 +119,7 @@ async def test_a_broker_in_a_thread_serves_clients_of_any_loop() -> None:
     broker.stop()
     with pytest.raises(RuntimeError, match="not running"):
         broker.purge()
-    with pytest.raises(RuntimeError, match="make a new one"):
+    with pytest.raises(RuntimeError, match="create a new one"):
         broker.start()
 
 

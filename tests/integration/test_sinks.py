@@ -93,7 +93,7 @@ async def test_an_aborted_batch_leaves_nothing(broker: Broker) -> None:
         assert (await ask(peer, RequestCode.SINK_ABORT, batchId=0)).code == 0
         answer = await publish(peer, 0, p0=1)
     assert answer.code == ResponseCode.ILLEGAL_OPERATION
-    assert "holds 0 messages, not 1" in (answer.remark or "")
+    assert "contains 0 messages, not 1" in (answer.remark or "")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_what_could_not_be_published_is_refused_when_it_is_staged(
         ({"sinkId": "", "batchId": 0, "part": "p"}, "sink's id"),
         ({"batchId": -1, "part": "p"}, "batch id is -1"),
         ({"batchId": 0, "part": "../p"}, "'../p'"),
-        ({"batchId": 0, "part": "p", "sequence": 3}, "goes on with sequence 0, not 3"),
+        ({"batchId": 0, "part": "p", "sequence": 3}, "continues with sequence 0, not 3"),
     ],
 )
 async def test_a_request_that_contradicts_itself_says_how(
@@ -168,7 +168,7 @@ async def test_a_run_of_messages_is_published_whole_and_once(broker: Broker) -> 
         answer = await ask(
             peer, RequestCode.SINK_STAGE, encode_sink_body(runs), **fields, sequence=1
         )
-        assert "a run of messages is broken" in (answer.remark or "")
+        assert "a run of messages is malformed" in (answer.remark or "")
         assert await bodies(peer) == []
         for is_repeated in ("false", "true"):
             answer = await publish(peer, 0, p0=4)

@@ -247,7 +247,7 @@ def test_our_client_refuses_what_does_not_compile_or_would_be_ignored() -> None:
         Sql("price >")
     with pytest.raises(SqlSyntaxError, match=r"complete before .ADN region"):
         Sql("price > 5 ADN region = 'eu'")
-    with pytest.raises(ValueError, match="cannot be used together"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         PullConsumer(TOPIC, tags="new", filter=Sql("price > 5"))
 
 

@@ -99,7 +99,7 @@ async def test_a_pair_that_cannot_be_used_stops_the_start_with_a_sentence(
     code, text = await Daemon(store, *mixed).fail(*FREE)
     assert code == 2
     assert "command line: setting tlsCertPath=" in text
-    assert "is not that of the certificate" in text
+    assert "does not belong to the certificate" in text
     assert "Traceback" not in text
 
 

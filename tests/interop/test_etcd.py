@@ -240,7 +240,7 @@ async def test_an_etcd_with_an_older_disk_is_refused(single_etcd: EtcdCluster) -
     stranger = pair.engine()
     for number in range(5):
         await stranger.announce(replace(MEMBER, address=f"address {number}"))
-    with pytest.raises(EngineError, match=r"state is of revision .* restored from a backup"):
+    with pytest.raises(EngineError, match=r"state has revision .* restored from a backup"):
         await pair.one.read()
     assert replace(await stranger.read(), members={}, leader=LEADER_A) == before
     assert (await pair.one.alter(Alter(STATE, before.version)))[0] is Outcome.REFUSED

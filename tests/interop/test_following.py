@@ -92,7 +92,7 @@ class Migration:
     async def take_over(self) -> None:
         """As docs/migrating.md says it."""
         async with Admin(self.master.nameserver) as admin:
-            with pytest.raises(RequestRefusedError, match="still takes messages"):
+            with pytest.raises(RequestRefusedError, match="still accepts messages"):
                 await admin.take_over(self.ours.broker_address)
             closed = {"brokerPermission": "4"}
             await admin.update_broker_config(self.master.broker_address, closed)

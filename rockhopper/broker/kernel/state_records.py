@@ -115,7 +115,7 @@ def decode_state(body: bytes) -> StateRecord:
     version, writer, snapshot = _HEAD.unpack_from(body)
     if version != VERSION:
         raise StateRecordError(
-            f"it is of version {version}, and this release knows {VERSION}: upgrade this replica"
+            f"it has version {version}, but this release knows {VERSION}: upgrade this replica"
         )
     return StateRecord(writer, snapshot, list(decode_entries(body, _HEAD.size)))
 
@@ -125,11 +125,11 @@ def decode_entries(data: bytes, position: int = 0) -> Iterator[Entry]:
     while position < len(data):
         start = position + _ENTRY_HEAD.size
         if start > len(data):
-            raise StateRecordError("it ends in the midst of an entry")
+            raise StateRecordError("it ends within an entry")
         kind, size_bytes = _ENTRY_HEAD.unpack_from(data, position)
         position = start + size_bytes
         if position > len(data):
-            raise StateRecordError("it ends in the midst of an entry")
+            raise StateRecordError("it ends within an entry")
         yield kind, data[start:position]
 
 

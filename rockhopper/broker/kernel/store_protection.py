@@ -48,7 +48,7 @@ def protect_store(config: BrokerConfig) -> None:
                 _apply(modes, path, is_directory=is_directory, is_secret=is_secret)
             _apply(modes, root, is_directory=True, is_secret=False)
         except PermissionError as error:
-            reason = f"cannot restrict who reads the store ({error.strerror}): run the broker as "
+            reason = f"cannot restrict access to the store ({error.strerror}): run the broker as "
             reason += "the owner of these files"
             if config.store.group:
                 reason += f", and as a member of the group {config.store.group} (storeGroup)"

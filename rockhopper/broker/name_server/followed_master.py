@@ -36,11 +36,15 @@ _OTHER_KINDS = {
     "enableControllerMode": f"under a controller: {_CLASSIC_ALONE}",
     "enableDLegerCommitLog": f"with a DLedger commit log: {_CLASSIC_ALONE}",
     # Data in RocksDB is neither in the log nor in a table that slaves request.
-    "timerRocksDBEnable": "with timers in RocksDB, and which are delivered would not be known "
-    "here: switch to files (mqadmin switchTimerEngine -e F), and restart it without the setting",
-    "popConsumerKVServiceEnable": "with popped messages in RocksDB, and what is not acknowledged "
-    "would be lost here: restart it without the setting, and have it move them to its log by "
-    "request code 200056 (POP_ROLLBACK)",
+    "timerRocksDBEnable": (
+        "with timers in RocksDB, so this broker cannot know which are delivered: switch to files "
+        "(mqadmin switchTimerEngine -e F), and restart it without the setting"
+    ),
+    "popConsumerKVServiceEnable": (
+        "with popped messages in RocksDB, so unacknowledged ones would be lost here: restart it "
+        "without the setting, and let it move them to its log by request code 200056 "
+        "(POP_ROLLBACK)"
+    ),
     "transRocksDBEnable": "with open transactions in RocksDB, which would be lost here: wait "
     "until they have ended, and restart it without the setting",
 }
@@ -122,7 +126,7 @@ class Master:
             )
         except (ProtocolError, KeyError, ValueError) as error:
             raise FollowError(
-                f"{self.address} does not name its settings as RocketMQ does ({error}): is that "
+                f"{self.address} does not return its settings as RocketMQ does ({error}): is it "
                 "the listenPort of a broker?"
             ) from None
 
@@ -149,8 +153,8 @@ class Master:
             return max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"])
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             raise FollowError(
-                f"{self.address} does not say where its log begins and ends ({error}): is that "
-                "the listenPort of a broker?"
+                f"{self.address} does not return the bounds of its log ({error}): is it the "
+                "listenPort of a broker?"
             ) from None
 
     async def _runtime_info(self) -> bytes:
@@ -201,7 +205,7 @@ class Master:
             reason = error.strerror or str(error)
         except RefusedError as error:
             reason = str(error)
-        raise FollowError(f"the master at {self.address} cannot be asked: {reason}") from None
+        raise FollowError(f"the master at {self.address} does not answer: {reason}") from None
 
     def close(self) -> None:
         """Close the connection."""

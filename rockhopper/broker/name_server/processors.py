@@ -288,8 +288,8 @@ class NameServiceProcessors:
         is_slave = fields.broker_id != MASTER_ID and advertisement.shares_name
         if fields.broker_name == local.name and not (advertisement.is_in_set or is_slave):
             raise Refusal(
-                f"brokerName {local.name} is that of the broker which runs this name service: "
-                "give the other broker a name of its own"
+                f"brokerName {local.name} belongs to the broker that runs this name service: "
+                "give the other broker its own name"
             )
         return False
 
@@ -449,8 +449,8 @@ class NameServiceProcessors:
     def update_config(self, request: Request) -> Response:
         """318: refuse, because no setting can be changed remotely."""
         raise NoPermission(
-            "Can not update config in black list. The name service takes its settings from "
-            "broker.conf, the environment and flags at its start"
+            "Can not update config in black list. The name service reads its settings from "
+            "broker.conf, the environment and flags when it starts"
         )
 
     def get_config(self, request: Request) -> Response:

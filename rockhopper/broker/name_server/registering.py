@@ -68,8 +68,8 @@ class RegistrationReader:
         try:
             if self._waiting_bytes + size_bytes > WAITING_BYTES_MAX:
                 raise TooManyWait(
-                    f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
-                    "register again later"
+                    f"[OVERLOAD]{self._waiting_bytes} bytes of registrations are waiting "
+                    "already: register again later"
                 )
             self._waiting_bytes += size_bytes
             try:
@@ -107,8 +107,8 @@ def check_lengths(names: Iterable[str | None]) -> None:
     longest = max((len(name or "") for name in names), default=0)
     if longest > NAME_LENGTH_MAX:
         raise Refusal(
-            f"a name or an address in a registration has {longest} characters, and "
-            f"{NAME_LENGTH_MAX} is the most"
+            f"a name or an address in a registration has {longest} characters; at most "
+            f"{NAME_LENGTH_MAX} are allowed"
         )
 
 
@@ -130,8 +130,8 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
     count = len(table.topic_config_table)
     if count > TOPICS_MAX:
         raise Refusal(
-            f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
-            "several brokers"
+            f"a broker registers {count} topics; at most {TOPICS_MAX} are allowed: spread them "
+            "over several brokers"
         )
     check_lengths(table.topic_config_table)
     version = table.data_version

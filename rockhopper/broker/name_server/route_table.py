@@ -220,12 +220,12 @@ class RouteTable:
     ) -> str | None:
         own = self._registered_over.get(connection, {})
         if before is None and len(self._live) >= BROKERS_MAX:
-            return f"{BROKERS_MAX} brokers are registered, and no more are taken"
+            return f"{BROKERS_MAX} brokers are registered, which is the most"
         is_new_here = before is None or before.connection is not connection
         if is_new_here and len(own) >= BROKERS_PER_CONNECTION_MAX:
             return (
-                f"{BROKERS_PER_CONNECTION_MAX} brokers are registered over this connection, and "
-                "no more are taken: register others over connections of their own"
+                f"{BROKERS_PER_CONNECTION_MAX} brokers are registered over this connection, "
+                "which is the most: register others over their own connections"
             )
         return self._lack_of_room_for(registration.name, registration.topics.keys(), own.values())
 
@@ -238,14 +238,14 @@ class RouteTable:
             return None
         if self._topics.count + count > TOPICS_MAX:
             return (
-                f"all brokers together register at most {TOPICS_MAX} topics, a topic counted for "
-                "each broker that has it: delete topics that nobody needs"
+                f"all brokers together register at most {TOPICS_MAX} topics, each counted once "
+                "for each broker: delete unused topics"
             )
         names = {live.member.name for live in over_connection} | {name}
         if sum(len(self._topics.of(each)) for each in names) + count > TOPICS_PER_CONNECTION_MAX:
             return (
                 f"the brokers of one connection register at most {TOPICS_PER_CONNECTION_MAX} "
-                "topics, deleted ones among them until the broker starts anew: spread topics over "
+                "topics, including deleted ones until the broker restarts: spread topics over "
                 "several brokers"
             )
         return None

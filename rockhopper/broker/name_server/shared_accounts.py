@@ -44,15 +44,15 @@ class SharedAccounts:
     def share(self, request: Request) -> Response:
         """70017: replace the users and rules of a broker."""
         if not self._guard.is_super(request.principal):
-            raise NoPermission("users are shared by a Super user")
+            raise NoPermission("only a Super user can share users")
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         broker = request.ext.get("brokerName", "")
         if not broker or (broker not in self._by_broker and len(self._by_broker) >= BROKERS_MAX):
-            raise InvalidParameter("the broker whose users these are is not named")
+            raise InvalidParameter("the request does not name the broker of these users")
         try:
             self._by_broker[broker] = read_accounts(fastjson.loads(request.body))
         except ValueError as error:
-            raise InvalidParameter(f"these are no users and rules: {error}") from None
+            raise InvalidParameter(f"invalid users or rules: {error}") from None
         self._decide_by_all()
         return Response()
 

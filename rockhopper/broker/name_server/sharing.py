@@ -101,7 +101,7 @@ class TopicSharing:
         request.fields(ShareTopicRequest)
         known = self._brokers.get(request.connection)
         if known is None:
-            raise NoPermission("only a broker that is registered shares topics")
+            raise NoPermission("only a registered broker can share topics")
         cluster = known[0]
         local = self._local
         # A follower receives its topics from its master.

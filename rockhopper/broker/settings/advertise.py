@@ -25,7 +25,7 @@ from rockhopper.sockets import find_own_host
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_RULE_FORM = "rules network=host:port with , between are allowed"
+_RULE_FORM = "expected rules network=host:port, separated by ,"
 _ROUTE_TABLE = Path("/proc/net/route")
 
 
@@ -44,13 +44,13 @@ def parse_rule(text: str) -> AdvertiseRule:
     """Return the rule in *text*. Raises ValueError with the allowed form."""
     network, separator, address = (part.strip() for part in text.partition("="))
     if not (network and separator and address):
-        raise ValueError(f"{text!r} is no rule: {_RULE_FORM}")
+        raise ValueError(f"{text!r} is not a rule: {_RULE_FORM}")
     if network not in ("gateway", "subnet", "any"):
         try:
             ipaddress.ip_network(network, strict=False)
         except ValueError:
             raise ValueError(
-                f"{network!r} is no network: a.b.c.d/n, gateway, subnet or any is allowed"
+                f"{network!r} is not a network: expected a.b.c.d/n, gateway, subnet or any"
             ) from None
     _, port = split_address(address)
     if port is not None and not 0 < port < 65536:

@@ -14,7 +14,7 @@ GENERATE = "generate"
 
 def _code(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError("request codes with commas between are allowed")
+        raise ValueError("expected request codes, separated by commas")
     return int(text)
 
 
@@ -99,6 +99,6 @@ def _credentials(key: str, text: str, name_field: str, secret_field: str) -> Cre
     except (ValueError, KeyError, TypeError):
         name = secret = None
     if not (isinstance(name, str) and isinstance(secret, str) and name and secret):
-        allowed = f'{{"{name_field}": …, "{secret_field}": …}} is allowed'
+        allowed = f'expected {{"{name_field}": …, "{secret_field}": …}}'
         raise SettingError(key, HIDDEN, allowed) from None
     return Credentials(name, secret)

@@ -54,7 +54,7 @@ def parse_address(text: str) -> str:
     """Return *text* if it is host:port. Raises ValueError with the allowed form."""
     host, port = split_address(text)
     if not host or port is None or not 0 < port < 65536:
-        raise ValueError(f"{text!r} is no address: host:port with ; between is allowed")
+        raise ValueError(f"{text!r} is not an address: expected host:port, separated by ;")
     return text
 
 
@@ -256,7 +256,7 @@ class BrokerConfig:
         check_fields(self)
         if self.following.follow_master and (self.brokers != 1 or self.role is Role.NAMESERVER):
             raise SettingError(
-                "followMaster", self.following.follow_master, "one broker alone can follow one"
+                "followMaster", self.following.follow_master, "only a single broker can follow one"
             )
         self._check_replica()
         self._check_master()
@@ -277,12 +277,14 @@ class BrokerConfig:
             raise SettingError(
                 "haEngine",
                 engine,
-                f"brokers={self.brokers} in one process, of which none can be a replica: start a "
-                "process for each (brokers=1), with a store and a listenPort of its own",
+                f"brokers={self.brokers} in one process, none of which can be a replica: start "
+                "one process for each replica (brokers=1), with its own store and listenPort",
             )
         if self.role is Role.NAMESERVER:
             raise SettingError(
-                "haEngine", engine, "a name service alone has no replicas: remove it, or set role"
+                "haEngine",
+                engine,
+                "a process with only a name service has no replicas: remove it, or set role",
             )
         if self.following.follow_master:
             raise SettingError(
@@ -314,23 +316,25 @@ class BrokerConfig:
         key, value = "haMode", replication.mode.value
         if self.brokers != 1:
             raise SettingError(
-                key, value, f"brokers={self.brokers} in one process, of which none can have slaves"
+                key, value, f"brokers={self.brokers} in one process, none of which can have slaves"
             )
         if self.role is Role.NAMESERVER:
-            raise SettingError(key, value, "a name service alone has no slaves: remove it")
+            raise SettingError(
+                key, value, "a process with only a name service has no slaves: remove it"
+            )
         if self.following.follow_master:
             raise SettingError(
                 key,
                 value,
-                "this broker follows a master itself, and only a master can be followed: remove "
-                "haMode or followMaster",
+                "this broker follows a master, and only a master can have slaves: remove haMode "
+                "or followMaster",
             )
         least, count = replication.min_in_sync_replicas, self.classic.in_sync_replicas
         if least > max(count, 1) and self.broker_role is BrokerRole.SYNC_MASTER:
             raise SettingError(
                 "minInSyncReplicas",
                 least,
-                f"no send waits for more than inSyncReplicas={count}: raise that as well",
+                f"sends wait for only inSyncReplicas={count}: raise that as well",
             )
 
     def slave_warnings(self) -> list[str]:
@@ -338,13 +342,11 @@ class BrokerConfig:
         count = self.classic.in_sync_replicas
         if self.replication.serves_slaves:
             found = [
-                "haMode=classic: whoever reaches haListenPort gets every message and may "
-                "acknowledge in a slave's place; let only the slaves reach it"
+                "haMode=classic: every host that reaches haListenPort gets every message and may "
+                "acknowledge in place of a slave; allow only the slaves to reach it"
             ]
             if count > 1 and not self.acknowledging_slaves:
-                found.append(
-                    f"inSyncReplicas={count} is waited for by a SYNC_MASTER alone: set brokerRole"
-                )
+                found.append(f"only a SYNC_MASTER waits for inSyncReplicas={count}: set brokerRole")
             return found
         if count > 1 and not self.replication.is_replica:
             return [f"inSyncReplicas={count} has no effect without haMode=classic"]

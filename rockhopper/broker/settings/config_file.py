@@ -221,8 +221,8 @@ def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
             errors.append(error)
     if logs := texts.get(_READ_ONLY_LOGS, "").strip():
         why = (
-            "a commit log divided over directories is not served: move its files together, to "
-            "where storePathCommitLog points, and remove the setting"
+            "a commit log spread over several directories is not supported: move its files "
+            "together, to the directory of storePathCommitLog, and remove the setting"
         )
         errors.append(SettingError(_READ_ONLY_LOGS, logs, why))
     return errors
@@ -238,7 +238,7 @@ def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
         and not is_loopback(config.broker_ip1)
     ):
         warnings.append(
-            f"clients are told brokerIP1={config.broker_ip1} and the broker listens on "
+            f"clients connect to brokerIP1={config.broker_ip1}, but the broker listens on "
             f"bindAddress={config.bind_address}: set bindAddress=0.0.0.0 to let them in"
         )
     return warnings
@@ -292,7 +292,7 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
     current = properties_of(config)
     for key, text in changes.items():
         if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
-            raise SettingError(key, text, "it changes only with a restart of the broker")
+            raise SettingError(key, text, "a change needs a restart of the broker")
     if config.is_replicated:
         _check_unchanged("flushDiskType", changes, current)
     replace = dataclasses.replace
@@ -310,9 +310,7 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
 
 def _check_unchanged(key: str, changes: Mapping[str, str], current: Mapping[str, str]) -> None:
     if key in changes and changes[key].strip() != current[key]:
-        raise SettingError(
-            key, changes[key], "with replicas or slaves it changes only with a restart"
-        )
+        raise SettingError(key, changes[key], "with replicas or slaves, a change needs a restart")
 
 
 def _expiring(config: BrokerConfig) -> list[SettingError]:
@@ -322,8 +320,8 @@ def _expiring(config: BrokerConfig) -> list[SettingError]:
     if longest_ms < hours * 3_600_000:
         return []
     why = (
-        f"messages wait up to {longest_ms / 3_600_000:g} hours at delay levels "
-        "(messageDelayLevel), and would expire meanwhile: keep them longer than that"
+        f"messages wait up to {longest_ms / 3600000:g} hours at delay levels "
+        "(messageDelayLevel), and would expire before delivery: set a longer time"
     )
     return [SettingError("fileReservedTime", hours, why)]
 
@@ -425,7 +423,9 @@ def _shown_secrets(path: Path | None, layer: Layer) -> list[str]:
     if not path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         return []
     named = ", ".join(secrets)
-    return [f"others on this machine can read {path}, which holds {named}: chmod 600 {path}"]
+    return [
+        f"other users of this machine can read {path}, which contains {named}: chmod 600 {path}"
+    ]
 
 
 def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
@@ -442,10 +442,10 @@ def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
 
 def _warning(key: str, place: str | None) -> str:
     where = f"{place}: " if place else ""
-    return f"{where}setting {key} is not known and has no effect{_nearest(key)}"
+    return f"{where}setting {key} is unknown and has no effect{_nearest(key)}"
 
 
 def _nearest(key: str) -> str:
     lower_case = {known.lower(): known for known in _KNOWN_KEYS}
     nearest = difflib.get_close_matches(key.lower(), lower_case, n=1)
-    return f"; the nearest known one is {lower_case[nearest[0]]}" if nearest else ""
+    return f"; did you mean {lower_case[nearest[0]]}?" if nearest else ""

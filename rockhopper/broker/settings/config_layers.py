@@ -33,7 +33,7 @@ class Layer:
         if key in self.texts:
             is_secret = TLS_SPELLINGS.get(key, key) in (*SECRETS, *SECRET_KEYS)
             value = HIDDEN if is_secret else self.texts[key]
-            why = f"it does not count, for {key} is given again at {place}: remove one of them"
+            why = f"it is ignored, because {key} is set again at {place}: remove one of them"
             self.repeated.append(SettingError(key, value, why).at(self.places[key]))
         self.texts[key] = text
         self.places[key] = place

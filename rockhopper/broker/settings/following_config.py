@@ -59,4 +59,4 @@ class FollowingConfig:
         ):
             host, port = split_address(text)
             if text and (not host or port is None or not 0 < port < 65536):
-                raise SettingError(key, text, "host:port is allowed")
+                raise SettingError(key, text, "expected host:port")

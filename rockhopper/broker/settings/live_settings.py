@@ -318,4 +318,4 @@ def check_hours(key: str, text: str) -> None:
     """Raise SettingError unless *text* is a list of hours."""
     hours = [hour.strip() for hour in text.split(";") if hour.strip()]
     if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
-        raise SettingError(key, text, "hours from 00 to 23 with ; between are allowed")
+        raise SettingError(key, text, "expected hours from 00 to 23, separated by ;")

@@ -17,8 +17,8 @@ from rockhopper.protocol.addresses import split_address
 
 REPLICA_ID_MAX = 1000
 _ENGINES = (
-    "etcd://host:2379,host:2379 (etcds:// with TLS), kubernetes://namespace/lease or "
-    "static:///directory is allowed; name etcd's user by haEngineUser and haEnginePasswordFile"
+    "expected etcd://host:2379,host:2379 (etcds:// with TLS), kubernetes://namespace/lease or "
+    "static:///directory; set etcd's user with haEngineUser and haEnginePasswordFile"
 )
 _PASSWORD = re.compile(r"^([^:]*:/*).*@", re.DOTALL)
 
@@ -190,8 +190,8 @@ class ReplicaConfig:
             raise SettingError(
                 "haMode",
                 self.mode.value,
-                "RocketMQ's slaves are served without an engine: remove haEngine, or set haMode to "
-                "sync or async",
+                "RocketMQ's slaves work only without an engine: remove haEngine, or set haMode "
+                "to sync or async",
             )
         parse_engine(self.engine)
         self._check_numbers()
@@ -199,43 +199,47 @@ class ReplicaConfig:
             raise SettingError(
                 "haEngineCertFile",
                 self.engine_cert_file,
-                "a certificate and its key are needed: set haEngineKeyFile as well, or neither",
+                "a certificate needs its key: set haEngineKeyFile as well, or neither",
             )
         if self.engine_user and self.engine_password_file is None:
             raise SettingError(
                 "haEngineUser", self.engine_user, "its password is needed: set haEnginePasswordFile"
             )
         if split_address(self.address)[1] is not None:
-            raise SettingError("haAddress", self.address, "a host alone: the port is haListenPort")
+            raise SettingError(
+                "haAddress",
+                self.address,
+                "expected a host without a port: the port is haListenPort",
+            )
 
     def _check_numbers(self) -> None:
         if self.replica_id == 0:
             raise SettingError(
                 "haReplicaId",
                 0,
-                "haEngine needs it: 1, 2, 3 …, a number of its own for each replica of the set",
+                "haEngine needs it: 1, 2, 3 …, a different number for each replica of the set",
             )
         if self.replicas and self.replica_id > self.replicas:
             raise SettingError(
                 "haReplicaId",
                 self.replica_id,
-                f"the set has haReplicas={self.replicas}: a number from 1 to {self.replicas} is "
-                "allowed",
+                f"the set has haReplicas={self.replicas}: expected a number from 1 to "
+                f"{self.replicas}",
             )
         if self.replicas and self.min_in_sync_replicas > self.replicas:
             raise SettingError(
                 "minInSyncReplicas",
                 self.min_in_sync_replicas,
-                f"the set has haReplicas={self.replicas}: nothing could ever be acknowledged; a "
-                f"number from 1 to {self.replicas} is allowed",
+                f"the set has haReplicas={self.replicas}, so no message could ever be "
+                f"acknowledged: expected a number from 1 to {self.replicas}",
             )
 
         if self.unclean_after_power_cut and not self.replicas:
             raise SettingError(
                 "uncleanAfterPowerCut",
                 "true",
-                "a set goes on by itself when all its replicas are there: set haReplicas to how "
-                "many that are",
+                "a set resumes by itself only when all its replicas are back: set haReplicas to "
+                "their number",
             )
 
     @property
@@ -285,7 +289,7 @@ class ReplicaConfig:
                 key, path = "haEngineCertFile", self.engine_cert_file
                 context.load_cert_chain(self.engine_cert_file, self.engine_key_file)
         except OSError as error:
-            reason = f"it is no usable certificate ({error.strerror or error}): PEM is needed"
+            reason = f"it is not a usable certificate ({error.strerror or error}): PEM is needed"
             raise SettingError(key, path, reason) from None
         return context
 
@@ -297,7 +301,8 @@ class ReplicaConfig:
         of_how_many = f" of {self.replicas}" if self.replicas else " (haReplicas is not set)"
         return [
             f"replica {self.replica_id}{of_how_many} of a set, haMode={self.mode.value}: "
-            f"minInSyncReplicas={self.floor}{default}; the one in force is logged when it is known"
+            f"minInSyncReplicas={self.floor}{default}; the effective value is logged when it is "
+            "known"
         ]
 
     def warnings(self) -> list[str]:
@@ -317,12 +322,13 @@ class ReplicaConfig:
             if path is not None:
                 read_secret(key, path)
                 if path.stat().st_mode & stat.S_IROTH:
-                    found.append(f"setting {key}={path}: everybody can read it: chmod 600 {path}")
+                    found.append(f"setting {key}={path}: every user can read it: chmod 600 {path}")
         self.engine_tls()
         if self.secret_file is None:
             found.append(
-                "haSecretFile is not set: whoever writes to the engine passes for a replica and "
-                "gets all messages; set it, or let only the replicas reach haListenPort"
+                "haSecretFile is not set: every process that can write to the engine passes for "
+                "a replica and gets all messages; set it, or allow only the replicas to reach "
+                "haListenPort"
             )
         return found
 
@@ -377,7 +383,9 @@ def read_secret(key: str, path: Path) -> bytes:
         secret = path.read_bytes().strip()
     except OSError as error:
         raise SettingError(
-            key, path, f"it cannot be read ({error.strerror}): it must be a file of this user's"
+            key,
+            path,
+            f"it cannot be read ({error.strerror}): it must be a file that this user can read",
         ) from None
     if not secret:
         raise SettingError(key, path, "the file is empty: write the secret into it")
@@ -404,4 +412,4 @@ def in_our_terms(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         full["haMode"] = "sync"
         full.setdefault("minInSyncReplicas", "1")
         meaning = f"haMode=sync and minInSyncReplicas={full['minInSyncReplicas']}"
-    return full, [f"brokerRole={role} is taken for {meaning}; set haMode to say what is meant"]
+    return full, [f"brokerRole={role} is interpreted as {meaning}; set haMode to be explicit"]

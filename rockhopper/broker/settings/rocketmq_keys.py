@@ -22,7 +22,7 @@ _WITHOUT_EFFECT_TEXTS = {
         transWriteOriginTransHalfEnable useSeparateStorePathForRocksdbCQ
         useSingleRocksDBForAllConfigs
     """,
-    "lite topics, which are not served": """
+    "lite topics, which are not supported": """
         enableLiteEventMode enableLitePopLog liteEventCheckInterval
         liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
         liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable
@@ -89,7 +89,7 @@ _WITHOUT_EFFECT_TEXTS = {
         transactionHeartbeatThreadPoolQueueCapacity useDelayLevel useEndpointPortFromRequest
         userCacheExpiredSeconds userCacheRefreshSeconds userPropertyMaxNum
     """,
-    "controllers, DLedger and broker containers, which are not served: see haEngine": """
+    "controllers, DLedger and broker containers, which are not supported: see haEngine": """
         allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
         controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers dLegerSelfId
         enableAutoInSyncReplicas enableControllerInNamesrv fetchControllerAddrByDnsLookup
@@ -98,12 +98,12 @@ _WITHOUT_EFFECT_TEXTS = {
         storePathEpochFile syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
         syncControllerMetadataPeriod totalReplicas
     """,
-    "throttling reads of old files, which is not done": """
+    "throttling of reads from old files, which does not exist here": """
         accessMessageInMemoryHotRatio cgColdReadThreshold coldCtrStrategyEnable
         coldDataFlowControlEnable coldDataScanEnable globalColdReadThreshold
         timerColdDataCheckIntervalMs usePIDColdCtrStrategy
     """,
-    "compaction of topics, which is not done": """
+    "topic compaction, which is not supported": """
         compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
         compactionThreadNum enableCompaction maxOffsetMapSize
     """,
@@ -115,7 +115,7 @@ _WITHOUT_EFFECT_TEXTS = {
         statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
     """,
-    "how RocketMQ runs timers and delay levels, which work in another way here": """
+    "how RocketMQ runs timers and delay levels, which work differently here": """
         allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey
         enableScheduleAsyncDeliver enableScheduleMessageStats
         scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
@@ -128,7 +128,7 @@ _WITHOUT_EFFECT_TEXTS = {
         timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
     """,
-    "how RocketMQ notes pops: here they are in a journal (docs/pop.md)": """
+    "how RocketMQ records pops: here they are in a journal (docs/pop.md)": """
         appendAckAsync appendCkAsync defaultPopShareQueueNum
         enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
         enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
@@ -216,7 +216,7 @@ _WITHOUT_EFFECT_TEXTS = {
         readOnlyCommitLogStorePaths rocketmqHome storePathCheckpoint storePathConsumeQueue
         storePathIndex
     """,
-    "how RocketMQ maps, locks, flushes and recovers files, which is done in another way here": """
+    "how RocketMQ maps, locks, flushes and recovers files, which works differently here": """
         bitMapLengthConsumeQueueExt checkCommitLogOffsetOnRecover cleanSwapedMapInterval
         commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
         commitLogForceSwapMapInterval commitLogRecoverMaxNum commitLogSwapMapInterval
@@ -263,10 +263,10 @@ WITHOUT_EFFECT = {
 
 # Keys whose promise would be broken silently by running without them: key -> what to do.
 REFUSED = {
-    "aclEnable": "the access control of RocketMQ 4 is not served: use authenticationEnabled and "
+    "aclEnable": "the access control of RocketMQ 4 is not supported: use authenticationEnabled and "
     "authorizationEnabled, or remove the setting to run without",
     "migrateAuthFromV1Enabled": "plain_acl.yml is not read at the start: remove the setting, and "
     "run `rockhopper auth import plain_acl.yml` against the broker",
-    "enableDLegerCommitLog": "DLedger's commit log has another format and is not served",
-    "enableControllerMode": "controller mode is not served",
+    "enableDLegerCommitLog": "DLedger's commit log has a different format and is not supported",
+    "enableControllerMode": "controller mode is not supported",
 }

@@ -152,10 +152,10 @@ def unit_of(name: str) -> str:
 
 def _range(known: Setting) -> str:
     if known.least is not None and known.most is not None:
-        return f"a whole number from {known.least} to {known.most} is allowed"
+        return f"expected a whole number from {known.least} to {known.most}"
     if known.least is not None:
-        return f"a whole number from {known.least} upwards is allowed"
-    return f"a whole number up to {known.most} is allowed"
+        return f"expected a whole number of at least {known.least}"
+    return f"expected a whole number of at most {known.most}"
 
 
 def _parse(known: Setting, default: object, text: str) -> object:
@@ -167,7 +167,7 @@ def _parse(known: Setting, default: object, text: str) -> object:
         try:
             return int(text)
         except ValueError:
-            raise SettingError(key, text, "a whole number is allowed") from None
+            raise SettingError(key, text, "expected a whole number") from None
     if isinstance(default, Enum):
         return _parse_choice(key, type(default), text)
     if isinstance(default, tuple):
@@ -176,7 +176,7 @@ def _parse(known: Setting, default: object, text: str) -> object:
         return _parse_path(key, text) if text else None
     if isinstance(default, Path):
         if not text:
-            raise SettingError(key, text, "a path is needed")
+            raise SettingError(key, text, "expected a path")
         return _parse_path(key, text)
     return text
 
@@ -185,7 +185,7 @@ def _parse_path(key: str, text: str) -> Path:
     try:
         return expand_home(text)
     except OSError as error:
-        raise SettingError(key, text, f"{error.strerror}: give the whole path") from None
+        raise SettingError(key, text, f"{error.strerror}: give the absolute path") from None
 
 
 def _parse_list(known: Setting, text: str) -> tuple[object, ...]:
@@ -203,7 +203,7 @@ def parse_bool(key: str, text: str) -> bool:
         return True
     if text.lower() in ("false", "no", "off", "0"):
         return False
-    raise SettingError(key, text, "true or false is allowed")
+    raise SettingError(key, text, "expected true or false")
 
 
 def _parse_choice(key: str, choices: type[Enum], text: str) -> Enum:
@@ -211,4 +211,4 @@ def _parse_choice(key: str, choices: type[Enum], text: str) -> Enum:
         if str(choice.value).lower() == text.lower():
             return choice
     allowed = ", ".join(str(choice.value) for choice in choices)
-    raise SettingError(key, text, f"one of {allowed} is allowed")
+    raise SettingError(key, text, f"expected one of {allowed}")

@@ -243,7 +243,9 @@ class StoreConfig:
         check_fields(self)
         if self.commit_log_directory is not None and "," in str(self.commit_log_directory):
             raise SettingError(
-                "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
+                "storePathCommitLog",
+                self.commit_log_directory,
+                "expected one directory, not a list",
             )
         check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
 

@@ -35,14 +35,16 @@ def find_modes(config: BrokerConfig) -> Modes | None:
     if not name:
         return Modes()
     if config.replication.is_replica:
-        reason = "a replica's log holds the secrets of users; let Spark read over the network"
+        reason = (
+            "a replica's log contains secrets of users; let Spark read over the network instead"
+        )
         raise SettingError("storeGroup", name, reason)
     import grp  # not on Windows
 
     try:
         return Modes(0o2750, 0o640, grp.getgrnam(name).gr_gid, 0o027)
     except KeyError:
-        raise SettingError("storeGroup", name, "there is no such group on this host") from None
+        raise SettingError("storeGroup", name, "this host has no such group") from None
 
 
 def use_umask(config: BrokerConfig) -> None:

@@ -129,8 +129,8 @@ class FlushService:
             self._call(
                 self._on_failure,
                 StoreFailedError(
-                    f"a file of the store could not be flushed ({error}): messages from now on are "
-                    "refused; check the disk, then restart the broker"
+                    f"a file of the store could not be flushed ({error}), so messages are "
+                    "refused from now on: check the disk, then restart the broker"
                 ),
             )
         except BaseException as error:
@@ -138,8 +138,8 @@ class FlushService:
             self._call(
                 self._on_failure,
                 StoreFailedError(
-                    f"nothing flushes the store any more ({error!r}): messages from now on are "
-                    "refused; restart the broker, and report this with the traceback in its log"
+                    f"the flush thread has stopped ({error!r}), so messages are refused from now "
+                    "on: restart the broker, and report this with the traceback in its log"
                 ),
             )
 

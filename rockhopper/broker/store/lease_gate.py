@@ -57,6 +57,6 @@ class LeaseGate:
 
 def _why_not(_end_offset: int) -> StoreError:
     return NotReplicatedError(
-        "this broker cannot reach the replicas of its set, and another one may lead by now: what "
-        "was asked is not promised; ask a name service for the master, and ask it again"
+        "this broker cannot reach the replicas of its set, and another one may lead by now, so "
+        "the request is not acknowledged: ask a name service for the master, and send it there"
     )

@@ -370,9 +370,9 @@ class RetentionService:
             return
         again = min(settings.clean_forcibly_percent, settings.warning_percent)
         self._full = (
-            f"the disk is {percent} % full and messages are refused above "
-            f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are taken "
-            f"again at {again} %"
+            f"the disk is {percent} % full, and messages are refused above "
+            f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are "
+            f"accepted again at {again} %"
         )
         log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
         self._on_disk_full(self._full)

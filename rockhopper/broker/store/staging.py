@@ -307,8 +307,8 @@ class Staging:
         text = join_properties(properties).encode("utf-8", "replace")
         if len(text) > PROPERTIES_SIZE_BYTES_MAX:
             raise RecordTooLargeError(
-                f"the properties take {len(text)} bytes, and "
-                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
+                f"the properties take {len(text)} bytes; at most {PROPERTIES_SIZE_BYTES_MAX} are "
+                "allowed"
             )
         while True:
             log_offset = commit_log.staged_offset

@@ -204,5 +204,5 @@ def _first_of(group: BaseExceptionGroup[Exception]) -> StartError:
     if isinstance(error, StartError):
         return error
     return StartError(
-        f"a broker cannot be started ({error}): see that memory and processes are left"
+        f"a broker cannot be started ({error}): check for free memory and process limits"
     )

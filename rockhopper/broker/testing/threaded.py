@@ -54,7 +54,7 @@ class ThreadedBroker:
     def start(self) -> "ThreadedBroker":
         """Return when the broker serves requests. Raises the errors of the broker's start."""
         if self._thread is not None:
-            raise RuntimeError("this broker was started before: make a new one")
+            raise RuntimeError("this broker was started before: create a new one")
         self._thread = threading.Thread(target=self._run, name="rockhopper-broker", daemon=True)
         self._thread.start()
         self._started.wait()

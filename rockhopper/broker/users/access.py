@@ -95,4 +95,4 @@ def name_missing(
     more = len(named) - MISSING_NAMED_MAX
     rest = f", nor {more} more" if more > 0 else ""
     text = ", nor ".join(named[:MISSING_NAMED_MAX])
-    return f"{principal.user or 'nobody'} at {principal.host} may not {text}{rest}"
+    return f"{principal.user or 'nobody'} at {principal.host} is not allowed to {text}{rest}"

@@ -55,8 +55,8 @@ class Pattern(NamedTuple):
         kind = _KINDS.get(kind_name.lower())
         if not separator or not name or kind is None or ANY in name[:-1] or len(text) > 512:
             raise InvalidParameter(
-                f"{text[:200]!r} is no resource: *, Topic:name, Topic:prefix*, Topic:*, and the "
-                "same with Group, Cluster and Sink are allowed"
+                f"{text[:200]!r} is not a resource: use *, Topic:name, Topic:prefix*, Topic:*, "
+                "or the same with Group, Cluster and Sink"
             )
         return cls(kind, name.removesuffix(ANY), is_prefix=name.endswith(ANY))
 
@@ -176,10 +176,10 @@ def parse_actions(names: Sequence[str]) -> frozenset[Action]:
             return ALL_ACTIONS
         if lower not in _ACTIONS:
             allowed = ", ".join(["All", *(action.value for action in _ACTIONS.values())])
-            raise InvalidParameter(f"{name[:80]!r} is no action: {allowed} are")
+            raise InvalidParameter(f"{name[:80]!r} is not an action: use one of {allowed}")
         actions.add(_ACTIONS[lower])
     if not actions:
-        raise InvalidParameter("a rule needs actions: name one, or All")
+        raise InvalidParameter("a rule needs at least one action: name one, or All")
     return frozenset(actions)
 
 
@@ -205,8 +205,8 @@ def check_name(name: str) -> str:
     """Return *name* if it is a valid user name. Raises InvalidParameter."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or set(name) & set(" :/,"):
         raise InvalidParameter(
-            f"{name[:80]!r} is no name for a user: 1 to {NAME_LENGTH_MAX} printable characters, "
-            "without blank, colon, slash and comma"
+            f"{name[:80]!r} is not a valid user name: use 1 to {NAME_LENGTH_MAX} printable "
+            "characters, without blank, colon, slash and comma"
         )
     return name
 

@@ -136,6 +136,6 @@ class Authenticator:
             )
             self._logged_at_s, self._refused = now_s, 0
         return NotAuthenticated(
-            "check signature failed: the user is unknown or disabled, or the secret is another; "
+            "check signature failed: the user is unknown or disabled, or the secret is wrong; "
             "check accessKey and secretKey of the client"
         )

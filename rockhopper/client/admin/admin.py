@@ -170,8 +170,8 @@ class Admin(ClosedAtEnd):
         if full and not drain:
             count = sum(each.count for each in full)
             raise ClientError(
-                f"with {queues} queues nobody would read {count:,} messages in {name_queues(full)} "
-                f"of the topic {topic!r}",
+                f"with {queues} queues no consumer would read {count:,} messages in "
+                f"{name_queues(full)} of topic {topic!r}",
                 remedy="pass drain=True to keep these queues readable until they are empty",
             )
         for target in targets:
@@ -244,12 +244,15 @@ class Admin(ClosedAtEnd):
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
                 raise ClientError(
-                    f"the broker {target.name} ({target.address}) cannot purge a topic: that is "
-                    "Rockhopper's own",
+                    f"the broker {target.name} ({target.address}) cannot purge a topic: only "
+                    "Rockhopper brokers can",
                     code=error.code,
                     address=target.address,
-                    remedy="let each group skip what is there (`rockhopper group reset GROUP "
-                    f"--topic {topic} --to latest`), or delete the topic and create it again",
+                    remedy=(
+                        "let each group skip the existing messages (`rockhopper group reset "
+                        f"GROUP --topic {topic} --to latest`), or delete the topic and create it "
+                        "again"
+                    ),
                 ) from error
         return targets
 
@@ -328,7 +331,7 @@ class Admin(ClosedAtEnd):
             return chosen
         known = ", ".join(f"{each.name} ({each.address})" for each in masters)
         what = f"no broker {broker!r}" if masters else "no broker at all"
-        remedies = [f"away are {format_names(away)}"] if (away := away_brokers(info)) else []
+        remedies = [f"not reachable: {format_names(away)}"] if (away := away_brokers(info)) else []
         remedies += [
             f"the masters it knows: {known}"
             if masters
@@ -366,7 +369,7 @@ class Admin(ClosedAtEnd):
             return decode_facts(answer.body)
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                f"{address} answered {code.name} with an invalid body ({error})",
                 address=address,
             ) from error
 
@@ -440,7 +443,7 @@ def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:
         return kind.decode(answer.body)
     except ProtocolError as error:
         raise MalformedAnswerError(
-            f"{address} sent a {kind.__name__} that cannot be read ({error})", address=address
+            f"{address} sent an invalid {kind.__name__} ({error})", address=address
         ) from error
 
 

@@ -175,7 +175,7 @@ class GroupAdmin:
             address = route.master(broker_name)
             if address is None:
                 raise RouteNotFoundError(
-                    f"the broker {broker_name!r} of the topic {topic!r} has no master now",
+                    f"the broker {broker_name!r} of topic {topic!r} has no master now",
                     remedy="offsets can be moved when it is back",
                 )
             whole = queues is None and not isinstance(to, int)
@@ -221,7 +221,7 @@ class GroupAdmin:
             table = ResetOffsetBody.decode(answer.body).offset_table if answer.body else {}
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                f"{address} answered {code.name} with an invalid body ({error})",
                 address=address,
             ) from error
         after = {

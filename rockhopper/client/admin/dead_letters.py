@@ -233,7 +233,7 @@ class DeadLetters:
         if message_id is not None and not found:
             raise MessageNotFoundError(
                 f"no dead letter of {group!r} has the id {message_id}",
-                remedy=f"`rockhopper dlq show {group}` lists those that there are",
+                remedy=f"list the existing ones with `rockhopper dlq show {group}`",
             )
 
     async def _requeue(
@@ -277,8 +277,8 @@ class DeadLetters:
         target = to or letter.topic
         if target is None:
             raise _NoOriginError(
-                f"the dead letter at {message.queue} offset {message.queue_offset} does not say "
-                "where it came from; name a topic to send it to"
+                f"the dead letter at {message.queue} offset {message.queue_offset} does not name "
+                "its original topic; name a topic to send it to"
             )
         outgoing = _copy(letter, target)
         if dry_run or await self._is_there(letter, outgoing):
@@ -321,7 +321,7 @@ class DeadLetters:
             if or_none:
                 return []
             raise RouteNotFoundError(
-                f"the group {group!r} has no dead letters: there is no topic {topic}",
+                f"the group {group!r} has no dead letters: topic {topic} does not exist",
                 address=str(self._session.name_services),
             ).about(group=group) from None
 
@@ -365,7 +365,9 @@ class DeadLetters:
 
     async def _begin(self, queue: MessageQueue) -> None:
         if queue in self._under_way:
-            raise ClientStateError(f"another requeue from {queue.topic} is under way: wait for it")
+            raise ClientStateError(
+                f"another requeue from {queue.topic} is in progress: wait for it"
+            )
         self._under_way.add(queue)
         try:
             await self._lock(queue)
@@ -387,13 +389,13 @@ class DeadLetters:
             granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                f"{address} answered {code.name} with an invalid body ({error})",
                 address=address,
             ) from error
         if not granted:
             raise ClientStateError(
-                f"another requeue from {queue.topic} is under way, or was killed within the last "
-                "minute: wait for it"
+                f"another requeue from {queue.topic} is in progress, or was killed within the "
+                "last minute: wait for it"
             )
 
     async def _unlock(self, queue: MessageQueue) -> None:

@@ -419,9 +419,9 @@ class GroupReader:
     def _unknown(self, group: str) -> RouteNotFoundError:
         address = str(self._session.name_services)
         return RouteNotFoundError(
-            f"no broker of the name service {address} knows a group {group!r}",
+            f"no broker of the name service {address} knows group {group!r}",
             address=address,
-            remedy="`rockhopper group list` shows those that there are",
+            remedy="list the existing ones with `rockhopper group list`",
         ).about(group=group)
 
 
@@ -462,6 +462,6 @@ async def ask_if_told(
 def unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
     """Return the error for an unreadable body in the answer of *address* to *code*."""
     return MalformedAnswerError(
-        f"{address} answered {code.name} with a body that cannot be read ({error})",
+        f"{address} answered {code.name} with an invalid body ({error})",
         address=address,
     )

@@ -244,7 +244,7 @@ class MessageSearch:
             records = decode_messages(answer.body)
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} answered a query with messages that cannot be read ({error})",
+                f"{address} answered a query with invalid messages ({error})",
                 address=address,
             ) from error
         # Apache's broker answers in log order, others newest first.

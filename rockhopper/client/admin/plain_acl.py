@@ -81,31 +81,31 @@ def read_plain_acl(text: str) -> PlainAcl:
     document = _Reader(text).document()
     found = PlainAcl()
     for name in document.keys() - _TOP:
-        raise PlainAclError(f"{name} is nothing that stands in a plain_acl.yml")
+        raise PlainAclError(f"{name} is not a key of plain_acl.yml")
     for address in _texts(document.get("globalWhiteRemoteAddresses")):
         found.left_out.append(
-            f"globalWhiteRemoteAddresses {address}: whoever comes from there has to sign, too"
+            f"globalWhiteRemoteAddresses {address}: clients from there must sign now, too"
         )
     accounts = document.get("accounts") or []
     if not isinstance(accounts, list):
-        raise PlainAclError("accounts is no list")
+        raise PlainAclError("accounts is not a list")
     for entry in accounts:
         if not isinstance(entry, dict):
-            raise PlainAclError("an account is no group of settings")
+            raise PlainAclError("an account is not a mapping")
         found.accounts.append(_account(entry, found.left_out))
     return found
 
 
 def _account(entry: dict[str, Any], left_out: list[str]) -> PlainAccount:
     for name in entry.keys() - _KNOWN:
-        raise PlainAclError(f"{name} is no setting of an account")
+        raise PlainAclError(f"{name} is not a setting of an account")
     name, secret = str(entry.get("accessKey") or ""), str(entry.get("secretKey") or "")
     if not name or not secret:
         raise PlainAclError("an account needs accessKey and secretKey")
     if entry.get("whiteRemoteAddress"):
         left_out.append(
-            f"whiteRemoteAddress {entry['whiteRemoteAddress']} of {name}: who comes from there has "
-            "to sign, too"
+            f"whiteRemoteAddress {entry['whiteRemoteAddress']} of {name}: clients from there "
+            "must sign now, too"
         )
     rules = [
         *_rules(entry.get("topicPerms"), "Topic", name, left_out),
@@ -131,9 +131,9 @@ def _rules(value: Any, kind: str, name: str, left_out: list[str]) -> list[PlainR
     for text in _texts(value):
         resource, separator, permission = text.partition("=")
         if not separator or not resource:
-            raise PlainAclError(f"{text!r} of {name} is no name=PERMISSION")
+            raise PlainAclError(f"{text!r} of {name} is not of the form name=PERMISSION")
         if "*" in resource:
-            left_out.append(f"{text} of {name}: a name that holds * means another thing now")
+            left_out.append(f"{text} of {name}: a * in a name has a different meaning now")
             continue
         found.append(_rule(f"{kind}:{resource.strip()}", permission.strip(), name))
     return found
@@ -144,7 +144,9 @@ def _rule(resource: str, permission: str, name: str, *, is_default: bool = False
         return PlainRule(resource, ["All"], False, is_default)
     actions = _ACTIONS.get(permission)
     if actions is None:
-        raise PlainAclError(f"{permission!r} of {name} is no permission: DENY, PUB, SUB, PUB|SUB")
+        raise PlainAclError(
+            f"{permission!r} of {name} is not a permission: DENY, PUB, SUB, PUB|SUB"
+        )
     return PlainRule(resource, actions, True, is_default)
 
 
@@ -152,7 +154,7 @@ def _texts(value: Any) -> list[str]:
     if value in (None, ""):
         return []
     if not isinstance(value, list):
-        raise PlainAclError(f"{value!r} stands where a list is expected")
+        raise PlainAclError(f"{value!r}: expected a list")
     return [str(each) for each in value if each]
 
 
@@ -176,7 +178,7 @@ class _Reader:
             return {}
         found = self._settings(self._lines[0][1])
         if self._next < len(self._lines):
-            raise PlainAclError(f"line {self._lines[self._next][0]} is indented in its own way")
+            raise PlainAclError(f"line {self._lines[self._next][0]}: inconsistent indentation")
         return found
 
     def _peek(self) -> _Line | None:
@@ -187,9 +189,9 @@ class _Reader:
         while (line := self._peek()) is not None and line[1] == indent and line[2][:2] != "- ":
             pair = _pair.match(line[2])
             if pair is None:
-                raise PlainAclError(f"line {line[0]} is no `name: value`")
+                raise PlainAclError(f"line {line[0]}: expected `name: value`")
             if pair[1] in found:
-                raise PlainAclError(f"line {line[0]} says {pair[1]} again")
+                raise PlainAclError(f"line {line[0]} repeats {pair[1]}")
             self._next += 1
             found[pair[1]] = self._value(pair[2], indent, line[0])
         return found
@@ -225,5 +227,7 @@ def _scalar(text: str, number: int) -> Any:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     if text[:1] in ("{", "&", "*", "!", "|", ">", "%", "@", "`", "'", '"', "["):
-        raise PlainAclError(f"line {number}: {text[:40]!r} is more than stands in a plain_acl.yml")
+        raise PlainAclError(
+            f"line {number}: {text[:40]!r}: this YAML syntax is not supported in a plain_acl.yml"
+        )
     return text

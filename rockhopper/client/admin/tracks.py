@@ -57,9 +57,9 @@ class Outcome(Enum):
     """The group's offset is beyond it."""
     FILTERED = "passed over"
     """The group's offset is beyond it, and the subscription excludes its tag."""
-    RETRYING = "waits for a retry"
+    RETRYING = "waits for redelivery"
     """The group sent it back and has not read it again."""
-    RETRIED = "consumed in a retry"
+    RETRIED = "consumed on redelivery"
     """The group sent it back, and its offset is beyond the last retry."""
     DEAD = "dead letter"
     """The group gave up after the last retry."""
@@ -209,7 +209,7 @@ class _Whole:
             self._copies(group, unseen), self.admin.groups.online(group)
         )
         if state.model == "BROADCASTING":
-            return Track(group, Outcome.BROADCAST, "each member keeps for itself how far it is")
+            return Track(group, Outcome.BROADCAST, "each member stores its own offset")
         copy = newest(copies)
         if copy is not None:
             return await self._by_copy(group, state, copy)
@@ -222,7 +222,7 @@ class _Whole:
                 also = f"the copy from {each.properties[PROPERTY_REQUEUED]} waits"
                 track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
         if unseen:
-            also = f"copies in {', '.join(sorted(unseen))} are not yours to see"
+            also = f"you may not read the copies in {', '.join(sorted(unseen))}"
             track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
         return track
 
@@ -268,7 +268,7 @@ class _Whole:
                 return Track(group, Outcome.FILTERED, f"it subscribes to {wanted}")
             detail = f"{-before - 1:,} more since then" if before < -1 else ""
             return Track(group, Outcome.CONSUMED, detail)
-        at = "nothing committed" if committed is None else f"{before:,} in front of it"
+        at = "nothing committed" if committed is None else f"{before:,} before it"
         return Track(group, Outcome.WAITING if state.members else Outcome.OFFLINE, at)
 
 

@@ -120,15 +120,15 @@ class App(ClosedAtEnd):
     def _add(self, added: _Subscriber) -> None:
         if self._producer is not None:
             raise ClientStateError(
-                f"{_name(added)} subscribes after the start of its app, and would read nothing",
+                f"{_name(added)} subscribes after its app has started, so it would receive nothing",
                 remedy="decorate it before the start: import its module there",
             )
         for each in self._subscribers:
             if each.group == added.group:
                 raise ValueError(
-                    f"the group {added.group!r} has the subscriber {_name(each)} already, and each "
-                    f"would read a part of the messages: give {_name(added)} another group, or one "
-                    "of them all topics"
+                    f"group {added.group!r} has the subscriber {_name(each)} already, and each "
+                    f"would get only a part of the messages: give {_name(added)} another group, "
+                    "or give one of them all topics"
                 )
         try:
             Consumer(added.group, added.topics, handler=self._handler(added), **added.options)
@@ -143,13 +143,13 @@ class App(ClosedAtEnd):
     def producer(self) -> Producer:
         """The producer, while the app is open: `await app.producer.send("orders", order)`."""
         if self._producer is None:
-            raise ClientStateError("this app is not started: use `async with app`, or app.run()")
+            raise ClientStateError("this app is not running: use `async with app`, or app.run()")
         return self._producer
 
     async def start(self) -> Self:
         """Connect and start to consume. Raises as Consumer and Producer do."""
         if self._open is not None:
-            raise ClientStateError("this app is started already")
+            raise ClientStateError("this app is running already")
         async with AsyncExitStack() as stack:
             stack.callback(self._forget_producer)
             producer = Producer(self.nameserver, serializer=self._serializer, **self._common)  # type: ignore[arg-type]

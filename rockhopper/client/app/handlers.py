@@ -79,13 +79,13 @@ class HandlerCall:
             raise TypeError(
                 f"the subscriber {name} must take the body, the message (annotated "
                 "ReceivedMessage), or both"
-                + "".join(f"; {each!r} has a default, and is left alone" for each in left_alone)
+                + "".join(f"; {each!r} has a default and is ignored" for each in left_alone)
             )
 
     def _take(self, function: str, parameter: Parameter, wanted: Any) -> None:
         if not self._filled and parameter.name in ("self", "cls"):
             raise TypeError(
-                f"the subscriber {function} is a method, and there is no object yet to call it on: "
+                f"the subscriber {function} is a method, and no object exists yet to call it on: "
                 "decorate a function, or subscribe the method of an object, as in "
                 "app.subscriber(…)(shop.bill)"
             )
@@ -94,8 +94,9 @@ class HandlerCall:
         is_message = wanted is ReceivedMessage
         if is_message in [taken for _, taken in self._filled]:
             raise TypeError(
-                f"the subscriber {function} has two parameters for the same thing, the second is "
-                f"{parameter.name!r}: annotate one with the type of the body, one ReceivedMessage"
+                f"the subscriber {function} has two parameters for the same argument, the second "
+                f"is {parameter.name!r}: annotate one with the type of the body, the other with "
+                "ReceivedMessage"
             )
         self._filled.append((parameter, is_message))
         if wanted is bytes:

@@ -52,5 +52,5 @@ def check_options(names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f": the nearest is {near[0]!r}" if near else ""
+            hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"a subscriber has no option {name!r}{hint}")

@@ -46,9 +46,7 @@ class _Measured:
 
 
 @click.command()
-@click.option(
-    "--topic", type=TOPIC, help="Use this topic; else one is made, and deleted at the end."
-)
+@click.option("--topic", type=TOPIC, help="Use this topic; otherwise a temporary one is created.")
 @click.option(
     "--count",
     "-c",
@@ -62,14 +60,14 @@ class _Measured:
     type=click.IntRange(min=1),
     default=128,
     metavar="BYTES",
-    help="Of a body; 128 by default.",
+    help="Body size; 128 by default.",
 )
 @click.option(
     "--in-flight",
     type=click.IntRange(min=1),
     default=256,
     metavar="N",
-    help="Single sends at once; 256 by default.",
+    help="Single sends in flight; 256 by default.",
 )
 @click.option(
     "--batch",

@@ -46,7 +46,7 @@ def broker() -> None:
 
 @broker.command()
 @_broker_option
-@click.option("--all", "-a", "is_all", is_flag=True, help="Everything that the broker says.")
+@click.option("--all", "-a", "is_all", is_flag=True, help="All values that the broker reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @watch_options
 @nameserver_option
@@ -129,8 +129,12 @@ def _percent(text: str | None) -> str:
     shell_complete=complete_settings,
 )
 @_broker_option
-@click.option("--live", "only_live", is_flag=True, help="Only those that change without a restart.")
-@click.option("--changed", "only_changed", is_flag=True, help="Only those that are no default.")
+@click.option(
+    "--live", "only_live", is_flag=True, help="Only settings that change without a restart."
+)
+@click.option(
+    "--changed", "only_changed", is_flag=True, help="Only settings that differ from their default."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @nameserver_option
 def config(
@@ -225,7 +229,7 @@ class _Settings:
 async def _settings(admin: "Admin", target: BrokerAddress, choice: _Choice) -> _Settings:
     described = await admin.describe_broker_config(target.address)
     if described is None and choice.is_choosy:
-        raise Failure(f"{target.name} does not tell which settings are live or no default")
+        raise Failure(f"{target.name} does not report which settings are live or not default")
     facts = described or await _undescribed(admin, target.address)
     _check_names(target.name, choice.names, [each.key for each in facts])
     return _Settings(target, facts, described is not None)
@@ -256,7 +260,7 @@ async def _change(
             await admin.update_broker_config(target.address, changes)
         except ClientError as error:
             if changed:
-                error.add_note(f"before that it was changed on {', '.join(changed)}")
+                error.add_note(f"before the failure it was changed on {', '.join(changed)}")
             raise
         changed.append(target.name)
 
@@ -267,9 +271,9 @@ async def _tell_of_replicas(admin: "Admin", targets: Sequence[BrokerAddress]) ->
     for target in targets:
         if count := replicas[target.name]:
             write_note(
-                f"note: it holds for the master of {target.name}, at {target.address}, alone: "
+                f"note: only the master of {target.name}, at {target.address}, is changed: "
                 f"{'its replica goes' if count == 1 else f'its {count} replicas go'} by "
-                "broker.conf after a failover, so write it into that of each"
+                "broker.conf after a failover, so write it into the broker.conf of each"
             )
 
 
@@ -397,7 +401,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         columns = ("CLUSTER", "BROKER", "ID", "ADDRESS", version, "IN/S", "OUT/S", "DISK")
         print_table(columns, rows)
     for who in away:
-        report(f"away: {who}")
+        report(f"not reachable: {who}")
     if failed:
         raise Failure("")
 

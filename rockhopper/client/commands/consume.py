@@ -31,7 +31,7 @@ _HANGUP: int | None = getattr(signal, "SIGHUP", None)  # None on Windows
 _NAMES: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
-    **({_HANGUP: "the terminal went (SIGHUP)"} if _HANGUP is not None else {}),
+    **({_HANGUP: "the terminal was closed (SIGHUP)"} if _HANGUP is not None else {}),
 }
 
 
@@ -63,14 +63,16 @@ class _Job:
     metavar="EXPR",
     help='Only messages whose properties match this SQL92 expression: "price > 5".',
 )
-@click.option("--order", "is_orderly", is_flag=True, help="Lock queues: each in its order.")
+@click.option(
+    "--order", "is_orderly", is_flag=True, help="Lock queues: keep the order of each queue."
+)
 @click.option(
     "--from",
     "start",
     type=PositionType(),
     default="earliest",
     metavar="earliest|latest|TIME",
-    help="Where a group begins that has never committed; TIME as for `pull`. Default: earliest.",
+    help="Where a new group starts; TIME as for `pull`. Default: earliest.",
 )
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
@@ -102,7 +104,9 @@ def consume(
     from rockhopper.protocol.errors import SubscriptionError
 
     if expression is not None and tag != "*":
-        raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
+        raise click.UsageError(
+            "--tag and --filter exclude each other: a filter can name the property TAGS"
+        )
     if isinstance(start, int):
         raise click.UsageError(
             "--from takes earliest, latest or a time; `rockhopper group reset` moves a group to an "

@@ -87,7 +87,9 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
-@click.option("--waiting", "only_waiting", is_flag=True, help="Only those that were not requeued.")
+@click.option(
+    "--waiting", "only_waiting", is_flag=True, help="Only dead letters that were not requeued."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -> None:
@@ -157,11 +159,13 @@ def _letter_json(letter: "DeadLetter") -> dict[str, Any]:
     "--to",
     type=TOPIC,
     metavar="TOPIC",
-    help="Send them there instead; %RETRY%GROUP brings them to GROUP alone.",
+    help="Send them to this topic instead; %RETRY%GROUP redelivers to GROUP only.",
 )
-@click.option("--message-id", metavar="ID", help="Only this one, as `dlq show` names it.")
+@click.option(
+    "--message-id", metavar="ID", help="Only this dead letter, with the id that `dlq show` prints."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def requeue(
@@ -200,7 +204,7 @@ async def _requeue(
             waiting = (await admin.dead_letters.count(group)).waiting
             how_many = 1 if message_id is not None else min(waiting, max_count or waiting)
             if how_many:
-                where = to or "where they came from"
+                where = to or "their original topics"
                 confirm(f"Send {counted(how_many, 'dead letter')} of {group} to {where}?", yes)
         requeues = admin.dead_letters.requeue(
             group, max_count=max_count, to=to, message_id=message_id, go_on=True, dry_run=dry_run
@@ -219,12 +223,12 @@ async def _requeue(
                         flush()
         except BaseException:
             if sent and not dry_run:
-                report(f"{_counted(sent.total())} sent back before that")
+                report(f"{_counted(sent.total())} sent back before the error")
             raise
     if not as_json:
         _print_requeued(group, sent, repeated, dry_run=dry_run)
         if not sent and not repeated and not stayed:
-            write_note(f"no dead letters of {group} are left to send back")
+            write_note(f"group {group} has no dead letters left to send back")
     if stayed:
         verb = "would stay" if dry_run else "stayed"
         told = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in _first(stayed)]
@@ -235,7 +239,7 @@ def _first(stayed: Counter[str]) -> list[tuple[str, int]]:
     """Return the most frequent reasons; each dead letter may have its own."""
     told = stayed.most_common(_REASONS_MAX)
     rest = stayed.total() - sum(count for _, count in told)
-    return [*told, ("--json names the reason of each", rest)] if rest else told
+    return [*told, ("--json shows the reason of each", rest)] if rest else told
 
 
 def _print_requeued(group: str, sent: Counter[str], repeated: int, *, dry_run: bool) -> None:
@@ -244,7 +248,7 @@ def _print_requeued(group: str, sent: Counter[str], repeated: int, *, dry_run: b
         letters = counted(count, "dead letter")
         write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
     if repeated:
-        write_line(f"{repeated:,} had been sent by a requeue that was cut off, or alone")
+        write_line(f"{repeated:,} had been sent by a requeue that was interrupted, or on their own")
 
 
 def _counted(count: int) -> str:

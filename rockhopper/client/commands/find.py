@@ -34,7 +34,7 @@ _ID = re.compile(r"[0-9A-Fa-f]{32,}")
 @click.command()
 @click.argument("topic", type=TOPIC)
 @click.argument("key", required=False)
-@click.option("--key", "-k", "named", help="The KEY; as the argument is.")
+@click.option("--key", "-k", "named", help="The KEY; the same as the argument.")
 @click.option(
     "--max",
     "max_count",
@@ -122,19 +122,19 @@ def _row(message: "ReceivedMessage") -> tuple[object, ...]:
 
 @click.command(short_help="Show one message by its id.")
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", "-t", type=TOPIC, help="Look in this topic only.")
-@click.option("--raw", is_flag=True, help="Print the body and nothing else, byte for byte.")
+@click.option("--topic", "-t", type=TOPIC, help="Search only this topic.")
+@click.option("--raw", is_flag=True, help="Print only the body, byte for byte.")
 @click.option("--json", "as_json", is_flag=True, help="Print the message as a JSON object.")
 @nameserver_option
 def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> None:
     """Show the message with this ID, as `send` printed it or as a broker logs it."""
     if not _ID.fullmatch(message_id):
         raise click.UsageError(
-            f"{message_id!r} is no id: one has 32 hexadecimal digits or more; `rockhopper query "
-            "TOPIC --key KEY` finds messages by their keys"
+            f"{message_id!r} is not a message id: an id has at least 32 hexadecimal digits; "
+            "`rockhopper query TOPIC --key KEY` finds messages by key"
         )
     if raw and as_json:
-        raise click.UsageError("--raw does not go with --json")
+        raise click.UsageError("--raw and --json exclude each other")
     run(_message(message_id, topic, raw, as_json, nameserver()))
 
 

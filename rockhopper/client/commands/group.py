@@ -55,13 +55,16 @@ def group() -> None:
     help="Whether each queue's messages are consumed one after the other.",
 )
 @click.option(
-    "--retries", type=click.IntRange(0), metavar="N", help="After how many a message is given up."
+    "--retries",
+    type=click.IntRange(0),
+    metavar="N",
+    help="After how many deliveries a message becomes a dead letter.",
 )
 @nameserver_option
 def create(name: str, orderly: bool | None, retries: int | None) -> None:
     """Create GROUP on every broker, or change the settings that the options name.
 
-    This is not needed if brokers create groups on first use.
+    This is not needed if groups are created on first use.
     """
     run(_create(name, orderly, retries, nameserver()))
 
@@ -71,12 +74,12 @@ async def _create(
 ) -> None:
     async with list_reachable(nameserver, changes=True) as admin:
         for master in await admin.groups.create(name, orderly=orderly, retries_max=retries):
-            write_line(f"{name} is a group of {master.name} ({master.address})")
+            write_line(f"{name} is a group on {master.name} ({master.address})")
 
 
 @group.command("list")
-@click.option("--all", "-a", "is_all", is_flag=True, help="Those of tools and brokers, too.")
-@click.option("--by-lag", is_flag=True, help="Those first that are furthest behind.")
+@click.option("--all", "-a", "is_all", is_flag=True, help="Also the groups of tools and brokers.")
+@click.option("--by-lag", is_flag=True, help="Groups with the largest lag first.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @watch_options
 @nameserver_option
@@ -120,7 +123,7 @@ async def _list(is_all: bool, by_lag: bool, as_json: bool, nameserver: str | Non
     if rows:
         print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "OLDEST", "TOPICS"), rows)
     else:
-        write_note("no groups yet (those of tools and brokers: --all)")
+        write_note("no groups yet (--all shows those of tools and brokers)")
 
 
 def _model(model: str | None) -> str:
@@ -165,9 +168,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         else:
             print_table(columns, members)
     if state.silent:
-        write_line(
-            f"{counted(len(state.silent), 'member')} did not say in time which queues are theirs"
-        )
+        write_line(f"{counted(len(state.silent), 'member')} did not report their queues in time")
     if not state.is_consistent:
         _print_differences(state, numbers)
     elif state.subscriptions:
@@ -181,7 +182,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
 
 def _print_differences(state: "GroupState", numbers: Mapping[str, str]) -> None:
     write_line("")
-    write_line("The members subscribe differently (docs/rolling-deployments.md):")
+    write_line("The members have different subscriptions (docs/rolling-deployments.md):")
     rows = []
     for who, topics in state.filters.items():
         model = state.models.get(who, state.model or "-")
@@ -202,14 +203,14 @@ def _numbers(state: "GroupState") -> dict[str, str]:
 
 def _print_head(state: "GroupState") -> None:
     count = len(state.members)
-    who = counted(count, "member") if count else "nobody is online"
+    who = counted(count, "member") if count else "no member is online"
     write_line(f"group      {state.name}")
     write_line(f"online     {who}")
     if state.model is not None:
         begins = (state.start_from or "-").removeprefix("CONSUME_FROM_").lower().replace("_", " ")
-        write_line(f"model      {_model(state.model)}, begins at: {begins}")
+        write_line(f"model      {_model(state.model)}, starts at: {begins}")
     for client_id in state.shared_ids:
-        write_line(f"WARNING    several members have the id {client_id}: each gets all messages")
+        write_line(f"WARNING    several members share the id {client_id}: each gets all messages")
     for broker, settings in sorted(state.settings.items()):
         write_line(f"settings   {broker}: {_settings_text(settings)}")
 
@@ -289,9 +290,9 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
         _print_lag(queues, seconds, {})
         if online.members:
             who = counted(len(online.members), "member")
-            write_line(f"{who} online; who reads what: rockhopper group show {name}")
+            write_line(f"{who} online; which member reads what: rockhopper group show {name}")
         else:
-            write_line("nobody is online")
+            write_line("no member is online")
     else:
         write_note(f"the group {name} has consumed nothing yet")
 
@@ -332,7 +333,7 @@ def _print_lag(
     if behind:
         write_line(f"{counted(sum(behind), 'message')} behind in {counted(len(behind), 'queue')}")
     else:
-        write_line("nothing is behind")
+        write_line("no queue is behind")
 
 
 @group.command()
@@ -344,7 +345,7 @@ def _print_lag(
     type=PositionType(),
     required=True,
     metavar="earliest|latest|OFFSET|TIME",
-    help="Where the group goes on; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago).",
+    help="Where the group continues; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago).",
 )
 @click.option(
     "--queue",
@@ -356,7 +357,7 @@ def _print_lag(
     help="Only in this queue; repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
 @nameserver_option
 def reset(
@@ -441,10 +442,10 @@ def _print_moves(moves: "Sequence[OffsetMove]", *, as_json: bool, title: str) ->
 
 @group.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
-@click.option("--offsets", "with_offsets", is_flag=True, help="Forget how far it is, too.")
+@click.option("--offsets", "with_offsets", is_flag=True, help="Delete its committed offsets, too.")
 @click.option("--retry-topic", "with_retry", is_flag=True, help="Delete %RETRY%GROUP, too.")
 @click.option("--dead-letters", "with_dead", is_flag=True, help="Delete %DLQ%GROUP, too.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @nameserver_option
 def delete(name: str, with_offsets: bool, with_retry: bool, with_dead: bool, yes: bool) -> None:
     """Delete the settings of GROUP on every broker, and the data that the options name."""
@@ -470,8 +471,8 @@ async def _delete(
         what = ", ".join(doomed)
         if state.members:
             write_note(
-                f"rockhopper: {len(state.members)} of its members are online: where brokers create "
-                "groups on first use, they bring it back"
+                f"rockhopper: {len(state.members)} of its members are online: a broker that "
+                "creates groups on first use creates it again"
             )
         confirm(f"Delete {what}?", yes)
         targets = await admin.groups.delete(

@@ -92,8 +92,8 @@ class PositionType(_Completed):
             if is_day and parse_time(value, datetime.now()) is not None:
                 day = f"{value[:4]}-{value[4:6]}-{value[6:]}"
                 self.fail(
-                    f"{value} is a day or an offset: write {day} for the day, or "
-                    f"{_OFFSET_PREFIX}{value}",
+                    f"{value} is ambiguous: write {day} for the day, or {_OFFSET_PREFIX}{value} "
+                    "for the offset",
                     param,
                     ctx,
                 )
@@ -101,9 +101,9 @@ class PositionType(_Completed):
         time = parse_time(value, datetime.now())
         if time is None:
             self.fail(
-                f"{value!r} is no position: use earliest, latest, an offset such as 42, a time "
-                "such as 2024-05-01T12:00, 12:30 or @1700000000000 (ms), or how long ago: -30m, "
-                "-2h, -1d",
+                f"{value!r} is not a position: use earliest, latest, an offset such as 42, a "
+                "time such as 2024-05-01T12:00, 12:30 or @1700000000000 (ms), or how long ago: "
+                "-30m, -2h, -1d",
                 param,
                 ctx,
             )
@@ -121,7 +121,7 @@ class DurationType(click.ParamType[Any]):
             return value  # type: ignore[no-any-return]
         if not _DURATION.fullmatch(value):
             self.fail(
-                f"{value!r} is no duration: write 500ms, 30s, 10m, 2h, 1d or 1h30m", param, ctx
+                f"{value!r} is not a duration: write 500ms, 30s, 10m, 2h, 1d or 1h30m", param, ctx
             )
         parts = (float(number) * _AGO_UNITS[unit] for number, unit in _DURATION_PART.findall(value))
         return round(sum(parts, timedelta()) / timedelta(milliseconds=1))
@@ -139,8 +139,8 @@ class TimeType(click.ParamType[Any]):
         time = parse_time(value, datetime.now())
         if time is None:
             self.fail(
-                f"{value!r} is no time: write 2030-05-01T12:00, 12:30 (today) or @1700000000000 "
-                "(ms)",
+                f"{value!r} is not a time: write 2030-05-01T12:00, 12:30 (today) or "
+                "@1700000000000 (ms)",
                 param,
                 ctx,
             )
@@ -161,7 +161,7 @@ class QueueType(_Completed):
             return value
         match = _QUEUE.fullmatch(str(value))
         if match is None:
-            self.fail(f"{value!r} is no queue: write its id, or BROKER:ID", param, ctx)
+            self.fail(f"{value!r} is not a queue: write its id, or BROKER:ID", param, ctx)
         return match["broker"], int(match["id"])
 
 
@@ -169,8 +169,8 @@ def check_readable(queues: "Sequence[MessageQueue]", topic: str) -> None:
     """Raise ValueError if a topic has no readable queue."""
     if not queues:
         raise ValueError(
-            f"no queue of the topic {topic!r} may be read: its permission is write-only, "
-            f"or none; `rockhopper topic create {topic} --perm rw` opens it again"
+            f"no queue of topic {topic!r} is readable: its permission is write-only, or none; "
+            f"`rockhopper topic create {topic} --perm rw` makes it readable again"
         )
 
 

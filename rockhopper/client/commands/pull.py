@@ -56,27 +56,29 @@ class _Job:
     "start",
     type=PositionType(),
     metavar="earliest|latest|OFFSET|TIME",
-    help="Where to begin; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). "
-    "Default: where the group stands, else earliest.",
+    help=(
+        "Where to start; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). Default: "
+        "the group's offset, else earliest."
+    ),
 )
 @click.option(
     "--to",
     "end",
     type=PositionType(),
     metavar="OFFSET|TIME",
-    help="Where to end: in front of that.",
+    help="Where to stop, exclusive.",
 )
 @click.option(
     "--last",
     "-l",
     type=click.IntRange(min=1, max=_LAST_MAX),
     metavar="N",
-    help="Only the newest N; with --follow, and what comes after them.",
+    help="Only the newest N; with --follow, also new messages.",
 )
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
-@click.option("--follow", "-f", is_flag=True, help="Wait for new messages; end with Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for new messages; stop with Ctrl-C.")
 @click.option(
     "--queue",
     "-q",
@@ -90,7 +92,7 @@ class _Job:
     "--group",
     "-g",
     type=GROUP,
-    help="Consumer group: begin where it stands, and commit at the end.",
+    help="Consumer group: start at its offset, and commit at the end.",
 )
 @click.option("--tag", "-t", default="*", help='Only messages with these tags: "new || paid".')
 @click.option(
@@ -121,13 +123,13 @@ def pull(**asked: Any) -> None:
 
     job = _Job(wanted=Wanted.of(asked.pop("pattern"), asked.pop("pairs")), **asked)
     if job.last is not None and (job.start is not None or job.max_count is not None):
-        raise click.UsageError(
-            "--last does not go with --from and --max: it says where and how many"
-        )
+        raise click.UsageError("--last excludes --from and --max, because it sets both")
     if job.end is not None and job.follow:
-        raise click.UsageError("--to does not go with --follow: what is to come has no end yet")
+        raise click.UsageError("--to and --follow exclude each other: --follow has no end")
     if job.expression is not None and job.tag != "*":
-        raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
+        raise click.UsageError(
+            "--tag and --filter exclude each other: a filter can name the property TAGS"
+        )
     try:
         subscription_to(job.topic, job.tag if job.expression is None else Sql(job.expression))
     except SubscriptionError as error:

@@ -63,7 +63,7 @@ def nameserver_option(command: _Command) -> _Command:
         callback=_choose,
         expose_value=False,
         shell_complete=complete_contexts,
-        help="Ask the cluster that is kept under this name: rockhopper context list.",
+        help="Use the cluster saved under this name: rockhopper context list.",
     )
     return click.option(
         "--nameserver",
@@ -71,7 +71,7 @@ def nameserver_option(command: _Command) -> _Command:
         metavar="HOST:PORT[;...]",
         callback=_inherit,
         expose_value=False,
-        help="Name service to ask; else $NAMESRV_ADDR, the context's, 127.0.0.1:9876.",
+        help="The name service; else $NAMESRV_ADDR, the context's, 127.0.0.1:9876.",
     )(asked(access_options(command)))
 
 
@@ -79,7 +79,7 @@ broker_option = click.option(
     "--broker",
     "-b",
     shell_complete=complete_brokers,
-    help="Only on this broker, by name or address; default: on all.",
+    help="Only this broker, by name or address; default: all.",
 )
 """An option for commands that work on all brokers, or on one."""
 
@@ -170,7 +170,7 @@ def check_may_ask(question: str, yes: bool) -> str:
     name = context_in_use()
     question = question if name is None else f"[{name}] {question}"
     if not yes and not may_ask():
-        raise click.UsageError(f"{question} Nobody is at a terminal to be asked: confirm by --yes")
+        raise click.UsageError(f"{question} There is no terminal for a confirmation: use --yes")
     return question
 
 
@@ -243,7 +243,7 @@ def access_options(command: _Command) -> _Command:
                 is_flag=True,
                 expose_value=False,
                 callback=_sets(TLS_VARIABLE, "true"),
-                help="Speak TLS; else as $ROCKHOPPER_TLS says.",
+                help="Use TLS; default: $ROCKHOPPER_TLS.",
             ),
             click.option(
                 "--tls-ca",
@@ -259,7 +259,7 @@ def access_options(command: _Command) -> _Command:
                 metavar="FILE",
                 expose_value=False,
                 callback=_sets(CERTIFICATE_VARIABLE),
-                help="The certificate to show.",
+                help="The certificate to present.",
             ),
             click.option(
                 "--tls-key",
@@ -274,7 +274,7 @@ def access_options(command: _Command) -> _Command:
                 is_flag=True,
                 expose_value=False,
                 callback=_sets(VERIFY_VARIABLE, "false"),
-                help="Take any certificate, and so anybody in between.",
+                help="Accept any certificate, which allows a man in the middle.",
             ),
             click.option(
                 "--credentials",
@@ -282,7 +282,7 @@ def access_options(command: _Command) -> _Command:
                 metavar="FILE",
                 expose_value=False,
                 callback=_take_credentials,
-                help="A file with accessKey and secretKey: as whom to ask.",
+                help="A file with accessKey and secretKey of the user.",
             ),
         )
     ):

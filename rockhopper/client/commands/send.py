@@ -82,27 +82,27 @@ class _Job:
     type=click.File("rb"),
     help="Send a file as one message.",
 )
-@click.option("--lines", "is_by_line", is_flag=True, help="Send each line of --file by itself.")
+@click.option("--lines", "is_by_line", is_flag=True, help="Send each line of --file as a message.")
 @click.option("--tag", "-t", help="Tag that consumers can filter by.")
 @click.option("--key", "-k", "keys", multiple=True, help="Key to find the message by; repeatable.")
 @click.option(
     "--property", "-p", "properties", multiple=True, metavar="NAME=VALUE", help="Repeatable."
 )
 @click.option("--queue", "-q", type=QueueType(), metavar="[BROKER:]ID", help="Send to this queue.")
-@click.option("--sharding-key", help="Messages with the same one go to the same queue, in order.")
+@click.option("--sharding-key", help="Messages with the same key go to the same queue, in order.")
 @click.option(
     "--delay",
     "delay_ms",
     type=DurationType(),
     metavar="DURATION",
-    help="Deliver it after that: 30s, 10m, 1h30m.",
+    help="Deliver after this time: 30s, 10m, 1h30m.",
 )
 @click.option(
     "--at",
     "deliver_at_ms",
     type=TimeType(),
     metavar="TIME",
-    help="Deliver it then: 2030-05-01T12:00, 18:30 (today) or @MILLISECONDS.",
+    help="Deliver at this time: 2030-05-01T12:00, 18:30 (today) or @MILLISECONDS.",
 )
 @click.option(
     "--count", "-c", type=click.IntRange(min=1), default=1, metavar="N", help="Send it N times."
@@ -119,7 +119,7 @@ class _Job:
     "--oneway",
     "is_oneway",
     is_flag=True,
-    help="Do not ask the broker whether it stored the message.",
+    help="Do not wait for the broker's answer.",
 )
 @click.option(
     "--timeout",
@@ -127,7 +127,7 @@ class _Job:
     type=click.FloatRange(min=0.001),
     default=3.0,
     metavar="SECONDS",
-    help="Give up a send after that; 3 by default.",
+    help="Give up a send after this time; 3 by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
@@ -140,9 +140,8 @@ def send(
 ) -> None:
     """Send messages to TOPIC.
 
-    BODY is the text of the message; "-" sends each line of standard input as a message of its own
-    (empty lines are left out). --file sends a whole file as one message, or with --lines each of
-    its lines as one.
+    BODY is the text of the message; "-" sends each line of standard input as one message (except
+    empty lines). --file sends a whole file as one message, or with --lines each of its lines.
 
     \b
     Examples:
@@ -154,14 +153,14 @@ def send(
     if (body is None) == (source is None):
         raise click.UsageError('give one of BODY, "-" or --file')
     if is_by_line and source is None:
-        raise click.UsageError('--lines goes with --file; "-" sends the lines of standard input')
+        raise click.UsageError('--lines needs --file; "-" sends the lines of standard input')
     is_by_line |= body == "-"
     if is_by_line and asked["count"] > 1:
-        raise click.UsageError("--count does not go with lines: every line is sent once")
+        raise click.UsageError("--count does not work with lines: every line is sent once")
     if reason := tag_error(asked["tag"] or ""):
         raise click.UsageError(reason)
     if asked["is_oneway"] and asked["batch"] > 1:
-        raise click.UsageError("--oneway does not go with --batch")
+        raise click.UsageError("--oneway and --batch exclude each other")
     _check_delivery(asked)
     content = None
     if not is_by_line:
@@ -180,7 +179,9 @@ def send(
 def _tell_of_lines(name: str, content: bytes) -> None:
     line_count = len(content.splitlines())
     if line_count > 1:
-        report(f"{name} is one message of {line_count:,} lines; --lines sends each by itself")
+        report(
+            f"{name} is one message of {line_count:,} lines; --lines sends each line as a message"
+        )
 
 
 def _check_delivery(asked: dict[str, Any]) -> None:
@@ -192,7 +193,7 @@ def _check_delivery(asked: dict[str, Any]) -> None:
             f"--at: {time_text(at_ms)} has passed; it is {time_text(round(time.time() * 1000))} now"
         )
     if (at_ms or asked["delay_ms"]) and asked["batch"] > 1:
-        raise click.UsageError("--batch does not go with --delay and --at: send them one by one")
+        raise click.UsageError("--batch excludes --delay and --at: send them one by one")
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
@@ -234,7 +235,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
                 raise
             except Exception as error:
                 if total != 1:
-                    error.add_note(f"{_counted(progress.done)} sent before that")
+                    error.add_note(f"{_counted(progress.done)} sent before the error")
                 raise
     if not job.as_json and not (is_chatty and not job.is_oneway):
         _print_summary(job, progress.done, time.monotonic() - started)
@@ -246,7 +247,7 @@ async def _queue(producer: "Producer", job: _Job) -> "MessageQueue | None":
     chosen = select_queues(await producer.queues(job.topic), [job.queue], job.topic)
     if len(chosen) > 1:
         names = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in chosen)
-        raise ValueError(f"several brokers have a queue {job.queue[1]}: choose one of {names}")
+        raise ValueError(f"several brokers have a queue {job.queue[1]}: use one of {names}")
     return chosen[0]
 
 
@@ -340,9 +341,9 @@ async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | 
             away = await admin.away()
     except ClientError:
         return  # the send reports the error
-    what = f"no topic {topic!r}" + (" at the brokers that are there" if away else "")
-    where = f"; away are {format_names(away)}, which may have it" if away else ""
-    report(f"there was {what}: it is made now{where}")
+    what = f"no topic {topic!r}" + (" on the reachable brokers" if away else "")
+    where = f"; not reachable: {format_names(away)}, which may have it" if away else ""
+    report(f"there was {what}: it has been created{where}")
 
 
 def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:

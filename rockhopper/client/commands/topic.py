@@ -42,7 +42,7 @@ def topic() -> None:
 
 
 @topic.command("list")
-@click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
+@click.option("--all", "-a", "is_all", is_flag=True, help="Also the system's own.")
 @click.option(
     "--long", "-l", "is_long", is_flag=True, help="With messages, rate, newest message and groups."
 )
@@ -178,9 +178,9 @@ async def _create(
             where = f"{name_queues(full)} of {name}"
             if not yes and not may_ask():
                 raise Failure(
-                    f"with {counted(queues, 'queue')} nobody would read {held} in {where}: --yes "
-                    "closes these queues for new messages, and keeps them readable until they are "
-                    "empty"
+                    f"with {counted(queues, 'queue')} no consumer would read {held} in {where}: "
+                    "--yes closes these queues for new messages, and keeps them readable until "
+                    "they are empty"
                 )
             confirm(f"{where} hold {held}. Close them for new messages, keep them readable?", yes)
         targets = await admin.create_topic(
@@ -188,8 +188,8 @@ async def _create(
         )
     if full:
         report(
-            f"{name_queues(full)} still hold {held}: they are readable and take no more; run this "
-            "again when they are empty"
+            f"{name_queues(full)} still hold {held}: they are readable and accept no new "
+            "messages; run this again when they are empty"
         )
     for target in targets:
         if as_json:
@@ -202,7 +202,7 @@ async def _create(
 
 @topic.command()
 @click.argument("name", type=TOPIC, metavar="TOPIC")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @nameserver_option
 def delete(name: str, yes: bool) -> None:
     """Delete TOPIC with all its messages, on every broker."""
@@ -227,7 +227,7 @@ async def _delete(name: str, question: str, yes: bool, nameserver: str | None) -
 
 @topic.command()
 @click.argument("name", type=TOPIC, metavar="TOPIC")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @nameserver_option
 def purge(name: str, yes: bool) -> None:
     """Empty TOPIC on every broker; the topic, its settings and its groups stay.
@@ -235,7 +235,7 @@ def purge(name: str, yes: bool) -> None:
     Groups, online ones included, continue with messages sent afterwards. Offsets do not start at 0
     again. Delayed messages and retries are stored elsewhere and are still delivered.
     """
-    question = f"Throw away all messages of {name}?"
+    question = f"Delete all messages of {name}?"
     check_may_ask(question, yes)
     run(_purge(name, question, yes, nameserver()))
 
@@ -306,8 +306,8 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         )
     if not ranges:
         raise Failure(
-            f"the queues of the topic {name!r} may be neither read nor written, and so what they "
-            f"hold is not told; `rockhopper topic create {name} --perm rw` opens it again"
+            f"the queues of topic {name!r} are neither readable nor writable, so their content "
+            f"is not shown; `rockhopper topic create {name} --perm rw` opens it again"
         )
     if not as_json:
         print_table(("BROKER", "QUEUE", "ACCESS", "MIN", "MAX", "MESSAGES", "OLDEST"), rows)

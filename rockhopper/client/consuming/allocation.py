@@ -66,7 +66,7 @@ class ConsistentHash:
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
         if virtual_nodes < 1:
-            raise ValueError(f"{virtual_nodes} virtual nodes are too few: at least one is needed")
+            raise ValueError(f"virtual_nodes is {virtual_nodes}: at least one is needed")
         self._virtual_nodes = virtual_nodes
 
     def allocate(

@@ -118,7 +118,7 @@ class Assignment:
         self.held[queue] = held
         waits = not (is_new or is_alone or self._settings.orderly or self._settings.broadcast)
         self._fetch(held, self._settings.hand_over_s if waits else 0.0)
-        log.debug("%s is ours now, from offset %d", queue, offset)
+        log.debug("%s is assigned, from offset %d", queue, offset)
 
     async def has_begun(self, queues: Sequence[MessageQueue], start: StartFrom) -> bool:
         """Whether the group has a committed offset in one of a topic's *queues*.
@@ -309,8 +309,8 @@ class Assignment:
                 await self._lock(held.queue)
         if held.in_flight:
             log.warning(
-                "%s is given up with %d messages in work, which another member starts again: their "
-                "handlers took longer than %g s%s",
+                "%s is given up with %d messages in progress, which another member starts again: "
+                "their handlers took longer than %g s%s",
                 held.queue,
                 held.in_flight,
                 patience_s,
@@ -330,13 +330,13 @@ class Assignment:
         ):
             if now_s() - began_s >= self._settings.close_timeout_s:
                 log.warning(
-                    "%s is read though another member has messages of it in work: it has not "
-                    "released it within %g s (close_timeout_s)",
+                    "%s is read while another member still has messages of it in progress: it "
+                    "has not released it within %g s (close_timeout_s)",
                     queue,
                     self._settings.close_timeout_s,
                 )
                 return
-            log.debug("%s is still in work at another member", queue)
+            log.debug("%s is still in progress at another member", queue)
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _is_free(self, queue: MessageQueue) -> bool:
@@ -390,4 +390,4 @@ async def _quietly(commit: Coroutine[Any, Any, None]) -> None:
     try:
         await commit
     except (ClientError, OSError) as error:
-        log.debug("offsets could not be committed, and will be again: %s", error)
+        log.debug("offsets could not be committed, will retry: %s", error)

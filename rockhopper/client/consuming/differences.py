@@ -46,25 +46,30 @@ class Differences:
         left, read, unread, at_risk = found
         if not any(found):
             if any(before):
-                log.info("members of group %r subscribe alike again", self._group)
+                log.info("members of group %r have the same subscriptions again", self._group)
             return
         if left:
-            self._warn(f"this one reads nothing of {_named(left)} while others want more of it")
+            self._warn(
+                f"this member reads nothing of {_named(left)}, because other members subscribe "
+                "to more of it"
+            )
         if read:
-            self._warn(f"{_named(read)} is left to those that want all of it, as this one does")
+            self._warn(
+                f"{_named(read)} is left to members that subscribe to all of it, as this one does"
+            )
         if unread:
             self._warn(
-                f"nobody reads {_named(unread)}, for no member wants all that the others want: "
-                "stop those of one version"
+                f"no member reads {_named(unread)}, because none subscribes to all that the "
+                "others do: stop the members of one version"
             )
         if at_risk:
             self._warn(
-                f"{_named(at_risk)} is shared with clients or brokers of another make, so messages "
-                "may be skipped and queues be read by nobody"
+                f"{_named(at_risk)} is shared with foreign clients or brokers, so messages may "
+                "be skipped, or some queues have no reader"
             )
 
     def _warn(self, what: str) -> None:
-        text = "members of group %r subscribe differently: %s; see rockhopper group show %s"
+        text = "members of group %r have different subscriptions: %s; see rockhopper group show %s"
         log.warning(text, self._group, what, self._group)
 
     def _sets(self) -> tuple[set[str], ...]:

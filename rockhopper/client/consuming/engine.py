@@ -134,7 +134,7 @@ class Engine:
             try:
                 await self.find()
             except ClientError as error:
-                log.debug("topics could not be looked for, and will be again: %s", error)
+                log.debug("topics could not be looked up, will retry: %s", error)
 
     def is_named(self, topic: str) -> bool:
         """See rebalancing.Whole."""
@@ -206,7 +206,7 @@ class Engine:
             self.forbidden(error)
         elif topic not in self._refused:
             self._refused.add(topic)
-            log.warning("the topic %s, which a pattern has found, is not read: %s", topic, error)
+            log.warning("topic %s matches a pattern but cannot be read: %s", topic, error)
 
     def unknown(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""
@@ -240,7 +240,7 @@ class Engine:
             self._has_asked_why = True
             self.forbidden(error)
         except ClientError as error:
-            log.debug("a pull that asks why failed: %s", error)
+            log.debug("a pull for diagnosis failed: %s", error)
 
     def _may_hand_out(self, held: ProcessQueue) -> bool:
         return self.locks is None or self.locks.holds(held.queue)
@@ -251,8 +251,8 @@ class Engine:
     def failed(self, error: BaseException) -> None:
         """See assignment.Owner."""
         failure = ClientStateError(
-            f"the consumer of group {self.settings.group!r} cannot go on: {error}",
-            remedy="close it, and make a new one",
+            f"the consumer of group {self.settings.group!r} cannot continue: {error}",
+            remedy="close it, and create a new one",
         )
         failure.__cause__ = error
         self.handout.fail(failure)
@@ -272,7 +272,9 @@ class Engine:
             try:
                 route = await self.session.routes.route(subscription.topic)
             except ClientError as error:
-                log.debug("the filter of %s is not checked yet: %s", subscription.topic, error)
+                log.debug(
+                    "the filter of %s could not be checked yet: %s", subscription.topic, error
+                )
                 continue
             body = CheckClientRequestBody(
                 client_id=self.session.client_id,
@@ -288,7 +290,7 @@ class Engine:
         while True:
             await asyncio.sleep(self.settings.commit_interval_s)
             for failure in await self.assignment.commit():
-                log.debug("offsets could not be committed, and will be again: %s", failure)
+                log.debug("offsets could not be committed, will retry: %s", failure)
 
 
 def _now_ms() -> int:

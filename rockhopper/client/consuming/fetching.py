@@ -142,7 +142,7 @@ class Fetcher:
                 held.queue,
                 offset,
                 result.next_offset,
-                "the log was cut short behind it" if result.is_cut else why,
+                "the log was cut before it" if result.is_cut else why,
             )
             held.reset(result.next_offset)
             self._listener.moved(held)
@@ -186,7 +186,7 @@ class Fetcher:
             if not interrupted:
                 del self._interrupted[queue.broker_name]
                 self._outages.over()
-                log.warning("reading from %s goes on", queue.broker_name)
+                log.warning("reading from %s has resumed", queue.broker_name)
 
     def _forget(self, queue: MessageQueue) -> None:
         self._refused_since_s.pop(queue, None)

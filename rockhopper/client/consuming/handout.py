@@ -214,7 +214,7 @@ class Handout:
             for message in run:
                 self._trace_end(message, ConsumeResult.FAILED)
         outcome = self._redeliver_or_keep(held, run, delay)
-        task = run_in_background(outcome, "asking for messages again")
+        task = run_in_background(outcome, "sending messages back")
         self._outcomes.add(task)
         task.add_done_callback(self._outcomes.discard)
         return task
@@ -254,7 +254,7 @@ class Handout:
         try:
             await self._redeliver(held, run, delay)
         except Exception:
-            log.exception("%r cannot be asked for again: it is handed out again here", run[0])
+            log.exception("%r cannot be sent back: it is delivered again locally", run[0])
             for message in run:
                 self._later(self._settings.local_retry_s, held, message)
 
@@ -277,7 +277,7 @@ class Handout:
             self._later(self._settings.local_retry_s, held, message)
 
     def _give_up(self, held: ProcessQueue, message: ReceivedMessage) -> None:
-        log.warning("%r is given up: in broadcast nothing is delivered again", message)
+        log.warning("%r is dropped: broadcast consumers have no redelivery", message)
         self._finish(held, message)
 
     async def _keep_in_order(
@@ -305,7 +305,7 @@ class Handout:
             if self._settings.broadcast:
                 self._give_up(held, message)
                 continue
-            log.warning("%r goes to the dead letters after %d times", message, held.attempts)
+            log.warning("%r becomes a dead letter after %d deliveries", message, held.attempts)
             if not await self._redelivery.send_back(message, DEAD_LETTER):
                 return run[place:]
             self._finish(held, message)

@@ -123,7 +123,7 @@ class Histories:
             return decode_history_answer(answer.body)
         except MalformedBodyError as error:
             raise MalformedAnswerError(
-                f"{connection.address} answered LOG_HISTORY with what cannot be read ({error})",
+                f"{connection.address} answered LOG_HISTORY with an invalid body ({error})",
                 address=connection.address,
             ) from error
 

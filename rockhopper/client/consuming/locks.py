@@ -86,7 +86,7 @@ class QueueLocks:
             granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} answered LOCK_BATCH_MQ with a body that cannot be read ({error})",
+                f"{address} answered LOCK_BATCH_MQ with an invalid body ({error})",
                 address=address,
             ) from error
         except ClientError as error:

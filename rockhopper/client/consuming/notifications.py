@@ -87,9 +87,7 @@ class Notifications:
         try:
             return answer(command)
         except ProtocolError as error:
-            log.warning(
-                "request %d of %s cannot be read: %s", command.code, connection.address, error
-            )
+            log.warning("invalid request %d from %s: %s", command.code, connection.address, error)
             return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
 
     def _notify(self, _command: Command) -> Answer:

@@ -191,7 +191,7 @@ class LocalProgress:
         except OSError as error:
             raise OSError(
                 error.errno or errno.EIO,
-                "the offsets of a broadcast consumer cannot be kept "
+                "the offsets of a broadcast consumer cannot be stored "
                 f"({error.strerror or error}): pass offsets_directory",
                 error.filename or str(root or "~"),
             ) from error
@@ -229,7 +229,7 @@ class LocalProgress:
         except FileNotFoundError:
             return {}, {}, {}
         except ProtocolError as error:
-            log.error("%s cannot be read (%s): starting as a new group does", path, error)
+            log.error("%s cannot be read (%s): starting like a new group", path, error)
             return {}, {}, {}
         offsets = {
             MessageQueue(key.topic, key.broker_name, key.queue_id): offset

@@ -271,15 +271,14 @@ class Puller:
             records = _records(queue, answer.body) if answer.body else []
         except FieldError as error:
             raise MalformedAnswerError(
-                f"{address} answered a pull with a header that cannot be read ({error})",
+                f"{address} answered a pull with an invalid header ({error})",
                 address=address,
             ) from error
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{queue} holds a message at or soon after offset {offset} that cannot be read "
-                f"({error})",
+                f"{queue} has an unreadable message at or soon after offset {offset} ({error})",
                 address=address,
-                remedy="seek beyond it to go on",
+                remedy="seek past it to continue",
             ) from error
         self._preferred_broker_ids[queue] = header.suggest_which_broker_id
         step = header.next_begin_offset - offset

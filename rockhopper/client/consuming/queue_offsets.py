@@ -111,8 +111,8 @@ class QueueOffsets:
         if address is None:
             names = ", ".join(sorted(route.brokers)) or "none"
             raise BrokerUnreachableError(
-                f"no broker {queue.broker_name!r} serves the topic {queue.topic!r} now; "
-                f"those that do: {names}"
+                f"broker {queue.broker_name!r} does not serve topic {queue.topic!r} now; brokers "
+                f"that do: {names}"
             )
         return address
 
@@ -145,6 +145,6 @@ def _read(cls: type[_Fields], answer: Command, code: RequestCode, address: str) 
         return decode_fields(cls, answer.ext)
     except FieldError as error:
         raise MalformedAnswerError(
-            f"{address} answered {code.name} with a header that cannot be read ({error})",
+            f"{address} answered {code.name} with an invalid header ({error})",
             address=address,
         ) from error

@@ -141,7 +141,7 @@ class QueueReader:
             self.start()
 
     def _ended_by(self, error: BaseException) -> None:
-        self.failure = ClientStateError(f"reading {self.queue} has ended: {error!r}")
+        self.failure = ClientStateError(f"reading {self.queue} has stopped: {error!r}")
         self._on_progress(self)
 
     @property
@@ -179,7 +179,7 @@ class QueueReader:
                 continue
             if outages:
                 name = self.queue.broker_name
-                self._outages.warn(log, f"{name} again", "reading from %s goes on", name)
+                self._outages.warn(log, f"{name} again", "reading from %s has resumed", name)
                 outages = 0
             self._accept(result)
             if self._fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
@@ -189,7 +189,7 @@ class QueueReader:
     def _accept(self, result: PullResult) -> None:
         if result.has_moved:
             log.warning(
-                "%s has no offset %d any more (it holds %d to %d): going on at %d",
+                "%s no longer has offset %d (it holds %d to %d): continuing at %d",
                 self.queue,
                 self._fetch_offset,
                 result.min_offset,

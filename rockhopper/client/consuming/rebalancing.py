@@ -178,7 +178,9 @@ class Rebalancer:
                 self._problem(error)
                 is_complete = False
             except Exception:
-                log.exception("a rebalance failed; the queues stay as they are until the next one")
+                log.exception(
+                    "rebalancing failed; the assignment stays unchanged until the next attempt"
+                )
                 is_complete = False
             failures = 0 if is_complete else failures + 1
 
@@ -263,11 +265,11 @@ class Rebalancer:
                 continue
             if topic in self._missing:
                 self._missing.discard(topic)
-                log.warning("the topic %s is there now and will be consumed", topic)
+                log.warning("topic %s exists now and will be consumed", topic)
             if self._whole.is_named(topic) and not route.read_queues:
                 self._problem(
-                    f"the topic {topic} has no queue that may be read, and is waited for: give it "
-                    "the permission to read, and read queues"
+                    f"topic {topic} has no readable queue yet: give it read permission and read "
+                    "queues"
                 )
             routes[topic] = route
         return routes, undecided, is_complete
@@ -291,7 +293,7 @@ class Rebalancer:
     def _warn_missing(self, topic: str, error: RouteNotFoundError) -> None:
         if topic not in self._missing:
             self._missing.add(topic)
-            log.warning("the group %s waits for a topic: %s", self._settings.group, error)
+            log.warning("group %s waits for a topic: %s", self._settings.group, error)
 
     def _masters(self, topics: Iterable[str]) -> set[str]:
         return {
@@ -401,9 +403,9 @@ class Rebalancer:
                 return answer
             await self._whole.ask_why(route)
             self._problem(
-                f"{address} does not count this consumer among the members of "
-                f"{self._settings.group!r}; the group may not exist: create it, or allow "
-                "autoCreateSubscriptionGroup on the broker"
+                f"{address} does not list this consumer as a member of {self._settings.group!r}; "
+                "the group may not exist: create it, or allow autoCreateSubscriptionGroup on the "
+                "broker"
             )
         return None
 
@@ -417,7 +419,7 @@ class Rebalancer:
             return GetConsumerListByGroupBody.decode(answer.body)
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} sent a list of consumers that cannot be read ({error})",
+                f"{address} sent an invalid list of consumers ({error})",
                 address=address,
             ) from error
 
@@ -474,7 +476,7 @@ class Rebalancer:
         refused, _ = await locks.lock(self._assignment.to_lock)
         lost = refused & set(self._assignment.held)
         for queue in refused:
-            log.warning("%s is locked by another member of the group now", queue)
+            log.warning("another member of the group has locked %s", queue)
             self._assignment.lose(queue)
         self._assignment.offer_all()
         await self._settings.callbacks.revoked(list(lost))

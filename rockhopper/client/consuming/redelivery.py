@@ -70,7 +70,7 @@ class Delay:
         if isinstance(self.level, int) and self.level > len(_LEVELS_S):
             raise ValueError(
                 f"delay_level is {self.level}: brokers have {len(_LEVELS_S)} levels, the last of "
-                "2 h; delay_s takes any delay"
+                "2 h; delay_s accepts any delay"
             )
         check_delay_level(self.level, least=-1)
         if self.after_s is None:
@@ -118,7 +118,7 @@ class RetryLater(Exception):
         self, delay_level: int = 0, reason: str = "", *, delay_s: float | None = None
     ) -> None:
         self.delay = Delay(delay_level, delay_s)
-        super().__init__(reason or f"delivery is asked for again: {self.delay}")
+        super().__init__(reason or f"redelivery requested: {self.delay}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (restore_error, (type(self), self.args), self.__dict__)
@@ -148,19 +148,21 @@ class Redelivery:
                 return True
             except ClientError as refusal:
                 if delay.after_s > _TIMER_MAX_S:
-                    log.warning("%r comes again in 3 days already: %s", message, refusal)
+                    log.warning("%r is redelivered after 3 days already: %s", message, refusal)
                     return await self.send_back(message, Delay(after_s=_TIMER_MAX_S))
                 if delay.after_s > _LEVELS_S[-1] and not isinstance(refusal, RequestRefusedError):
                     self._session.outages.warn(
                         log,
                         f"back {refusal.address}",
-                        "%r could not be sent back (%s): it will be handed out again here",
+                        "%r could not be sent back (%s): it is delivered again locally",
                         message,
                         refusal,
                     )
                     return False  # no level is this long
                 delay = Delay(delay.level_above)
-                log.warning("%r is sent back for %s instead: %s", message, delay, refusal)
+                log.warning(
+                    "%r is sent back with a delay of %s instead: %s", message, delay, refusal
+                )
         try:
             await self._ask_broker(message, delay)
         except ClientError as refusal:
@@ -170,14 +172,14 @@ class Redelivery:
                 self._session.outages.warn(
                     log,
                     f"back {error.address}",
-                    "%r could not be sent back (%s) nor copied to the retry topic (%s): it will be "
-                    "handed out again here",
+                    "%r could not be sent back (%s) or copied to the retry topic (%s): it is "
+                    "delivered again locally",
                     message,
                     refusal,
                     error,
                 )
                 return False
-            log.warning("a copy of %r went to the retry topic: %s", message, refusal)
+            log.warning("a copy of %r was sent to the retry topic: %s", message, refusal)
         return True
 
     async def _ask_broker(self, message: ReceivedMessage, delay: Delay) -> None:
@@ -220,7 +222,7 @@ class Redelivery:
                 return
             except ClientError as error:
                 failure = error
-        raise failure or BrokerUnreachableError(f"no broker has the topic {topic!r} now")
+        raise failure or BrokerUnreachableError(f"no broker has topic {topic!r} now")
 
     def _copy_fields(
         self, topic: str, queue_id: int, message: ReceivedMessage, delay: Delay

@@ -74,7 +74,7 @@ class ConsumerSettings:
         check_serializer("deserializer", self.deserializer, "decode")
         if self.bad_body != "retry" and self.deserializer is None:
             raise ValueError(
-                f"bad_body is {self.bad_body!r}, and nothing decodes: give a deserializer, as in "
+                f"bad_body is {self.bad_body!r}, but there is no deserializer: pass one, as in "
                 "deserializer=JSON()"
             )
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):

@@ -36,7 +36,7 @@ def subscriptions_of(
         filters = {topics: SUBSCRIBE_ALL}
     if not all(isinstance(topic, str | re.Pattern) for topic in filters):
         raise TypeError(
-            "topics are texts: give one, several, or a mapping of topics to filters, not "
+            "topics are strings: pass one, several, or a mapping of topics to filters, not "
             f"{topics!r}"
         )
     if not filters:

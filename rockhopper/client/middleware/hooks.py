@@ -122,7 +122,7 @@ class Hooks:
             raise ClientStateError(
                 f"the middleware answered a {sending.operation} of {len(sending.messages)} "
                 f"messages with {len(receipts)} receipts",
-                remedy="let on_send return what `await call_next(sending)` returns",
+                remedy="on_send must return the result of `await call_next(sending)`",
             )
         return receipts
 
@@ -146,7 +146,7 @@ def _call(
 def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
     """Return the middleware of a client. Raises TypeError for a single one or a misspelt hook."""
     if not isinstance(middleware, Iterable):
-        raise TypeError(f"middleware is {middleware!r}: give a sequence, as in middleware=[…]")
+        raise TypeError(f"middleware is {middleware!r}: pass a sequence, as in middleware=[…]")
     chosen = tuple(middleware)
     for each in chosen:
         for name in dir(kind := type(each)):
@@ -154,8 +154,8 @@ def sequence_of(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
                 continue
             if inspect.iscoroutinefunction(getattr(kind, name)):
                 raise TypeError(
-                    f"{kind.__qualname__}.{name} is no hook, and would never be called: the "
-                    f"hooks are {', '.join(_HOOKS)}; name it otherwise if it is to be none"
+                    f"{kind.__qualname__}.{name} is not a hook, and would never be called: the "
+                    f"hooks are {', '.join(_HOOKS)}; rename it if it is not meant to be a hook"
                 )
     return chosen
 
@@ -168,8 +168,8 @@ def _answering(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
         answer = await hook(event, call_next)
         if not isinstance(answer, Sequence):
             raise TypeError(
-                f"{hook.__qualname__} returned {answer!r} in place of a sequence: let it return "
-                "what `await call_next(…)` returns"
+                f"{hook.__qualname__} returned {answer!r} instead of a sequence: return the "
+                "result of `await call_next(…)`"
             )
         return answer
 
@@ -181,8 +181,8 @@ def _hooks(middleware: Sequence[Middleware], name: str) -> tuple[Any, ...]:
     for each in middleware:
         if isinstance(each, type) or not hasattr(each, name):
             raise TypeError(
-                f"{each!r} is no middleware: derive a class from rockhopper.Middleware, and give "
-                "an object of it"
+                f"{each!r} is not a middleware: pass an object of a subclass of "
+                "rockhopper.Middleware"
             )
         if getattr(type(each), name, None) is not getattr(Middleware, name):
             hook = getattr(each, name)

@@ -22,7 +22,7 @@ def away_brokers(info: ClusterInfo) -> list[str]:
     """Describe the brokers that disappeared, and how long ago each was last seen."""
     ages_ms = info.departed_ages_ms or {}
     return [
-        f"{name} (last heard of {age_text(ages_ms[name])} ago)" if name in ages_ms else name
+        f"{name} (last seen {age_text(ages_ms[name])} ago)" if name in ages_ms else name
         for name in sorted(info.departed_brokers or ())
     ]
 
@@ -48,25 +48,24 @@ async def why_no_route(
     more = ", and no broker creates topics on first use" if for_sending else ""
     create = f"`rockhopper topic create {topic}`"
     if away:
-        return more, f"{start_those(away)}; if it never was there, create it with {create}"
-    return more, f"if it never was there, create it with {create}; if it was, its broker is away"
+        return more, f"{start_those(away)}; if it never existed, create it with {create}"
+    return more, f"if it never existed, create it with {create}; if it did, its broker is down"
 
 
 def start_those(away: Sequence[str]) -> str:
     """Return a remedy if missing brokers may have the topic or group."""
     return (
-        f"brokers are away that may have it: {format_names(away)}: start them (their logs say why "
-        f"they "
-        "went)"
+        f"brokers that may have it are down: {format_names(away)}: start them (their logs have "
+        "the reason)"
     )
 
 
 def nobody_is_there(away: Sequence[str]) -> str:
     """Return a remedy if no broker is registered."""
-    who = f"; away are {format_names(away)}" if away else ""
+    who = f"; not reachable: {format_names(away)}" if away else ""
     return (
-        f"no broker is registered there now{who}: start it, or see in its log whether it registers "
-        "at this name service (namesrvAddr)"
+        f"no broker is registered there now{who}: start it, or check in its log whether it "
+        "registers at this name service (namesrvAddr)"
     )
 
 

@@ -36,13 +36,13 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host:
         raise ValueError(f"{address!r} is not an address: it must look like host:port")
     if not _HOST.fullmatch(host):
-        raise ValueError(f"{address!r} is not an address: {host!r} can be no host's name")
+        raise ValueError(f"{address!r} is not an address: {host!r} is not a valid host name")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{address!r} is ambiguous: write an IPv6 address as [{address}]:port")
     if not port_text.isascii() or not port_text.isdigit() or not 0 < int(port_text) < 65536:
-        raise ValueError(f"{address!r} is not an address: {port_text!r} is no port (1 to 65535)")
+        raise ValueError(f"{address!r} is not an address: {port_text!r} is not a port (1 to 65535)")
     return host, int(port_text)
 
 
@@ -53,7 +53,9 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
     """
     if text is not None and not isinstance(text, str):
         joined = ";".join(map(str, text)) if isinstance(text, Iterable) else "host:port;host:port"
-        raise TypeError(f"nameserver is {text!r}: name services are one text, as {joined!r}")
+        raise TypeError(
+            f"nameserver is {text!r}: pass name services as one string, as in {joined!r}"
+        )
     if text is None:
         text = os.environ.get(NAMESERVER_VARIABLE) or DEFAULT_NAMESERVER
     addresses: list[str] = []
@@ -67,5 +69,7 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
         if part not in addresses:
             addresses.append(part)
     if not addresses:
-        raise ValueError(f"{text!r} names no name service: it must look like host:port;host:port")
+        raise ValueError(
+            f"{text!r} contains no name service: it must look like host:port;host:port"
+        )
     return tuple(addresses)

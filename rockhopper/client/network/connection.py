@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
         if self._forks != _forks:
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
-                "the parent; make a new client in the child process",
+                "the parent; create a new client in the child process",
                 address=self.address,
             )
         if self.closed.done() or self.transport is None:
@@ -266,13 +266,13 @@ class Connection(asyncio.Protocol):
                 future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
         if self._unanswered_since is not None and now - self._unanswered_since > _SILENCE_MAX_S:
             log.warning(
-                "nothing has come from %s for %d s: reconnecting", self.address, _SILENCE_MAX_S
+                "nothing received from %s for %d s: reconnecting", self.address, _SILENCE_MAX_S
             )
             self.abort()
             return
         if heard_nothing and self.is_open:
             # A NAT or a firewall may have dropped this connection.
-            log.warning("%s let a request time out: connecting anew", self.address)
+            log.warning("a request to %s timed out: reconnecting", self.address)
             self.retire()
         if self.pending:
             self._set_timer(min(entry[1] for entry in self.pending.values()))
@@ -421,7 +421,7 @@ class Connection(asyncio.Protocol):
         text = str(reason)
         self._end(
             lambda: MalformedAnswerError(
-                f"what {self.address} sends is not RocketMQ's remoting protocol ({text})",
+                f"{self.address} does not speak RocketMQ's remoting protocol ({text})",
                 address=self.address,
                 remedy="is this the port of a broker or a name service?",
             )

@@ -146,7 +146,7 @@ class ConnectionPool:
             if not is_cancelled_alone(attempt):
                 raise
             self.check_usable()
-            raise self.unreachable(address, "is not the master any more") from None
+            raise self.unreachable(address, "is no longer the master") from None
         except ClientError as error:
             raise another(error) from error.__cause__
 
@@ -221,7 +221,7 @@ class ConnectionPool:
         if peer is None or not await leads_elsewhere(host, port, peer):
             return
         if self._open.get(address) is connection:
-            log.warning("the name in %s leads elsewhere now: connecting anew", address)
+            log.warning("the host name in %s resolves to another address: reconnecting", address)
             self.retire(address)
 
     def retire(self, address: str) -> None:
@@ -284,7 +284,7 @@ class ConnectionPool:
         if self._forks != fork_count():
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
-                "the parent; make a new client in the child process"
+                "the parent; create a new client in the child process"
             )
         if self._is_closed:
             raise ClientStateError("this client is closed; open a new one")
@@ -344,7 +344,7 @@ class ConnectionPool:
         except ClientStateError as error:
             # The file may just be being replaced: a retry will read the new one.
             raise BrokerUnreachableError(
-                f"{address} was not connected to, for {error}", address=address
+                f"{address} was not connected to, because {error}", address=address
             ) from error
         self._asked_as = ""
         if credentials is not None:
@@ -399,9 +399,9 @@ class ConnectionPool:
 
 def _describe(error: OSError, host: str) -> str:
     if isinstance(error, socket.gaierror):
-        return f"cannot be reached: the host name {host!r} is not known here"
+        return f"cannot be reached: the host name {host!r} cannot be resolved"
     text = str(error)
     refused = isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in text
     if refused:
-        return "refused the connection: nothing listens there"
+        return "refused the connection: no process listens there"
     return f"cannot be reached ({error.strerror or text})"

@@ -33,7 +33,7 @@ ACCESS_KEY_VARIABLE = "ROCKHOPPER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "ROCKHOPPER_SECRET_KEY"
 FILE_SIZE_BYTES_MAX = 64 << 10
 _NAMES = ("accessKey", "secretKey")
-_FORM = "two lines are expected, accessKey: NAME and secretKey: SECRET"
+_FORM = "expected two lines, accessKey: NAME and secretKey: SECRET"
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 _warned: set[str] = set()
@@ -63,7 +63,7 @@ class CredentialsFile:
                 f"the credentials file {self.path} cannot be read ({error.strerror})"
             ) from None
         except ValueError:
-            raise ClientStateError(f"{self.path} is no text: {_FORM}") from None
+            raise ClientStateError(f"{self.path} is not a text file: {_FORM}") from None
         found = self._parse(text)
         return Credentials(found["accessKey"], found["secretKey"])
 
@@ -74,7 +74,7 @@ class CredentialsFile:
             if not name or name.startswith("#"):
                 continue
             if not separator or name not in _NAMES or name in found:
-                raise ClientStateError(f"line {number} of {self.path} cannot be read: {_FORM}")
+                raise ClientStateError(f"line {number} of {self.path} is invalid: {_FORM}")
             found[name] = _unquoted(value)
         missing = [name for name in _NAMES if not found.get(name)]
         if missing:
@@ -85,7 +85,7 @@ class CredentialsFile:
         if self.path not in _warned:
             _warned.add(self.path)
             log.warning(
-                "others than its owner may read the secret in %s: chmod 600 %s",
+                "other users can read the secret in %s: chmod 600 %s",
                 self.path,
                 self.path,
             )
@@ -155,14 +155,14 @@ def _of(environment: Mapping[str, str]) -> CredentialsSource:
     if file is not None:
         if access_key or secret:
             raise ClientStateError(
-                f"{FILE_VARIABLE} is set, and {ACCESS_KEY_VARIABLE} or {SECRET_KEY_VARIABLE} as "
-                "well: set the one or the others"
+                f"{FILE_VARIABLE} is set together with {ACCESS_KEY_VARIABLE} or "
+                f"{SECRET_KEY_VARIABLE}: set either the file or the keys"
             )
         file()
         return file
     if bool(access_key) != bool(secret):
         raise ClientStateError(
-            f"of {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} only one is set: set both or none"
+            f"only one of {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} is set: set both or none"
         )
     if not access_key:
         return NOBODYS

@@ -97,4 +97,4 @@ class Reachability:
         try:
             await self._session.heartbeat(address)
         except ClientError as error:
-            log.debug("%s cannot ask this client about transactions now: %s", address, error)
+            log.debug("%s cannot check transactions with this client now: %s", address, error)

@@ -187,7 +187,7 @@ class NameServices:
             for task in asked:
                 let_go(task)
         raise BrokerUnreachableError(
-            f"none of the name services {self} answers; the last one tried: {failures[-1]}",
+            f"none of the name services {self} answers; the last error: {failures[-1]}",
             address=failures[-1].address,
         ) from failures[-1]
 
@@ -293,7 +293,7 @@ class NameServices:
             return data
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} sent a route of {topic!r} that cannot be read ({error})",
+                f"{address} sent an invalid route of {topic!r} ({error})",
                 address=address,
             ) from error
 
@@ -346,7 +346,7 @@ class RouteTable:
             return route
         more, remedy = await why_no_route(self._name_services.ask, topic, for_sending=for_sending)
         raise RouteNotFoundError(
-            f"the name service {self._name_services} knows no broker for the topic {topic!r}{more}",
+            f"the name service {self._name_services} knows no broker for topic {topic!r}{more}",
             code=int(ResponseCode.TOPIC_NOT_EXIST),
             address=str(self._name_services),
             remedy=remedy,
@@ -514,6 +514,6 @@ class RouteTable:
             for address in addresses.values():
                 self._broker_addresses.add(address)
                 self._pool.remedies[address] = (
-                    f"the name service gives this address for {name}: check that the broker runs "
-                    "and that the address it advertises can be reached from here"
+                    f"the name service gives this address for {name}: check that the broker "
+                    "runs, and that its advertised address can be reached from here"
                 )

@@ -71,7 +71,7 @@ class Session(Sharer):
             )
         elif any(given is not None for given in (nameserver, tls, credentials)):
             raise ValueError(
-                "nameserver, tls and credentials are those of the Connections: give them there"
+                "nameserver, tls and credentials come from the Connections: pass them there"
             )
         else:
             self._connections = connections.current()
@@ -102,7 +102,7 @@ class Session(Sharer):
     async def start(self) -> Self:
         """Start the background tasks. Opens no connection: the first request does."""
         if self._state != "new":
-            raise ClientStateError(f"this client is {self._state} already; make a new one")
+            raise ClientStateError(f"this client is {self._state} already; create a new one")
         self.pool.check_usable()  # binds the pool to this process and event loop
         self._connections.join(self)
         self._state = "open"
@@ -304,7 +304,7 @@ class Session(Sharer):
             self._greet_slaves(self.routes.slaves)
         except ClientError as error:
             level = self._upkeep_log_level
-            log.log(level, "routes and heartbeats will be tried again: %s", error)
+            log.log(level, "routes and heartbeats failed, will retry: %s", error)
 
     def doubt(self, address: str) -> None:
         """See Sharer."""

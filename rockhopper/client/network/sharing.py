@@ -98,13 +98,13 @@ class Connections(ClosedAtEnd):
             if any(group in other.consumers for other in self.sharers):
                 raise ClientStateError(
                     f"a consumer of the group {group!r} shares these connections already",
-                    remedy="give the second member of a group connections of its own",
+                    remedy="give the second member of a group its own connections",
                 )
         if sharer.checked_group is not None and self.has_checker(sharer.checked_group):
             raise ClientStateError(
-                f"a TransactionProducer of the group {sharer.checked_group!r} shares these "
-                "connections already, and would be asked twice",
-                remedy="give the second one connections of its own",
+                f"a TransactionProducer of group {sharer.checked_group!r} shares these "
+                "connections already, and would be checked twice",
+                remedy="give the second one its own connections",
             )
         self.sharers.append(sharer)
 

@@ -43,7 +43,7 @@ class TlsOptions:
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ValueError("a TLS key is named without its certificate: name both")
+            raise ValueError("a TLS key needs its certificate: name both")
 
     def context(self) -> ssl.SSLContext:
         """Return the SSL context; changed files are read again.
@@ -143,24 +143,24 @@ def _certificate_remedy(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
     said = error.verify_message or str(error)
     if "mismatch" in said.lower():
         return (
-            f"has a certificate for another name ({said})",
-            "connect by a name that it holds, or have this one added",
+            f"has a certificate for a different name ({said})",
+            "connect by a name in the certificate, or have this name added",
         )
     if "expired" in said or "not yet valid" in said:
-        return f"has a certificate that is not valid now ({said})", "see its dates, and the clock"
+        return f"has a certificate that is not valid now ({said})", "check its dates, and the clock"
     return (
         f"has a certificate of an unknown CA ({said})",
         "name the CA's file: ca= of TlsOptions, --tls-ca or $ROCKHOPPER_TLS_CA",
     )
 
 
-_PLAIN_REMEDY = "leave out tls=, --tls and $ROCKHOPPER_TLS, or set the broker's tlsServerMode"
+_PLAIN_REMEDY = "remove tls=, --tls and $ROCKHOPPER_TLS, or set the broker's tlsServerMode"
 _REMEDIES = {
     "wrong_version_number": ("does not speak TLS", _PLAIN_REMEDY),
     "wrong version number": ("does not speak TLS", _PLAIN_REMEDY),
     "certificate required": (
-        "demands a certificate of its clients",
-        "name one: certificate= and key= of TlsOptions, --tls-cert and --tls-key",
+        "requires a client certificate",
+        "pass one: certificate= and key= of TlsOptions, --tls-cert and --tls-key",
     ),
     "unknown ca": (
         "does not know the CA of this client's certificate",
@@ -168,6 +168,6 @@ _REMEDIES = {
     ),
 }
 UNANSWERED_REMEDY = (
-    "it closed the connection without a word: if it demands TLS (tlsServerMode=enforcing), use "
-    "tls=True, --tls or $ROCKHOPPER_TLS=true"
+    "it closed the connection without an answer: if it requires TLS (tlsServerMode=enforcing), "
+    "use tls=True, --tls or $ROCKHOPPER_TLS=true"
 )

@@ -115,7 +115,7 @@ class GroupSender:
             route = await self.session.routes.route(topic, for_sending=True)
         if not route.write_queues:
             raise RouteNotFoundError(
-                f"the topic {topic!r} has no queue that can be written now",
+                f"topic {topic!r} has no writable queue now",
                 address=str(self.session.name_services),
                 remedy="its brokers are down, slaves only, or its permissions are read-only",
             )
@@ -271,8 +271,11 @@ class GroupSender:
         if address is None:
             raise BrokerUnreachableError(
                 f"{queue} cannot be written: the routes of {self.session.name_services} name no "
-                f"master of the broker {queue.broker_name!r}",
-                remedy="one of its replicas is about to lead, or all are down, or too few to elect",
+                f"master of broker {queue.broker_name!r}",
+                remedy=(
+                    "a replica is about to lead, or all replicas are down, or too few for an "
+                    "election"
+                ),
             )
         return address
 

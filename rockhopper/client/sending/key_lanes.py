@@ -72,7 +72,7 @@ def _refuse(lane: Lane, waiting: deque[_Turn], error: ClientError) -> None:
         if not turn.done():
             turn.set_result(
                 EarlierSendFailedError(
-                    f"an earlier message of the sharding key {lane[1]!r} for {lane[0]!r} failed, "
+                    f"an earlier message with sharding key {lane[1]!r} for {lane[0]!r} failed, "
                     f"and this one must not overtake it ({error})",
                     remedy="send both again, in order",
                 )

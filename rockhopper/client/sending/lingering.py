@@ -51,11 +51,13 @@ class Linger:
 
     def __post_init__(self) -> None:
         if self.wait_s < 0:
-            raise ValueError(f"wait_s is {self.wait_s}: nothing waits less than 0 s")
+            raise ValueError(f"wait_s is {self.wait_s}: it must be 0 or above")
         if not 1 <= self.count_max <= INNER_BATCH_COUNT_MAX:
-            raise ValueError(f"count_max is {self.count_max}: 1 to {INNER_BATCH_COUNT_MAX} will do")
+            raise ValueError(
+                f"count_max is {self.count_max}: expected 1 to {INNER_BATCH_COUNT_MAX}"
+            )
         if self.size_bytes_max < 1:
-            raise ValueError(f"size_bytes_max is {self.size_bytes_max}: 1 is the least")
+            raise ValueError(f"size_bytes_max is {self.size_bytes_max}: it must be at least 1")
 
 
 class _Lane(msgspec.Struct, eq=False):

@@ -212,7 +212,7 @@ class OutgoingPolicy:
         if reason is not None:
             raise MessageRejectedError(reason)
         if topic in NOT_SENDABLE_TOPICS:
-            raise MessageRejectedError(f"{topic!r} is a topic that brokers write themselves")
+            raise MessageRejectedError(f"only brokers may write to topic {topic!r}")
         self._good_topics.add(topic)
 
     def _check_size(self, what: str, size_bytes: int, topic: str) -> None:
@@ -239,8 +239,8 @@ def _smaller(body: bytes) -> bytes:
 def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:
     if size_bytes > BODY_SIZE_BYTES_MAX:
         raise MessageRejectedError(
-            f"the {what} for {topic!r} goes out with {size_bytes:,} bytes; RocketMQ's protocol "
-            f"has room for {BODY_SIZE_BYTES_MAX:,}",
+            f"the {what} for {topic!r} has {size_bytes:,} bytes on the wire; RocketMQ's protocol "
+            f"allows {BODY_SIZE_BYTES_MAX:,}",
             remedy="send less at once: spread it over several messages",
         )
 
@@ -275,15 +275,18 @@ def _properties_text(
 def _check_batchable(message: Message, first: Message) -> None:
     if message.topic != first.topic:
         raise MessageRejectedError(
-            f"a batch goes to one topic, and this one has {first.topic!r} and {message.topic!r}"
+            f"all messages of a batch go to one topic, but this one has {first.topic!r} and "
+            f"{message.topic!r}"
         )
     if message.is_delayed:
-        raise MessageRejectedError("a batch cannot hold delayed messages: send them one by one")
+        raise MessageRejectedError("a batch cannot contain delayed messages: send them one by one")
     if is_retry_topic(message.topic):
-        raise MessageRejectedError("a batch cannot go to a retry topic: send one by one")
+        raise MessageRejectedError(
+            "a batch cannot go to a retry topic: send the messages one by one"
+        )
     if message.sharding_key != first.sharding_key:
         raise MessageRejectedError(
-            "a batch goes to one queue, and its messages have different sharding keys"
+            "a batch goes to one queue, but its messages have different sharding keys"
         )
     if message.wait_stored != first.wait_stored:
-        raise MessageRejectedError("the messages of a batch must agree about wait_stored")
+        raise MessageRejectedError("all messages of a batch need the same wait_stored")

@@ -74,7 +74,7 @@ def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
         if choice in queues:
             return choice
         raise MessageRejectedError(
-            f"{choice} is not a queue that can be written",
+            f"{choice} is not a writable queue",
             remedy=f"the topic {route.topic!r} has {_listed(route)}",
         )
     matching = [queue for queue in queues if queue.queue_id == choice]
@@ -82,12 +82,12 @@ def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
         return matching[0]
     if not matching:
         raise MessageRejectedError(
-            f"the topic {route.topic!r} has no queue {choice} that can be written",
+            f"topic {route.topic!r} has no writable queue {choice}",
             remedy=f"it has {_listed(route)}",
         )
     names = ", ".join(queue.broker_name for queue in matching)
     raise MessageRejectedError(
-        f"the topic {route.topic!r} has a queue {choice} on each of {names}",
+        f"topic {route.topic!r} has a queue {choice} on each of {names}",
         remedy="name the broker too: MessageQueue(topic, broker_name, queue_id)",
     )
 
@@ -97,5 +97,5 @@ def _listed(route: TopicRoute) -> str:
     for queue in route.write_queues:
         counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
     if not counts:
-        return "no queue that can be written"
+        return "no writable queue"
     return " and ".join(f"queues 0 to {count - 1} on {name}" for name, count in counts.items())

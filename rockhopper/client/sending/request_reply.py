@@ -83,7 +83,7 @@ class PendingRequests:
         except TimeoutError:
             if not waiting.done():
                 raise ReplyTimeoutError(
-                    f"the request was stored in {route.topic!r}, but nobody replied in time",
+                    f"the request was stored in {route.topic!r}, but no consumer replied in time",
                     remedy="check that a consumer of the topic runs and replies",
                 ) from None
         return waiting.result()
@@ -103,12 +103,12 @@ class PendingRequests:
         try:
             message = reply_message(command)
         except ProtocolError as error:
-            log.warning("a reply that a broker sent cannot be read: %s", error)
+            log.warning("a broker sent an invalid reply: %s", error)
             return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
         correlation_id = message.properties.get(PROPERTY_CORRELATION_ID, "")
         waiting = self._waiting.get(correlation_id)
         if waiting is None or waiting.done():
-            log.debug("a reply to request %s came too late", correlation_id)
+            log.debug("the reply to request %s arrived too late", correlation_id)
         else:
             waiting.set_result(message)
         return Command(_SUCCESS)
@@ -159,7 +159,7 @@ def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
     missing = [name for name in names if not given.get(name)]
     if missing:
         raise MessageRejectedError(
-            f"message {request.message_id} asks for no reply: it has no {' and no '.join(missing)}"
+            f"message {request.message_id} is not a request: it has no {' and no '.join(missing)}"
         )
     properties = {
         PROPERTY_MESSAGE_TYPE: REPLY_MESSAGE_TYPE,

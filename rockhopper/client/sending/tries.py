@@ -57,7 +57,7 @@ class Tries:
         earlier = dict.fromkeys(str(each) for each in self._failures)
         earlier.pop(str(last))
         for text in list(earlier)[-_NOTES_MAX:]:
-            last.add_note(f"tried before: {text}")
+            last.add_note(f"earlier attempts: {text}")
         return last.with_traceback(None)
 
     def pause_s(self, *, has_others: bool) -> float | None:

@@ -91,8 +91,8 @@ class Face(Generic[_Client]):
         with self._opening:
             if self._is_opening:
                 raise ClientStateError(
-                    "a signal handler called this client while the same thread opens it, and would "
-                    "wait for itself: only `stop` may be called then"
+                    "a signal handler called this client while the same thread opens it, which "
+                    "would deadlock: only `stop` may be called then"
                 )
             if not (self._is_open or self._is_closed):
                 self._is_opening = True

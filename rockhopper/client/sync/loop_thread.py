@@ -74,7 +74,7 @@ class LoopThread:
             except BaseException as error:
                 waiting = list(self._waiting)
                 if not waiting:
-                    log.error("%r was raised for a client while nobody waited for it", error)
+                    log.error("%r was raised for a client, and no caller waited for it", error)
                 for future in waiting:
                     self._exits[future] = error
                     future.cancel()
@@ -104,8 +104,8 @@ class LoopThread:
         if self._thread is None or threading.current_thread() is self._thread:
             coroutine.close()
             raise ClientStateError(
-                "a synchronous client was called in the event loop that serves it: what is a "
-                "coroutine function uses the asynchronous clients of rockhopper"
+                "a synchronous client was called in the event loop that serves it: in coroutine "
+                "functions use the asynchronous clients of rockhopper"
             )
         future: Future[_Result] = Future()
         # An exception in a signal handler breaks a Condition, but not a plain lock.
@@ -173,7 +173,7 @@ class LoopThread:
             try:
                 client.close_at_exit()
             except Exception as error:
-                log.warning("%r did not close well at exit: %s", client, error)
+                log.warning("closing %r at exit failed: %s", client, error)
         if self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -236,7 +236,7 @@ class LogRecords(logging.Filter):
                 sys.excepthook(*sys.exc_info())
             if self._dropped_count and self._records.empty():
                 count, self._dropped_count = self._dropped_count, 0
-                log.warning("%d records were dropped: a logging handler is too slow", count)
+                log.warning("%d log records were dropped: a logging handler is too slow", count)
 
 
 def _wait(future: Future[Any], is_done: threading.Lock) -> None:

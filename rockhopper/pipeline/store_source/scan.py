@@ -173,7 +173,7 @@ class _Scanner:
             return "a blank record that does not end with the file"
         if found.stop is Stop.CUT:
             return f"a record of {size} bytes where {self._readable_end - at} are left"
-        return found.problem or "zeros where a record should start"
+        return found.problem or "zeros instead of a record"
 
     def _find(self, start: int, end: int) -> int:
         """Return the first record that starts in [start, end); −1 if there is none."""

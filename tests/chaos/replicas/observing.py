@@ -15,7 +15,7 @@ ANSWER_TIMEOUT_S = 1.0
 SETTLED_WITHIN_S = 60.0
 """Ten times the usual time on an idle machine."""
 SWITCHED_WITHIN_S = 10.0
-PUT_BACK_SAYS = "the engine was put back from a backup"
+PUT_BACK_SAYS = "the engine was restored from a backup"
 MEANT = "this machine's clock is", "nothing is stored"
 """Parts of alarms that the nemesis causes: it sets clocks and kills replicas."""
 

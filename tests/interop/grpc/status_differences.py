@@ -50,7 +50,7 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
             for rpc in ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset")
         },
     },
-    "lite topics are not served": {
+    "lite topics are not supported": {
         "SyncLiteSubscription of nothing": {"status": 50500},
     },
     "stricter than Apache's: no official client sends it": {

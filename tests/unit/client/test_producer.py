@@ -290,7 +290,7 @@ async def test_a_topic_deleted_meanwhile_is_looked_up_again(
 
 
 async def test_a_topic_that_may_only_be_read_says_so(producer: Producer) -> None:
-    with pytest.raises(RouteNotFoundError, match="no queue that can be written"):
+    with pytest.raises(RouteNotFoundError, match="no writable queue"):
         await producer.send("readonly", b"x")
 
 

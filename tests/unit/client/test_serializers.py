@@ -72,9 +72,9 @@ def test_a_value_comes_back(serializer: Serializer, value: Any) -> None:
 @pytest.mark.parametrize(
     ("serializer", "body", "says"),
     [
-        (JSON(), b"{", "it is no JSON"),
+        (JSON(), b"{", "it is not JSON"),
         (JSON(Order), b'{"number":"7"}', r"number"),
-        (MsgPack(), b"\xc1", "it is no MsgPack"),
+        (MsgPack(), b"\xc1", "it is not MsgPack"),
         (JSON(Literal["a"]), b'"secret"', r"Literal\['a'\]: Invalid enum value$"),
         (JSON(Color), b'"secret"', "does not fit Color: Invalid enum value$"),
         (Pydantic(Model), b'{"number":"secret"}', r"fit Model: number: Inp[^\n]*; at: [^\n]*$"),
@@ -121,7 +121,7 @@ def test_any_error_of_a_serializer_makes_a_bad_body(error: Exception, says: str)
 
 
 def test_what_cannot_be_encoded_is_not_sent() -> None:
-    with pytest.raises(MessageRejectedError, match=r"a body of object is no JSON: .*of object"):
+    with pytest.raises(MessageRejectedError, match=r"a body of object is not JSON: .*of object"):
         encoded(JSON(), object())
     with pytest.raises(TypeError, match="serializer"):
         encoded(None, {"a": 1})

@@ -162,7 +162,7 @@ async def test_a_function_that_returns_nonsense_leaves_it_to_the_check(
 async def test_a_local_transaction_that_is_no_coroutine_function_is_left_to_the_check(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
-    with pytest.raises(TypeError, match="`async def`; the message is left to `check`"):
+    with pytest.raises(TypeError, match="`async def`; `check` decides about the message"):
         await producer.send_in_transaction(ORDER, lambda _: "commit")  # type: ignore[arg-type,return-value]
     await until(lambda: len(broker.ended) == 1)
     assert broker.ended[0].commit_or_rollback == UNKNOWN
@@ -187,7 +187,7 @@ async def test_a_half_message_that_may_be_lost_is_rolled_back(
         return answer
 
     broker.on(310, not_flushed)
-    with pytest.raises(RequestRefusedError, match="not safe"):
+    with pytest.raises(RequestRefusedError, match="not stored safely"):
         async with producer.transaction(ORDER):
             pytest.fail("the block must not run")
     await until(lambda: len(broker.ended) == 1)
@@ -370,7 +370,9 @@ async def test_checks_of_other_groups_and_damaged_ones_are_not_answered(
     with caplog.at_level(logging.WARNING):
         await ask(broker, broker.check_of(0))
         await ask(broker, damaged)
-        await until(lambda: "cannot be read" in caplog.text and "'another'" in caplog.text)
+        await until(
+            lambda: "invalid transaction check" in caplog.text and "'another'" in caplog.text
+        )
     assert checks.asked == []
     assert broker.ended == []
 

@@ -122,8 +122,8 @@ class BulkPullProcessor:
     def _check_id(self, topic: str, topic_id: str | None) -> None:
         if topic_id and topic_id != self._topic_ids.known(topic):
             raise TopicNotFound(
-                f"the topic {topic} with the id {topic_id[:40]} is not there: it was "
-                "deleted, and perhaps made anew"
+                f"topic {topic} with the id {topic_id[:40]} does not exist: it was deleted, and "
+                "perhaps created again"
             )
 
     def _read(self, pull: Pull, size_max_bytes: int) -> tuple[Outcome, GetResult]:
@@ -158,7 +158,7 @@ def _pull(
         count_max = min(count_max, end_offset - offset)
         if count_max <= 0:
             raise InvalidParameter(
-                f"nothing lies between offset {offset} and endOffset {end_offset}"
+                f"there is nothing between offset {offset} and endOffset {end_offset}"
             )
     filtered = fields if isinstance(fields, BulkPullRequest) else None
     return Pull(

@@ -40,7 +40,7 @@ def parse_extra_info(text: str) -> ExtraInfo:
         start, pop_ms, invisible_ms, revive = (int(part) for part in parts[:4])
     except ValueError:
         raise FieldError(
-            "extraInfo", f"is {text[:100]!r}, whose first parts are no numbers"
+            "extraInfo", f"is {text[:100]!r}, whose first parts are not numbers"
         ) from None
     return ExtraInfo(start, pop_ms, invisible_ms, revive, parts[4] if len(parts) > 4 else NORMAL)
 

@@ -394,7 +394,7 @@ class Lanes:
             lane.cursor = cursor
             self._set_batch(lane, decode_batch(payload[_ORDERED.size :]))
         else:
-            raise ValueError(f"kind {kind} is not known")
+            raise ValueError(f"unknown kind {kind}")
 
     def clamp(self, queue_range: Callable[[str, int], tuple[int, int]]) -> int:
         """Drop offsets beyond the end of their queue; return the number of lanes that had any.

@@ -134,15 +134,15 @@ class ReplyProcessor:
         client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
         if not client_id:
             return (
-                f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null: "
-                "only a message that was sent as a request can be replied to"
+                f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null: only a message "
+                "that was sent as a request can have a reply"
             )
         shown = client_id[:NAME_LENGTH_SHOWN]
         client = self._producers.find(client_id)
         if client is None:
             return (
                 f"push reply message fail, channel of <{shown}> not found. The requester is not "
-                "connected to this broker, or has sent it no heartbeat as a producer"
+                "connected to this broker, or has sent it no producer heartbeat"
             )
         now_ms = self._now_ms()
         properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
@@ -164,7 +164,7 @@ class ReplyProcessor:
         )
         asker = connection_of(client.connection)
         if asker is None:
-            return f"push reply message to {shown} fail: its client takes no replies"
+            return f"push reply message to {shown} fail: its client accepts no replies"
         try:
             answer = await asker.call(
                 RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,

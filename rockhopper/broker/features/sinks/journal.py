@@ -93,8 +93,8 @@ class _IntentTable(_SinkTable):
 
 def _advice(reason: str) -> str:
     return (
-        f"it cannot be read ({reason}); move it and its .bak away to start without it, and compare "
-        "the last batch of each sink with what its job says"
+        f"it cannot be read ({reason}); to start without it, move it and its .bak away, and "
+        "compare the last batch of each sink with its job's"
     )
 
 

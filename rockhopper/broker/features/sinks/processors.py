@@ -106,10 +106,10 @@ class SinkProcessors:
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         if not is_part_name(fields.part):
             raise InvalidParameter(
-                f"a part cannot be called {fields.part!r}: letters, digits, . and _ do"
+                f"a part cannot be named {fields.part!r}: use letters, digits, . and _"
             )
         if fields.sequence < 0:
-            raise InvalidParameter(f"the sequence is {fields.sequence}; it counts from 0")
+            raise InvalidParameter(f"the sequence is {fields.sequence}; it starts at 0")
         self._store.check_writable()
         parts = split_sink_items(request.body)
         topics: dict[str, TopicConfig] = {}
@@ -160,9 +160,7 @@ class SinkProcessors:
         if not topic.is_writable or not self._config.live.is_writable:
             raise NoPermission(f"the topic[{name}] sending message is forbidden")
         if topics.is_batch(name):
-            raise InvalidParameter(
-                f"the topic {name} is of type BatchCQ, which a sink cannot write to"
-            )
+            raise InvalidParameter(f"topic {name} is of type BatchCQ, to which a sink cannot write")
         return topic
 
     def _count(self, run: SinkRun, topic: TopicConfig) -> int:
@@ -176,7 +174,7 @@ class SinkProcessors:
         try:
             messages = messages_of(run)
         except MalformedBatchError as error:
-            raise InvalidParameter(f"a run of messages is broken: {error}") from None
+            raise InvalidParameter(f"a run of messages is malformed: {error}") from None
         for message in messages:
             self._check(message, topic)
         return len(messages)
@@ -186,7 +184,7 @@ class SinkProcessors:
         most = self._config.store.live.message_size_max_bytes
         if len(message.body) > most:
             raise IllegalMessage(
-                f"a body has {len(message.body)} bytes, and {most} is the most (maxMessageSize)"
+                f"a body has {len(message.body)} bytes; at most {most} are allowed (maxMessageSize)"
             )
         properties = message.properties
         if len(properties) > PROPERTIES_SIZE_BYTES_MAX // 4 and (
@@ -202,7 +200,7 @@ class SinkProcessors:
             wrong = REFUSED_PROPERTIES.intersection(decode_properties(properties))
             if wrong:
                 raise InvalidParameter(
-                    f"a message has the property {min(wrong)}, which is the broker's"
+                    f"a message has the property {min(wrong)}, which only the broker may set"
                 )
         if "DELAY\x01" in properties:
             level = decode_properties(properties).get(PROPERTY_DELAY_LEVEL, "0")
@@ -304,7 +302,7 @@ def _check_queue(queue_id: int, topic: TopicConfig) -> None:
 
 def _check_born_time(time_ms: int) -> None:
     if not 0 <= time_ms < 2**63:
-        raise InvalidParameter(f"the born time {time_ms} is no time in ms since 1970")
+        raise InvalidParameter(f"the born time {time_ms} is not a time in ms since 1970")
 
 
 def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
@@ -313,4 +311,4 @@ def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
     if len(owner) > SINK_ID_LENGTH_MAX:
         raise InvalidParameter(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
     if batch_id < 0:
-        raise InvalidParameter(f"the batch id is {batch_id}; it counts from 0")
+        raise InvalidParameter(f"the batch id is {batch_id}; it starts at 0")

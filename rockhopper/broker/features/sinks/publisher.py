@@ -218,16 +218,16 @@ class SinkPublisher(Part):
         known = part.sequence if part is not None else 0
         if sequence > known:
             raise SinkError(
-                f"part {name} of batch {batch_id} of sink {sink_id} goes on with sequence {known}, "
-                f"not {sequence}: what came before was lost in a crash, or expired; stage the "
-                "whole part again under another name"
+                f"part {name} of batch {batch_id} of sink {sink_id} continues with sequence "
+                f"{known}, not {sequence}: earlier messages were lost in a crash, or expired; "
+                "stage the whole part again under another name"
             )
         if sequence < known and part is not None:
             return part.message_count
         if self._parts.size_bytes + len(messages) > self._staged_bytes_max:
             raise DiskFullError(
-                f"{self._parts.size_bytes >> 20} MiB are staged for sinks already, and "
-                f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
+                f"{self._parts.size_bytes >> 20} MiB are staged for sinks already; at most "
+                f"{self._staged_bytes_max >> 20} are allowed (sinkStagedBytesMax)"
             )
         part = self._parts.add(key, sequence, messages, count, topics, self._passed_ms())
         if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
@@ -279,8 +279,8 @@ class SinkPublisher(Part):
         known = self.owner(sink_id)
         if owner and known and owner != known:
             raise SinkError(
-                f"sink {sink_id} has batches of {known}, and this is {owner}, whose batches have "
-                "the same numbers: use another sink id, or go on with what wrote them"
+                f"sink {sink_id} has batches of {known}, but this is {owner}, whose batches have "
+                "the same numbers: use another sink id, or continue with the original writer"
             )
 
     def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
@@ -358,8 +358,8 @@ class SinkPublisher(Part):
             return (count if batch_id == last else 0), True
         if (held := self.shared.prepared_batch(sink_id)) > batch_id:
             raise SinkError(
-                f"sink {sink_id} prepares batch {held} here, and this is batch {batch_id}: another "
-                "job writes under its id, so use another sink id"
+                f"sink {sink_id} is preparing batch {held} here, but this is batch {batch_id}: "
+                "another job uses the same sink id, so use another one"
             )
         staged = self._checked(sink_id, batch_id, parts)
         await self._check_topics(sink_id, batch_id, staged)
@@ -489,9 +489,9 @@ class SinkPublisher(Part):
             count = part.message_count if part is not None else 0
             if count != wanted.message_count:
                 raise SinkError(
-                    f"part {wanted.name} of batch {batch_id} of sink {sink_id} holds {count} "
+                    f"part {wanted.name} of batch {batch_id} of sink {sink_id} contains {count} "
                     f"messages, not {wanted.message_count}: it was lost in a crash, expired, or "
-                    "was for a topic that was deleted since; run the batch again"
+                    "belonged to a topic that was deleted since; run the batch again"
                 )
             if part is not None:
                 staged.append(part)
@@ -533,8 +533,8 @@ class SinkPublisher(Part):
         except FileNotFoundError as error:
             # Parts staged since then, for a repetition of the batch, are not included.
             raise SinkError(
-                f"parts of batch {batch_id} of sink {sink_id} were forgotten while they were made "
-                "ready: run the batch again"
+                f"parts of batch {batch_id} of sink {sink_id} were dropped while they were "
+                "prepared: run the batch again"
             ) from error
         except OSError as error:
             if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
@@ -543,7 +543,7 @@ class SinkPublisher(Part):
             self._discard(self._parts.keys(sink_key(sink_id), batch_id))
             raise SinkError(
                 f"the disk did not keep the staged parts of batch {batch_id} of sink {sink_id} "
-                f"({error.strerror}), and they are dropped: check the disk, then run the batch "
+                f"({error.strerror}), so they are dropped: check the disk, then run the batch "
                 "again"
             ) from error
 

@@ -87,7 +87,7 @@ class SinksState(State):
     def _apply_part(self, payload: bytes) -> None:
         name, position, data = _decode_part(payload)
         if Path(name).name != name or not name.endswith(_SUFFIX):
-            raise StateRecordError(f"{name!r} is no name of a part")
+            raise StateRecordError(f"{name!r} is not a valid name of a part")
         disk.make_directories_durably(self.directory)
         path = self.directory / name
         with path.open("r+b" if path.exists() else "w+b") as file:
@@ -99,7 +99,7 @@ class SinksState(State):
         try:
             intent = msgspec.convert(fastjson.loads(payload), Intent)
         except msgspec.ValidationError as error:
-            raise StateRecordError(f"its intent makes no sense: {error}") from None
+            raise StateRecordError(f"its intent is invalid: {error}") from None
         parts = [self.directory / name for name in intent.parts]
         disk.sync_paths([path for path in parts if path.exists()])
         self.journal.save_intent(intent)

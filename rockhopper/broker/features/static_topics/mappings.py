@@ -184,7 +184,7 @@ class StaticTopic:
                 queues,
             )
         except (AssertionError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"no mapping of a static topic: {error!r}") from None
+            raise ValueError(f"not a mapping of a static topic: {error!r}") from None
         static._check()
         return static
 
@@ -195,13 +195,13 @@ class StaticTopic:
             if not 0 <= queue_id < self.total:
                 raise ValueError(f"logical queue {queue_id} of {self.total}")
             if len(pieces) > PIECES_MAX:
-                raise ValueError(f"logical queue {queue_id} has more than {PIECES_MAX} pieces")
+                raise ValueError(f"logical queue {queue_id} has more than {PIECES_MAX} segments")
             if [p.gen for p in pieces] != sorted({p.gen for p in pieces}):
-                raise ValueError(f"the pieces of logical queue {queue_id} are out of order")
+                raise ValueError(f"the segments of logical queue {queue_id} are out of order")
             if any(not 0 <= p.queue_id < QUEUES_MAX or p.start_offset < 0 for p in pieces):
-                raise ValueError(f"a piece of logical queue {queue_id} has no place")
+                raise ValueError(f"a segment of logical queue {queue_id} has no location")
             if any(not piece.is_ended for piece in pieces[:-1] if piece.logic_offset < 0):
-                raise ValueError(f"a piece of logical queue {queue_id} has no logical offset")
+                raise ValueError(f"a segment of logical queue {queue_id} has no logical offset")
 
 
 class StaticTopicTable(JsonTable):

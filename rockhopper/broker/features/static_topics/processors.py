@@ -79,8 +79,8 @@ class StaticTopicProcessors:
             raise refusal(error) from None
         if (static.topic, static.broker) != (fields.topic, self._config.broker_name):
             raise Refusal(
-                f"the mapping is that of {static.topic} on {static.broker}, and this "
-                f"is {fields.topic} on {self._config.broker_name}"
+                f"the mapping is for {static.topic} on {static.broker}, but the request is for "
+                f"{fields.topic} on {self._config.broker_name}"
             )
         known = self._static_topics.mappings.get(static.topic)
         if known is not None and not fields.force:
@@ -307,7 +307,7 @@ class StaticTopicProcessors:
         try:
             answer = await self._peer_brokers.ask(piece.broker, code or request.code, ext)
         except UnreachableError as error:
-            raise Refusal(f"a piece of the queue is not to be had: {error}") from None
+            raise Refusal(f"a segment of the queue cannot be read: {error}") from None
         return Response(answer.code, answer.remark, dict(answer.ext or {}), answer.body)
 
 
@@ -363,7 +363,7 @@ def _moved_on(following: Piece, low: int | None, high: int) -> Response:
         "minOffset": str(low or 0),
         "maxOffset": str(high),
     }
-    return Response(_RETRY, "the messages go on in another piece of the queue", ext)
+    return Response(_RETRY, "the messages continue in another segment of the queue", ext)
 
 
 def _pulled(
@@ -392,10 +392,10 @@ def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
     if wanted.epoch < known.epoch:
         problem = f"its epoch {wanted.epoch} is older than {known.epoch}"
     elif wanted.epoch == known.epoch and not wanted.has_same_pieces(known):
-        problem = f"its epoch {wanted.epoch} is that of another mapping"
+        problem = f"its epoch {wanted.epoch} belongs to a different mapping"
     elif wanted.total < known.total:
         problem = f"it has {wanted.total} logical queues instead of {known.total}"
     elif set(known.queues) - set(wanted.queues):
-        problem = "it lacks logical queues that this broker has pieces of"
+        problem = "it lacks logical queues that have segments on this broker"
     if problem is not None:
         raise Refusal(f"the mapping of {wanted.topic} is refused: {problem}; force=true overrides")

@@ -56,7 +56,7 @@ class TransactionGrpc:
         if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
             # Permission to publish to one topic must not end a transaction of another.
             raise StatusError(
-                Code.INVALID_TRANSACTION_ID, f"the transaction is none of the topic {topic}"
+                Code.INVALID_TRANSACTION_ID, f"the transaction does not belong to topic {topic}"
             )
         if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):
             # An undecided producer is asked again later.

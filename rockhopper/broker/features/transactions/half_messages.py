@@ -81,8 +81,8 @@ class HalfSends:
             return None
         if "\x01" in send.group or "\x02" in send.group:
             raise IllegalMessage(
-                "the producer group holds characters that end a property: a transaction keeps its "
-                "group in one"
+                "the producer group contains a character that ends a property, but a transaction "
+                "stores its group in one"
             )
         if self._config.live.reject_transaction_message:
             raise NoPermission(

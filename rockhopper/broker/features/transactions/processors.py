@@ -78,8 +78,8 @@ class TransactionProcessors:
             return None
         if fields.commit_or_rollback not in ENDS:
             raise Refusal(
-                f"commitOrRollback field wrong: it is {fields.commit_or_rollback}, not 8 (commit), "
-                "12 (roll back) or 0 (not known)"
+                f"commitOrRollback field wrong: it is {fields.commit_or_rollback}, not 8 "
+                "(commit), 12 (roll back) or 0 (not known)"
             )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
         return self._answer(request, self._ends.end_transaction(fields, commit=is_commit))
@@ -95,7 +95,7 @@ class TransactionProcessors:
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_CHECK_MAX_TIME_TOPIC:
             raise Refusal(
-                f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {fields.msg_id} is no "
+                f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {fields.msg_id} is not a "
                 f"message of {TRANSACTION_CHECK_MAX_TIME_TOPIC}: give the offset id of one"
             )
         return self._answer(request, self._resume(message))

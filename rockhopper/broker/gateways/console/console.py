@@ -116,7 +116,7 @@ class Console:
         if isinstance(principal, Page):
             return Page(_SIGN_IN, principal.status, HTML)
         if not self._access.is_open and not self._access.may(principal, Action.GET, CLUSTER):
-            return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
+            return Page(f"{principal.user} is not allowed to Get Cluster:*\n".encode(), 403)
         may_change = self._access.may(principal, Action.ADMINISTER, CLUSTER)
         try:
             query = fields(request.query)

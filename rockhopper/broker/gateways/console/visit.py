@@ -138,7 +138,7 @@ class Visit:
         if self.access.may(self.principal, action, Resource(kind, topic_or_group)):
             return ""
         return (
-            f"{self.principal.user} at {self.principal.host} may not {action.value} "
+            f"{self.principal.user} at {self.principal.host} is not allowed to {action.value} "
             f"{kind.value}:{topic_or_group}"
         )
 

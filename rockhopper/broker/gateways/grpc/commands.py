@@ -110,7 +110,7 @@ class Commands:
         """Fail all open questions: the client has disconnected."""
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(ConnectionResetError("the client has gone"))
+                future.set_exception(ConnectionResetError("the client has disconnected"))
 
 
 def _subscriptions(settings: Any) -> Iterable[dict[str, str]]:

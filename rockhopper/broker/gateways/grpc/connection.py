@@ -264,7 +264,9 @@ class GrpcConnection(asyncio.Protocol):
             return
         rpc = self.server.service.find(fields[":path"])
         if rpc is None:
-            self._fail(stream_id, GrpcStatus.UNIMPLEMENTED, f"there is no {fields[':path'][:200]}")
+            self._fail(
+                stream_id, GrpcStatus.UNIMPLEMENTED, f"there is no method {fields[':path'][:200]}"
+            )
             return
         for name in _NOT_TO_BE_SAID:
             fields.pop(name, None)
@@ -286,12 +288,12 @@ class GrpcConnection(asyncio.Protocol):
         try:
             messages = self._whole_messages(call, data)
             if is_end and call.reader.held_bytes:
-                raise FramingError(GrpcStatus.INTERNAL, "a message is cut off")
+                raise FramingError(GrpcStatus.INTERNAL, "a message is incomplete")
             call.requests += len(messages)
             if not call.rpc.method.streams_requests and (
                 call.requests > 1 or (is_end and not call.requests)
             ):
-                raise FramingError(GrpcStatus.INTERNAL, "one message is to be sent")
+                raise FramingError(GrpcStatus.INTERNAL, "expected exactly one message")
             requests = [call.rpc.method.request.FromString(message) for message in messages]
         except FramingError as error:
             self.fail(call, error.status, str(error))
@@ -315,8 +317,8 @@ class GrpcConnection(asyncio.Protocol):
             if reader.held_bytes and self._held_bytes > HELD_BYTES_MAX:
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"requests that are not whole hold more than {HELD_BYTES_MAX} bytes of one "
-                    "connection: send fewer large ones at a time",
+                    f"incomplete requests hold more than {HELD_BYTES_MAX} bytes of one "
+                    "connection: send fewer large requests at a time",
                 )
             if (
                 reader.held_bytes > UNKNOWN_BYTES_MAX
@@ -326,7 +328,7 @@ class GrpcConnection(asyncio.Protocol):
             ):
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"a request of more than {UNKNOWN_BYTES_MAX} bytes that names no user",
+                    f"an unauthenticated request of more than {UNKNOWN_BYTES_MAX} bytes",
                 )
             self._unfinished_bytes += len(data)
         return messages
@@ -398,7 +400,7 @@ class GrpcConnection(asyncio.Protocol):
             if self.stalled_at_s is not None and (
                 transport.get_write_buffer_size() > UNREAD_BYTES_MAX
             ):
-                self.abort("its answers were not read")
+                self.abort("the client did not read its answers")
                 return
         if self._http2.is_over:
             failure = self._http2.failure
@@ -445,14 +447,14 @@ class GrpcConnection(asyncio.Protocol):
         """Return why the connection has timed out; None if it has not."""
         if self.stalled_at_s is not None:
             is_still = now_s - self.stalled_at_s > STANDSTILL_TIMEOUT_S
-            return "its answers were not read" if is_still else None
+            return "the client did not read its answers" if is_still else None
         if not self.has_asked and now_s - self.connected_at_s > FIRST_REQUEST_TIMEOUT_S:
-            return "it asked for nothing"
+            return "the client sent no request"
         begun_s = self.frame_begun_at_s
         if begun_s is not None and now_s - begun_s > FRAME_TIMEOUT_S:
-            return "a frame did not end"
+            return "a frame was not completed"
         if self._held_bytes and now_s - self.held_at_s > FRAME_TIMEOUT_S:
-            return "a request did not end"
+            return "a request was not completed"
         if not self.open_calls and now_s - self.last_call_s > IDLE_TIMEOUT_S:
             return "idle"
         return None

@@ -139,11 +139,11 @@ def _as_zlib(body: bytes) -> bytes:
     try:
         inflated = inflater.decompress(body, INFLATED_SIZE_BYTES_MAX)
     except zlib.error as error:
-        raise StatusError(Code.MESSAGE_CORRUPTED, f"the body is no gzip: {error}") from None
+        raise StatusError(Code.MESSAGE_CORRUPTED, f"the body is not valid gzip: {error}") from None
     if inflater.unconsumed_tail or not inflater.eof:
         raise StatusError(
             Code.MESSAGE_CORRUPTED,
-            f"the body is cut off, or has more than {INFLATED_SIZE_BYTES_MAX} bytes when inflated",
+            f"the body is incomplete, or inflates to more than {INFLATED_SIZE_BYTES_MAX} bytes",
         )
     return zlib.compress(inflated)
 

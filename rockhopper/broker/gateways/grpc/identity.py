@@ -44,7 +44,7 @@ def identify(
     parsed = parse_grpc_authorization(authorization)
     if parsed is None:
         raise NotAuthenticated(
-            "the call is not signed, and this broker serves users alone: give the client an access "
+            "the call is not signed, and this broker requires users: give the client an access "
             "key and a secret key"
         )
     user, signature = parsed

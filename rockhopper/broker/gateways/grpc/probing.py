@@ -28,7 +28,7 @@ def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
 
     def check(call: Call, request: Any) -> None:
         if request.service and request.service not in SERVICES:
-            call.connection.fail(call, GrpcStatus.NOT_FOUND, "the service is not known")
+            call.connection.fail(call, GrpcStatus.NOT_FOUND, "unknown service")
             return
         try:
             check_writable()
@@ -60,7 +60,7 @@ def _described(reply: Any, request: Any) -> Any:
             files = files_of(symbol=request.file_containing_symbol)
     except KeyError:
         reply.error_response.error_code = int(GrpcStatus.NOT_FOUND)
-        reply.error_response.error_message = "nothing of that name is served here"
+        reply.error_response.error_message = "unknown service"
         return reply
     reply.file_descriptor_response.file_descriptor_proto.extend(files)
     return reply

@@ -34,7 +34,7 @@ def topic_of(resource: Any) -> str:
         return name
     problem = topic_error(name)
     if problem is None and is_system_topic(name):
-        problem = f"the topic {name} is the broker's own"
+        problem = f"topic {name} belongs to the broker"
     if problem is not None:
         raise StatusError(Code.ILLEGAL_TOPIC, problem)
     if len(_sound_topics) >= TOPICS_REMEMBERED_MAX:
@@ -48,7 +48,7 @@ def sendable_topic_of(resource: Any) -> str:
     name = topic_of(resource)
     if name[0] == "%" and (is_retry_topic(name) or is_dlq_topic(name)):
         raise StatusError(
-            Code.ILLEGAL_TOPIC, f"the topic {name} is of a group: only the broker sends there"
+            Code.ILLEGAL_TOPIC, f"topic {name} belongs to a group: only the broker may send to it"
         )
     return name
 
@@ -58,7 +58,7 @@ def group_of(resource: Any) -> str:
     name = full_name(resource)
     problem = group_error(name)
     if problem is None and is_system_group(name):
-        problem = f"the group {name} is for tools and brokers"
+        problem = f"group {name} is reserved for tools and brokers"
     if problem is not None:
         raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, problem)
     return name

@@ -98,8 +98,8 @@ def check_type(topic: str, declared: str | None, number: int) -> None:
         name = _TYPE_NAMES[number]
         raise StatusError(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"the topic {topic} takes {declared or 'NORMAL'} messages, and this one is {name}: "
-            f"set its attribute, +message.type={name} or MIXED",
+            f"topic {topic} accepts {declared or 'NORMAL'} messages, and this one is {name}: set "
+            f"its attribute, +message.type={name} or MIXED",
         )
 
 
@@ -127,7 +127,8 @@ def check_properties(user: dict[str, str], system: Any) -> None:
         length += len(name) + len(value)
         if not name or name in SYSTEM_PROPERTIES:
             raise StatusError(
-                Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"{name!r} is no name of a user property"
+                Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
+                f"{name!r} is not a valid name of a user property",
             )
         _check_text(name, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "the name of a property")
         _check_text(value, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name}")
@@ -152,7 +153,8 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
     if tag:
         if not tag.strip() or "|" in tag:
             raise StatusError(
-                Code.ILLEGAL_MESSAGE_TAG, f"{tag[:100]!r} is no tag: it is blank, or has a |"
+                Code.ILLEGAL_MESSAGE_TAG,
+                f"{tag[:100]!r} is not a valid tag: it is blank, or contains |",
             )
         _check_text(tag, Code.ILLEGAL_MESSAGE_TAG, "the tag")
     for key in keys:
@@ -202,4 +204,4 @@ def _check_text(text: str, code: Code, what: str) -> None:
         return
     for character in text:
         if unicodedata.category(character) == "Cc":
-            raise StatusError(code, f"{what} holds the control character {ord(character)}")
+            raise StatusError(code, f"{what} contains the control character {ord(character)}")

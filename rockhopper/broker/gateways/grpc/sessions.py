@@ -145,7 +145,7 @@ class Sessions:
         if session is not None and session.principal.user != call.principal.user:
             raise StatusError(
                 Code.UNAUTHORIZED,
-                f"the client id {call.client_id} is that of another user's client",
+                f"the client id {call.client_id} belongs to a client of another user",
             )
         return session
 
@@ -155,7 +155,7 @@ class Sessions:
         if session is None or session.settings is None:
             raise StatusError(
                 Code.UNRECOGNIZED_CLIENT_TYPE,
-                "the client has sent no settings by Telemetry: send them, and then this again",
+                "the client has sent no settings through Telemetry: send them first, then retry",
             )
         session.last_seen_ms = self._now_ms()
         return session
@@ -165,7 +165,9 @@ class Sessions:
         session = self.find(call)
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
-                raise StatusError(Code.TOO_MANY_REQUESTS, f"{SESSIONS_MAX} clients are there")
+                raise StatusError(
+                    Code.TOO_MANY_REQUESTS, f"{SESSIONS_MAX} clients are connected already"
+                )
             session = self._sessions[call.client_id] = Session(call)
         session.last_seen_ms = self._now_ms()
         return session

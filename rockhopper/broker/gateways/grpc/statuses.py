@@ -93,4 +93,4 @@ def millis_of(time: Any, code: Code, what: str) -> int:
     try:
         return int(time.ToMilliseconds())
     except ValueError as error:
-        raise StatusError(code, f"{what} is none: {error}") from None
+        raise StatusError(code, f"{what} is invalid: {error}") from None

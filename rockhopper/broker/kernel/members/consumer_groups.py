@@ -503,8 +503,8 @@ class ConsumerGroups(Part):
         groups = self._groups_of.get(client.connection)
         if groups is not None and group not in groups and len(groups) >= GROUPS_PER_CONNECTION_MAX:
             raise TooManyWait(
-                f"this connection is in {len(groups)} consumer groups, and no connection may be in "
-                "more: use several connections"
+                f"this connection is in {len(groups)} consumer groups, which is the most: use "
+                "several connections"
             )
         online = self._groups.get(group)
         if online is None:

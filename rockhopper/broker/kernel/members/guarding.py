@@ -70,8 +70,8 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
         raise SettingError(
             "authenticationEnabled",
             True,
-            "it needs a Super user, and there is none: set "
-            'initAuthenticationUser={"username": …, "password": …} for this start',
+            'it needs a Super user, and none exists: set initAuthenticationUser={"username": …, '
+            '"password": …} for this start',
         )
     guard.use(users.users, acls.rules)
     users.on_changed = lambda name: _user_changed(guard, name)
@@ -86,8 +86,8 @@ def _generate_user(users: UserTable, config: BrokerConfig) -> None:
     """
     if config.replication.is_replica or config.brokers != 1:
         reason = (
-            "one broker alone makes up a user; replicas, and brokers=N, need the same one: give "
-            'them {"username": …, "password": …}'
+            "only a single broker can generate a user; replicas, and brokers=N, need the same "
+            'user: give them {"username": …, "password": …}'
         )
         raise SettingError(SECRET_KEYS[0], GENERATE, reason)
     user = User(FIRST_USER, secrets.token_urlsafe(GENERATED_SECRET_BYTES), is_super=True)
@@ -125,8 +125,8 @@ def access_text(config: BrokerConfig) -> str:
     if auth.authentication_enabled:
         return "users, all of whom may read and write everything"
     if is_loopback(config.bind_address) or is_loopback(config.published_on):
-        return "everybody on its host"
-    return "everybody who reaches its ports"
+        return "every user of its host"
+    return "every host that reaches its ports"
 
 
 def tell_about_guard(config: BrokerConfig) -> None:

@@ -73,7 +73,7 @@ class ProducerTable(Part):
         for holder in islice(self._connections.get(client.client_id, {}).values(), 2):
             if holder.user != client.user and holder.connection is not connection:
                 raise NoPermission(
-                    f"the client id {client.client_id} is that of another user's client"
+                    f"the client id {client.client_id} belongs to a client of another user"
                 )
         groups = self._groups_of.get(connection)
         is_new = groups is None or group not in groups
@@ -105,13 +105,14 @@ class ProducerTable(Part):
     def _check_room(self, count: int) -> None:
         if count >= GROUPS_PER_CONNECTION_MAX:
             raise TooManyWait(
-                f"this connection is in {count} producer groups, and no connection may be in more: "
-                "use one group for each program"
+                f"this connection is in {count} producer groups, which is the most: use one "
+                "group for each program"
             )
         if len(self._by_age) >= GROUPS_MAX:
             raise TooManyWait(
-                f"all connections together are in {GROUPS_MAX} producer groups, and no more are "
-                "taken: find who makes them (rockhopper broker status), and have it use one group"
+                f"all connections together are in {GROUPS_MAX} producer groups, which is the "
+                "most: find the client that creates them (rockhopper broker status), and let it "
+                "use one group"
             )
 
     def unregister(self, group: str, connection: Peer) -> None:

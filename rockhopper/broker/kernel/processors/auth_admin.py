@@ -65,7 +65,7 @@ class AuthAdminProcessors:
         """3001: create a user."""
         info, name = _user_info(request)
         if name in self._users.users:
-            raise NoPermission(f"the user {name} is there already: update it")
+            raise NoPermission(f"the user {name} exists already: update it instead")
         secret = str(info.get("password") or "")
         if not secret:
             raise InvalidParameter("a user needs a password")
@@ -165,11 +165,14 @@ class AuthAdminProcessors:
             raise InvalidParameter("name one resource: Topic:name, Group:name, Cluster:name")
         user = self._users.users.get(name)
         if user is None or not user.is_enabled:
-            is_allowed, why = False, "the user is unknown" if user is None else "he is disabled"
+            is_allowed, why = (
+                False,
+                "the user is unknown" if user is None else "the user is disabled",
+            )
         elif user.is_super:
-            is_allowed, why = True, "he is a Super user"
+            is_allowed, why = True, "the user is a Super user"
         elif (pattern.kind, pattern.name) == NOTES:
-            is_allowed, why = False, "a replica set's notes are for Super users alone"
+            is_allowed, why = False, "only Super users may read a replica set's records"
         elif not self._config.authorization_enabled:
             is_allowed, why = True, "authorizationEnabled=false: every user may do everything"
         else:
@@ -177,7 +180,7 @@ class AuthAdminProcessors:
             rules = self._acls.rules.get(name, ())
             rule = decide(rules, actions, resource, ext.get("host", ""))
             is_allowed = rule is not None and rule.is_allowed
-            why = "no rule is about it" if rule is None else str(rule)
+            why = "no rule matches" if rule is None else str(rule)
         return _answer({"isAllowed": is_allowed, "why": why})
 
     async def _put(self, request: Request, user: User) -> Response:
@@ -198,7 +201,7 @@ class AuthAdminProcessors:
         self._check_super(request, self._user(name))
         policies = info.get("policies")
         if not isinstance(policies, list) or not policies:
-            raise InvalidParameter("the rules name no policies")
+            raise InvalidParameter("the rules have no policies")
         added, known = rules_of_policies(policies), self._acls.rules.get(name, ())
         if request.ext.get(ADDS) == "true":
             rules = list(known)
@@ -226,7 +229,7 @@ class AuthAdminProcessors:
     def _check_super(self, request: Request, target: User) -> None:
         """Refuse changes to a Super user by any other user. Raises NoPermission."""
         if target.is_super and not self._is_super(request):
-            raise NoPermission(f"{target.name} is a Super user, and changed by Super users alone")
+            raise NoPermission(f"{target.name} is a Super user: only Super users may change it")
 
     def _is_super(self, request: Request) -> bool:
         """Return whether a Super user, or without users an administrator, sent the request."""
@@ -239,7 +242,7 @@ class AuthAdminProcessors:
         others = (each for name, each in self._users.users.items() if name != user.name)
         is_needed = self._config.authentication_enabled and user.is_super and user.is_enabled
         if is_needed and not any(each.is_super and each.is_enabled for each in others):
-            raise NoPermission(f"{user.name} is the last Super user: make another one first")
+            raise NoPermission(f"{user.name} is the last Super user: create another one first")
 
     def _shown(self, request: Request, user: User) -> dict[str, Any]:
         shown = user_to_json(user)
@@ -253,7 +256,7 @@ def _object(request: Request) -> Mapping[str, Any]:
     check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
     found = fastjson.loads(request.body) if request.body else {}
     if not isinstance(found, dict):
-        raise InvalidParameter("the body is no JSON object")
+        raise InvalidParameter("the body is not a JSON object")
     return found
 
 
@@ -273,7 +276,8 @@ def _check_repeated(info: Mapping[str, Any], field: str, name: str) -> None:
     repeated = info.get(field)
     if repeated not in (None, "", name):
         raise InvalidParameter(
-            f"the header's {field} is {name[:80]}, the body's {str(repeated)[:80]}: name one user"
+            f"the header's {field} is {name[:80]}, the body's is {str(repeated)[:80]}: name one "
+            "user"
         )
 
 
@@ -281,7 +285,7 @@ def _subject(request: Request) -> str:
     """Return the user to whom the rules apply."""
     text = request.ext.get("subject", "")
     if not text.startswith(SUBJECT):
-        raise InvalidParameter(f"the subject is {text[:80]!r}; {SUBJECT}name is allowed")
+        raise InvalidParameter(f"the subject is {text[:80]!r}; expected {SUBJECT}name")
     return check_name(text.removeprefix(SUBJECT))
 
 

@@ -96,7 +96,9 @@ class BrokerAdminProcessors:
             try:
                 await asyncio.to_thread(self._store.note_async_flush)
             except OSError as error:
-                raise refusal(error, "flushDiskType stays, for the store takes no note: ") from None
+                raise refusal(
+                    error, "flushDiskType is unchanged, because the store cannot record it: "
+                ) from None
             config = self._changed(changes)
         before = properties_of(self._config)
         after = properties_of(config)

@@ -152,6 +152,6 @@ async def _ask(
             # A gRPC client manages no queues that it could report.
             return Command(
                 code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                remark=f"a client of RocketMQ 5 is not asked with code {code}",
+                remark=f"a client of RocketMQ 5 does not support request code {code}",
             )
     return Command(code=ResponseCode.SUCCESS, body=answer)

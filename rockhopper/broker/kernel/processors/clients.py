@@ -239,7 +239,7 @@ class ClientProcessors:
 
     async def _compile_in_turn(self, request: Request, subscription: Subscription) -> Response:
         if not await self._puller.turns.turn(request.connection):
-            raise TooManyWait("[OVERLOAD]system busy: too many requests with a filter wait")
+            raise TooManyWait("[OVERLOAD]system busy: too many requests with a filter are waiting")
         return self._compile(subscription)
 
     def _compile(self, subscription: Subscription) -> Response:

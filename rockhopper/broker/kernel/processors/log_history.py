@@ -37,8 +37,8 @@ class LogHistoryProcessor:
         question = decode_history_question(request.body)
         if len(question.known_ids) > IDS_MAX or len(question.queues) > QUEUES_MAX:
             raise InvalidParameter(
-                f"{len(question.known_ids)} epochs and {len(question.queues)} queues: name "
-                f"{IDS_MAX} and {QUEUES_MAX} at most, and ask again for the rest"
+                f"{len(question.known_ids)} epochs and {len(question.queues)} queues; at most "
+                f"{IDS_MAX} and {QUEUES_MAX} are allowed: send several requests"
             )
         past = self._history.compare(question.known_ids)
         ends: list[int | None] = []

@@ -97,8 +97,10 @@ class OffsetProcessors:
             self._consumers.seen_early(group, request.connection)
         if self._is_of_the_past(request, fields):
             return Response(
-                remark=f"Offset {fields.commit_offset} is not stored: the log has ended earlier "
-                "since it was read; the next pull says where to go on"
+                remark=(
+                    f"Offset {fields.commit_offset} is not stored: the log was cut before it "
+                    "since the client read it; the next pull returns where to continue"
+                )
             )
         is_stored = self._offsets.commit(
             topic_name,
@@ -112,8 +114,10 @@ class OffsetProcessors:
         committed = self._offsets.get(topic_name, group, queue_id)
         if committed is not None and 0 <= fields.commit_offset < committed:
             return Response(
-                remark=f"Offset stays at {committed}: members of a group only go forward, "
-                "an operator's reset goes back"
+                remark=(
+                    f"Offset stays at {committed}: members of a group only move it forward; only "
+                    "an operator's reset moves it back"
+                )
             )
         return Response()
 

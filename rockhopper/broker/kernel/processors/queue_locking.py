@@ -52,8 +52,8 @@ class QueueLockProcessors:
 def _check(body: LockBatchRequestBody) -> None:
     if len(body.consumer_group) > LOCKING_GROUP_LENGTH_MAX:
         raise InvalidParameter(
-            f"the group has {len(body.consumer_group)} characters; "
-            f"{LOCKING_GROUP_LENGTH_MAX} are allowed"
+            f"the group has {len(body.consumer_group)} characters; {LOCKING_GROUP_LENGTH_MAX} "
+            "are allowed"
         )
     if not body.client_id:
         raise InvalidParameter("the body has no clientId")

@@ -25,7 +25,7 @@ class TopicIdProcessor:
         names = decode_topics(request.body)
         if len(names) > TOPICS_MAX:
             raise InvalidParameter(
-                f"{len(names)} topics are asked for: ask for {TOPICS_MAX} at a time"
+                f"{len(names)} topics are requested: request at most {TOPICS_MAX} at a time"
             )
         log_end = self._store.max_commit_log_offset
         found: list[str | None] = [

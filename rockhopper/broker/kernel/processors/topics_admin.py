@@ -138,7 +138,7 @@ class TopicAdminProcessors:
     def _from_json(self, value: Any) -> TopicConfig:
         name = value.get("topicName") if isinstance(value, dict) else None
         if not isinstance(name, str):
-            raise Refusal("a topic of the list has no topicName")
+            raise Refusal("a topic in the list has no topicName")
         try:
             wanted = TopicConfig.from_json(name, value)
         except (ValueError, TypeError, AttributeError) as error:
@@ -151,15 +151,17 @@ class TopicAdminProcessors:
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
                 raise Refusal(
-                    f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most"
+                    f"{queue_nums} queues for topic {wanted.name}: at most {QUEUE_COUNT_MAX} are "
+                    "allowed"
                 )
         if not 0 <= wanted.perm <= PERM_MASK:
             raise InvalidParameter(
-                f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed"
+                f"perm {wanted.perm} of topic {wanted.name}: 4 (read), 2 (write) or 6 (both) is "
+                "allowed"
             )
         if wanted.filter_type not in FILTER_TYPES:
             raise Refusal(
-                f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}"
+                f"topicFilterType {wanted.filter_type[:40]} is not one of {', '.join(FILTER_TYPES)}"
             )
         mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
         if mixed and not self._config.live.mixed_message_type:

@@ -73,8 +73,8 @@ class PullFilters:
         failed = "parse the consumer's subscription failed"
         if len(expression) > EXPRESSION_LENGTH_MAX:
             raise SubscriptionNotParsed(
-                f"{failed}: it has {len(expression)} characters, "
-                f"and {EXPRESSION_LENGTH_MAX} is the most"
+                f"{failed}: it has {len(expression)} characters; at most {EXPRESSION_LENGTH_MAX} "
+                "are allowed"
             )
         try:
             subscription = Subscription(topic, expression, expression_type)

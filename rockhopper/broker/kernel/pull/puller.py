@@ -185,8 +185,8 @@ class Puller:
 
         if not self.turns.wait(pull.connection, in_turn):
             raise TooManyWait(
-                "[OVERLOAD]system busy, start flow control for a while: "
-                "too many pulls with a filter wait"
+                "[OVERLOAD]system busy, start flow control for a while: too many pulls with a "
+                "filter are waiting"
             )
 
     def _pull_in_turn(self, pull: Pull) -> None:
@@ -264,8 +264,8 @@ class Puller:
         if self._long_polling.is_closed:
             return outcome, result
         raise TooManyWait(
-            "[OVERLOAD]system busy, start flow control for a while: "
-            "too many pulls wait on this connection"
+            "[OVERLOAD]system busy, start flow control for a while: too many pulls are waiting "
+            "on this connection"
         )
 
     def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
@@ -434,8 +434,8 @@ class Puller:
         online = self._consumers.get(pull.group)
         if online is not None and online.must_leave(pull.connection, pull.topic):
             raise SubscriptionOutdated(
-                f"members of the group {pull.group} want more of the topic {pull.topic} than this "
-                "one, which must leave its queues to them: share them out again"
+                f"other members of group {pull.group} subscribe to more of topic {pull.topic} "
+                "than this one, which must release its queues to them: rebalance"
             )
 
     def plain_read(self, pull: Pull) -> tuple[ConsumeQueue, SqlFilter | None] | None:

@@ -79,8 +79,8 @@ class SendBack:
         message = found[1]
         if not meant.fits(message):
             raise Refusal(
-                f"look message by offset failed, {log_offset}: another message is there, the log "
-                "was cut short since the message was read"
+                f"look message by offset failed, {log_offset}: the offset now holds another "
+                "message, because the log was cut after the message was read"
             )
         most = times_max if times_max is not None and times_max >= 0 else group.retry_max_times
         if message.reconsume_times >= most or delay_level < 0:

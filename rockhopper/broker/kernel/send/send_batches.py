@@ -74,7 +74,7 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
     number = properties.get(PROPERTY_INNER_NUM)
     if (is_inner and not topic.is_batch) or (number is not None and not is_inner):
         raise IllegalMessage(
-            "a message that holds a batch needs the flag INNER_BATCH and a topic of type BatchCQ"
+            "a message that contains a batch needs the flag INNER_BATCH and a topic of type BatchCQ"
         )
     if number is None:
         return 0
@@ -90,6 +90,6 @@ def check_inner_count(count: int, told: str) -> None:
     """Raise Refusal unless one record may contain that many messages."""
     if not 0 <= count <= INNER_BATCH_COUNT_MAX:
         raise IllegalMessage(
-            f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds "
-            f"{INNER_BATCH_COUNT_MAX} messages at most"
+            f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds at most "
+            f"{INNER_BATCH_COUNT_MAX} messages"
         )

@@ -172,7 +172,7 @@ class Sender:
             return self._put_inner_batch(send, topic, queue_id, send.body, count)
         properties = self._broker_properties(send)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
-            raise IllegalMessage("the sysFlag says that the message is rolled back")
+            raise IllegalMessage("the sysFlag marks the message as rolled back")
         is_compacted = topic.is_to_be_compacted
         if is_compacted and not properties.get(PROPERTY_KEYS):
             raise IllegalMessage("Required message key is missing")
@@ -287,14 +287,14 @@ class Sender:
             raise IllegalMessage("a batch cannot be delayed")
         if topic.is_batch and PROPERTY_INNER_NUM in outer:
             raise IllegalMessage(
-                "the properties of a batch say INNER_NUM, which is the broker's to count: leave it "
-                "out"
+                "the properties of a batch contain INNER_NUM, which only the broker may set: "
+                "remove it"
             )
         body, messages = batch_of(send.body)
         if topic.is_batch and outer.get(PROPERTY_UNIQUE_KEY):
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         if is_any_delayed(body, messages):
-            raise IllegalMessage("a message in a batch cannot be delayed: send it by itself")
+            raise IllegalMessage("a message in a batch cannot be delayed: send it on its own")
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset

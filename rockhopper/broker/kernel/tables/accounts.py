@@ -30,7 +30,7 @@ OWNER_ONLY = 0o600
 class _AccountTable(JsonTable):
     """Name -> a JSON value; logs show only the names."""
 
-    without = "all users and rules are gone, and initAuthenticationUser makes the first"
+    without = "all users and rules are lost, and initAuthenticationUser creates the first one"
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -45,7 +45,7 @@ class _AccountTable(JsonTable):
 
     def _differences(self, saved: bytes, found: bytes) -> list[str]:
         super()._differences(saved, found)
-        return ["not shown, for it holds secrets"]
+        return ["not shown, because it contains secrets"]
 
     def _changed(self, name: str) -> None:
         self.version.advance(self._now_ms())
@@ -157,21 +157,21 @@ def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
 def read_accounts(document: Any) -> tuple[dict[str, User], dict[str, tuple[Rule, ...]]]:
     """Decode such a document. Raises ValueError, whose message contains no secret."""
     if not isinstance(document, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return _users_of(document), _acls_of(document)
 
 
 def _users_of(document: JsonObject) -> dict[str, User]:
     found = document.get("users")
     if not isinstance(found, dict):
-        raise ValueError("it holds no users")
+        raise ValueError("it has no users")
     return {name: _user(name, value) for name, value in found.items()}
 
 
 def _acls_of(document: JsonObject) -> dict[str, tuple[Rule, ...]]:
     found = document.get("acls")
     if not isinstance(found, dict):
-        raise ValueError("it holds no acls")
+        raise ValueError("it has no acls")
     return {name: _rules(value) for name, value in found.items()}
 
 
@@ -243,7 +243,7 @@ def _user(name: str, value: Any) -> User:
             raise ValueError(f"user {name!r} has no secret")
         return User(check_name(name), secret, kind == "Super", status == "enable")
     except (KeyError, TypeError, InvalidParameter):
-        raise ValueError(f"user {name[:80]!r} makes no sense") from None
+        raise ValueError(f"user {name[:80]!r} is invalid") from None
 
 
 def _rules(value: Any) -> tuple[Rule, ...]:

@@ -26,7 +26,7 @@ log = structlog.get_logger("broker.tables")
 class CheckedTable(JsonTable):
     """Name -> a JSON value."""
 
-    lost = "what it held is forgotten"
+    lost = "its content is lost"
     """The consequence if neither copy can be read."""
     takes_bare_entries = False
     """Whether builds before 0.2.0 wrote the file with only the entries."""

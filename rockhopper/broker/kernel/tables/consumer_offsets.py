@@ -39,7 +39,7 @@ PUSHED_RESET_MS = 60_000
 class ConsumerOffsetTable(JsonTable):
     """The committed offsets of all groups."""
 
-    without = "what groups committed is forgotten, and they begin like new ones"
+    without = "committed offsets are lost, and groups start like new ones"
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class ConsumerOffsetTable(JsonTable):
         offsets: dict[str, dict[int, int]] = {}
         for key, queues in table.items():
             if not isinstance(queues, dict):
-                raise ValueError(f"the offsets of {key} are no JSON object")
+                raise ValueError(f"the offsets of {key} are not a JSON object")
             offsets[str(key)] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
         light = document.get("lmqOffsetTable")
         if light is not None and not isinstance(light, dict):
-            raise ValueError("its lmqOffsetTable is no JSON object")
+            raise ValueError("its lmqOffsetTable is not a JSON object")
         for key, offset in (light or {}).items():
             offsets[str(key)] = {LIGHT_QUEUE_ID: int(offset)}
         self._offsets = {}

@@ -227,13 +227,13 @@ class JsonTable(ABC):
             for change in changes:
                 self._replay(change.name, change.value)
         except (ValueError, KeyError, TypeError) as error:
-            reason = f"the journal of its changes makes no sense: {error}"
+            reason = f"the journal of its changes is invalid: {error}"
             raise CorruptFileError(self.path, reason) from None
         if journal.is_rotten and self.refuses_lost_changes:
             raise CorruptFileError(
                 self.path,
-                "the journal of its changes is damaged, and some are lost; move "
-                f"{journal.directory} away to start with what the file holds, and check all rights",
+                "the journal of its changes is damaged, and some are lost; to start with the "
+                f"file's content, move {journal.directory} away, and check all rights",
             )
         if changes:
             self.version = DataVersion.from_json(changes[-1].version)
@@ -254,7 +254,7 @@ class JsonTable(ABC):
             return
         different = self._differences(saved.content, file)
         if self._refuses_altered(saved.content):
-            raise ValueError(f"it is not as it was saved: {'; '.join(different)}")
+            raise ValueError(f"it differs from what was saved: {'; '.join(different)}")
         self.altered_count += 1
         self._aside[".saved"] = saved.content
         log.warning(
@@ -274,7 +274,7 @@ class JsonTable(ABC):
         named = list(islice(every, DIFFERENCES_NAMED_MAX))
         if more := sum(1 for _ in every):
             named.append(f"and {more} more")
-        return named or ["nothing but its form"]
+        return named or ["only its formatting"]
 
     def _advice(self, damage: str, *, has_backup: bool) -> str:
         unreadable = "neither the file nor its backup can be read"
@@ -540,7 +540,7 @@ def _decode(data: bytes) -> JsonObject:
     except (ProtocolError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(document, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("it is not a JSON object")
     return document
 
 

@@ -116,7 +116,7 @@ class SubscriptionGroup:
     def from_json(cls, name: str, value: Any) -> "SubscriptionGroup":
         """Decode a group; missing fields get their defaults. Raises ValueError."""
         if not isinstance(value, dict):
-            raise ValueError(f"group {name} is no JSON object")
+            raise ValueError(f"group {name} is not a JSON object")
         group = cls(name)
         for wire_name, field in value.items():
             attribute, default = _FIELDS.get(wire_name, ("", 0))

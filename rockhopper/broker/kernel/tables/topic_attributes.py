@@ -68,8 +68,8 @@ GROUP_RULES: Mapping[str, AttributeRule] = {
 
 
 _NOT_COMPACTED = (
-    "cleanup.policy=COMPACTION is not served: no topic is compacted here, and retention would "
-    "delete the only value of a key. Leave the attribute out, and keep the last values elsewhere"
+    "cleanup.policy=COMPACTION is not supported: no topic is compacted here, and retention would "
+    "delete the last value of a key. Remove the attribute, and keep the last values elsewhere"
 )
 
 
@@ -144,7 +144,7 @@ def _check_removal(key: str, rule: AttributeRule, current: Mapping[str, str] | N
 def _check_value(key: str, rule: AttributeRule, value: str) -> None:
     if rule.values is None:
         if _is_number(value) is None:
-            raise AttributeChangeError(f"{key}: {value} is no whole number")
+            raise AttributeChangeError(f"{key}: {value} is not a whole number")
         if rule.range is not None and not rule.range[0] <= int(value) <= rule.range[1]:
             least, most = rule.range
             raise AttributeChangeError(f"{key}: value is not in range({least}, {most})")

@@ -150,7 +150,7 @@ class TopicConfig:
     def from_json(cls, name: str, value: object) -> "TopicConfig":
         """Decode a topic; missing fields get their defaults. Raises ValueError."""
         if not isinstance(value, dict):
-            raise ValueError(f"topic {name} is no JSON object")
+            raise ValueError(f"topic {name} is not a JSON object")
         attributes = value.get("attributes") or {}
         return cls(
             name,
@@ -192,7 +192,7 @@ class ImplicitTopics(Implicit[TopicConfig], Protocol):
 class TopicTable(JsonTable):
     """Topic name -> TopicConfig. Every change is saved soon, and reported to the listeners."""
 
-    without = "topics that have queues come back, with default settings"
+    without = "topics that have queues are restored, with default settings"
 
     def __init__(
         self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms

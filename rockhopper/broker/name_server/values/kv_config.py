@@ -83,13 +83,13 @@ class KeyValueTable(JsonTable):
         if max(len(namespace), len(key)) > NAME_LENGTH_MAX:
             return f"a namespace and a key have at most {NAME_LENGTH_MAX} characters"
         if len(value) > VALUE_LENGTH_MAX:
-            return f"a value has {len(value)} characters, and {VALUE_LENGTH_MAX} is the most"
+            return f"a value has {len(value)} characters; at most {VALUE_LENGTH_MAX} are allowed"
         if before is None and self._count >= VALUES_MAX:
-            return f"{VALUES_MAX} values are kept, and no more are taken: delete some"
+            return f"{VALUES_MAX} values are stored, which is the most: delete some"
         more = len(value) - len(before) if before is not None else len(key) + len(value)
         if more > 0 and self._length + more > TOTAL_LENGTH_MAX:
             return (
-                f"all values with their keys have at most {TOTAL_LENGTH_MAX} characters together: "
+                f"all values and keys together have at most {TOTAL_LENGTH_MAX} characters: "
                 "delete some"
             )
         return None

@@ -29,7 +29,7 @@ class SavedAnswers:
         """Raise TooManyWait if too many requests already wait."""
         if len(self._waiting) >= WAITING_MAX:
             raise TooManyWait(
-                f"[OVERLOAD]{WAITING_MAX} changes wait for the disk already: try again later"
+                f"[OVERLOAD]{WAITING_MAX} changes are waiting for the disk already: try again later"
             )
 
     def answer(self, request: Request) -> Response | None:
@@ -64,7 +64,7 @@ class SavedAnswers:
         except SAVE_ERRORS as error:
             return error_response(error) or Response(
                 ResponseCode.SYSTEM_ERROR,
-                f"what was changed holds until the process stops, and is saved as soon as it can "
-                f"be: {error}",
+                "the change is in effect, but not saved yet; it is lost if the process stops "
+                f"before: {error}",
             )
         return Response()

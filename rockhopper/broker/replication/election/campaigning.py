@@ -21,12 +21,12 @@ from rockhopper.broker.replication.election.timing import Timing
 CONNECTIONS_REFUSED = 2
 
 FIRST_START = "first start"
-LEASE_OVER = "the lease was over"
-PROCESS_GONE = "the master's process was gone"
-STARTED_ANEW = "the master's process was started anew"
+LEASE_OVER = "the lease expired"
+PROCESS_GONE = "the master's process ended"
+STARTED_ANEW = "the master's process was restarted"
 PLANNED = "a planned switch"
-BY_OPERATOR = "an operator's, and messages may be lost by it"
-POWER_CUT = "a power cut of all (uncleanAfterPowerCut), and messages may be lost by it"
+BY_OPERATOR = "an operator's decision, which may lose messages"
+POWER_CUT = "a power cut of all replicas (uncleanAfterPowerCut), which may lose messages"
 CAUSES = {
     FIRST_START: "first-start",
     LEASE_OVER: "lease-over",

@@ -240,9 +240,9 @@ class Following:
         mine.is_fenced = True
         self.out.append(
             Alarm(
-                f"this replica's log was confirmed up to {mine.replicated_offset:,}, and that of "
-                f"the master of epoch {welcome.epoch} is another from {welcome.common_end:,} on: "
-                "nothing is cut; compare the two, then have one of them seeded from the other with "
+                f"this replica's log was confirmed up to {mine.replicated_offset:,}, but the log "
+                f"of the master of epoch {welcome.epoch} differs from {welcome.common_end:,} on. "
+                "Nothing was cut: compare the two, then seed one of them from the other with "
                 f"'rockhopper ha reseed {mine.me.id}'"
             )
         )
@@ -259,7 +259,7 @@ class Following:
         self.acknowledge()
 
     def _refuse(self) -> None:
-        self._say(Refused(self._least_epoch, "a larger epoch was promised"))
+        self._say(Refused(self._least_epoch, "this replica voted for a higher epoch"))
         self.leave()
 
     def _say(self, message: Message) -> None:

@@ -27,9 +27,9 @@ def serve_alone(directory: Path, *, may_leave: bool) -> None:
     replica_disk = ReplicaDisk(directory)
     if replica_disk.left is None and not may_leave:
         raise StoreError(
-            f"the store in {directory.parent.parent} is one of a replica set, and haEngine is not "
-            "set: set it again; or, to serve it alone from now on, start once with --leave-set: "
-            "its set will not take back what it is sent alone"
+            f"the store in {directory.parent.parent} belongs to a replica set, and haEngine is "
+            "not set: set it again; or, to serve the store on its own from now on, start once "
+            "with --leave-set: its set will not accept messages that it takes alone"
         )
     if replica_disk.left is None:
         replica_disk.note_left(replica_disk.replicated_offset)

@@ -347,7 +347,7 @@ class Machine:
         if not found or found[0] == self.replica_state.me:
             others = sorted(each.id for each in term.state.in_sync - {self.replica_state.me})
             raise ValueError(
-                f"replica {replica_id} cannot take over: in sync besides this one are "
+                f"replica {replica_id} cannot take over: in sync besides this replica are "
                 f"{', '.join(map(str, others)) or 'none'}"
             )
         # If a replica's disk was exchanged, both stores may count.
@@ -383,9 +383,11 @@ class Machine:
         if self.term or self.role is Role.CANDIDATE:
             raise ValueError("this replica leads, or is being elected")
         if not view or not view.state:
-            raise ValueError("the engine has told nothing of this set yet")
+            raise ValueError("the engine has not reported this set yet")
         if not view.state.is_writable:
-            raise ValueError("a later release has to lead this set: it wrote what this one cannot")
+            raise ValueError(
+                "a later release must lead this set: it wrote state that this release cannot write"
+            )
         if view.leader or now_ms - self.following.heard_at_ms < self._timing.silence_ms:
             raise ValueError(self._why_no_operator_is_needed(view, view.state))
         self.replica_state.is_fenced = False
@@ -396,15 +398,14 @@ class Machine:
     def _why_no_operator_is_needed(self, view: View, state: SetState) -> str:
         number = state.master.id
         if not self.is_engine_behind:
-            return f"replica {number} leads: nothing has to be given up"
+            return f"replica {number} leads: an unclean election is not needed"
         member = view.members.get(number)
         theirs = f"{member.log_end:,}" if member else "an unknown offset"
         return (
-            f"replica {number} leads by an engine that was put back to an earlier state: its log "
-            f"ends at {theirs}, this one's at {self.replica_state.log_end:,}. Let the longest log "
-            "lead: "
-            f"stop replica {number}, give the same command again, and seed replica {number} anew "
-            "when it is started (rockhopper ha reseed)"
+            f"replica {number} leads, but its engine was restored to an earlier state: its log "
+            f"ends at {theirs}, this one's at {self.replica_state.log_end:,}. The longest log "
+            f"must lead: stop replica {number}, give the same command again, start replica "
+            f"{number} again and seed it (rockhopper ha reseed)"
         )
 
     def reseed(self) -> None:
@@ -416,11 +417,14 @@ class Machine:
         state = self.view.state if self.view else None
         mine = self.replica_state
         if self.term or self.role is Role.CANDIDATE or not state or state.master == mine.me:
-            raise ValueError("this replica leads, or nobody does: there is nobody to be seeded by")
+            raise ValueError(
+                "this replica leads, or no replica does: there is no master to seed it"
+            )
         if mine.me in state.in_sync and len(state.in_sync) <= state.min_in_sync:
             raise ValueError(
-                f"this replica is one of {len(state.in_sync)} that are in sync, and "
-                f"minInSyncReplicas={state.min_in_sync}: its log is needed until another is in sync"
+                f"this replica is one of {len(state.in_sync)} in sync, and "
+                f"minInSyncReplicas={state.min_in_sync}: its log is needed until another replica "
+                "is in sync"
             )
         self.following.leave()
         self.following.is_noting_clean = False
@@ -609,7 +613,9 @@ class Machine:
         self._give_up_ms = min(2 * self._give_up_ms, self._timing.give_up_ms_max)
         self.lease_until_ms = now_ms
         self._resign(
-            "it reaches no replica that has to confirm, and the engine knows one that runs", now_ms
+            "it cannot reach the replicas that must confirm, and the engine knows that one of "
+            "them runs",
+            now_ms,
         )
         self.actions.append(Release(term.epoch))
 
@@ -709,7 +715,7 @@ class Machine:
     def _outrun(self, voted_epoch: int, now_ms: int) -> None:
         self.following.larger_epoch = max(self.following.larger_epoch, voted_epoch)
         if self.term and voted_epoch > self.term.epoch:
-            self._resign(f"a replica has promised epoch {voted_epoch}", now_ms)
+            self._resign(f"a replica voted for epoch {voted_epoch}", now_ms)
 
     def _resign(self, why: str, now_ms: int) -> None:
         assert self.term

@@ -10,12 +10,12 @@ def forget(view: View | None, replica_id: int) -> None:
         ValueError: it may not; the message gives the reason.
     """
     if not view or not view.state:
-        raise ValueError("the engine has told nothing of this set yet")
+        raise ValueError("the engine has not reported this set yet")
     if any(replica.id == replica_id for replica in view.state.in_sync):
         raise ValueError(
-            f"replica {replica_id} is counted in sync, and minInSyncReplicas="
-            f"{view.state.min_in_sync} keeps it there: what was acknowledged may be on it alone. "
-            "Start another replica; once that is in sync, this one leaves by itself"
+            f"replica {replica_id} is in sync, and minInSyncReplicas={view.state.min_in_sync} "
+            "keeps it there: acknowledged messages may exist only on it. Start another replica; "
+            "when that is in sync, this one leaves by itself"
         )
     if replica_id in view.members:
-        raise ValueError(f"replica {replica_id} runs: stop it first")
+        raise ValueError(f"replica {replica_id} is running: stop it first")

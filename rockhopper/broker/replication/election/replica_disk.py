@@ -35,8 +35,8 @@ from rockhopper.broker.store.files.errors import CorruptFileError
 
 log = structlog.get_logger("broker.ha")
 
-POWER_CUT = "the machine was started anew while this replica ran"
-RESTORED = "the engine knows of a later start: this is a copy of an older time"
+POWER_CUT = "the machine was restarted while this replica ran"
+RESTORED = "the engine knows of a later start: this disk is an old copy"
 COPIED = "another process was this replica meanwhile: its disk was copied"
 SEEDING = "its log is being replaced by its master's"
 
@@ -194,8 +194,8 @@ class ReplicaDisk:
     def _damaged(self, name: str, what: str) -> CorruptFileError:
         return CorruptFileError(
             self._directory / name,
-            f"damaged: {what}. What this replica promised is not known; move {self._directory} "
-            "aside: it is a new replica then, which its set seeds anew",
+            f"damaged: {what}. The epoch that this replica voted for is not known; move "
+            f"{self._directory} away: it is then a new replica, which its set seeds again",
         )
 
 
@@ -209,7 +209,7 @@ def _content(path: Path) -> bytes | None:
 def _document(data: bytes) -> dict[str, Any]:
     document = checked_line.decode(data)
     if not isinstance(document, dict):
-        raise ValueError("it holds no object")
+        raise ValueError("it is not a JSON object")
     return document
 
 

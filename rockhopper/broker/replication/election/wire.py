@@ -207,12 +207,14 @@ def _read_hello(source: bytes | bytearray, at: int) -> tuple[Frame, int] | None:
     """Return the HELLO that begins at *at*, and its end; None if it is incomplete."""
     begins = bytes(source[at : at + len(MAGIC)])
     if not MAGIC.startswith(begins):
-        raise WireError(f"{begins!r} is not how a replica greets")
+        raise WireError(f"{begins!r} is not the greeting of a replica")
     if len(source) < at + _HELLO.size:
         return None
     _, version, _, size = _HELLO.unpack_from(source, at)
     if version != VERSION:
-        raise WireError(f"version {version} of the replication protocol; here it is {VERSION}")
+        raise WireError(
+            f"version {version} of the replication protocol, but this replica speaks {VERSION}"
+        )
     _check_size(size, JSON_SIZE_BYTES_MAX)
     end = at + _HELLO.size + size + NONCE_SIZE_BYTES
     if len(source) < end:
@@ -260,7 +262,7 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
             if not size:
                 return Beat(epoch, replicated_offset, log_offset)
             if crc32(body) != crc:
-                raise WireError(f"log bytes at {log_offset:,} whose CRC is not theirs")
+                raise WireError(f"log bytes at {log_offset:,} with a wrong CRC")
             return Data(Beat(epoch, replicated_offset), log_offset, body)
         case (5, flags, epoch, acknowledgeable_offset):
             return _ack_of(ACK, flags, epoch, acknowledgeable_offset)
@@ -289,7 +291,7 @@ def _document(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise WireError(f"JSON that cannot be read: {error}") from None
     if not isinstance(document, dict):
-        raise WireError("JSON that is no object")
+        raise WireError("JSON that is not an object")
     return document
 
 

@@ -64,8 +64,9 @@ _PATIENCE_MS = {
 
 
 _TOO_OLD = (
-    "a later release changed this set's state, and asks of who changes it to know version {} of "
-    f"it; this one knows {STATE_WRITER}: this replica follows, and is not elected. Upgrade it"
+    f"a later release changed this set's state and requires version {{}} from every replica that "
+    f"changes it; this one has {STATE_WRITER}. This replica follows, but cannot be elected: "
+    "upgrade it"
 )
 
 
@@ -116,27 +117,27 @@ class Alarms:
         if health.silent_ms >= PATIENCE_MS:
             yield (
                 ENGINE,
-                f"the engine has not answered for {health.silent_ms // 1000} s: nobody could be "
-                "elected now; see haEngine and the engine's own log",
+                f"the engine has not answered for {health.silent_ms // 1000} s, so no replica "
+                "can be elected; check haEngine and the engine's own log",
             )
         if why := health.why_unwritable:
             yield (
                 UNWRITABLE,
-                f"the engine answers reads and takes no writes ({why}): nobody could be elected "
-                "now, and the set in sync cannot change",
+                f"the engine answers reads but refuses writes ({why}): no replica can be "
+                "elected, and the in-sync set cannot change",
             )
         if view is None or state is None:
             return
         if machine.is_engine_behind:
             yield (
                 PUT_BACK,
-                f"the state of the set in the engine, of epoch {state.epoch}, is older than one "
-                "that was seen before: the engine was put back from a backup. By that state "
-                "nobody may lead who was not in sync since; stop whoever leads, and let the one "
-                "with the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect "
-                "--unclean. If one leads that has all of it, and others say nothing of this, "
-                "the engine was exchanged to and fro: have this replica seeded by it, rockhopper "
-                "ha reseed",
+                f"the state of the set in the engine, of epoch {state.epoch}, is older than the "
+                "state seen before: the engine was restored from a backup. By this state, a "
+                "replica that has been out of sync since may lead. Stop the current master, and "
+                "let the replica with the largest LOG END in 'rockhopper ha status' lead: "
+                "rockhopper ha elect --unclean. If the current master has all of that log, and "
+                "no other replica raises this alarm, the engine was switched back and forth: "
+                "seed this replica from the master, rockhopper ha reseed",
             )
         texts = {
             SETTINGS: _differing(machine, view),
@@ -166,12 +167,15 @@ class Alarms:
             if not has_floor
             else "if one more is lost, nothing is stored"
             if in_sync > 1
-            else "what is stored now is lost with this replica"
+            else "if this replica is lost now, messages stored from now on are lost with it"
         )
-        but = ", but not all there," if not has_floor and in_sync >= state.min_in_sync else ""
+        but = (
+            ", but are not all connected," if not has_floor and in_sync >= state.min_in_sync else ""
+        )
         return (
-            f"{in_sync} of {count} replicas are in sync{but} "
-            f"and minInSyncReplicas={state.min_in_sync}: {meanwhile}; see why the others are away"
+            f"{in_sync} of {count} replicas are in sync{but} and "
+            f"minInSyncReplicas={state.min_in_sync}: {meanwhile}; find out why the other "
+            "replicas are away"
         )
 
     def _outrun(self, machine: Machine) -> str:
@@ -193,8 +197,9 @@ class Alarms:
             self._far[replica] = found
             if found.is_losing:
                 texts.append(
-                    f"replica {replica.id} is {lag_bytes} bytes behind, of {kept_bytes} that are "
-                    "kept: soon it has to be seeded anew; keep more, or see what slows it"
+                    f"replica {replica.id} is {lag_bytes} bytes behind, and {kept_bytes} bytes "
+                    "are kept: soon it must be seeded again; keep more log, or find out what "
+                    "slows it down"
                 )
         return "; ".join(texts)
 
@@ -210,20 +215,21 @@ def _unclean(machine: Machine, view: View, state: SetState) -> str:
     away = [number for number in others if number not in view.members]
     if away:
         return (
-            f"replica {mine.me.id}'s machine lost its memory, and replicas {_listed(away)}, which "
-            "are in sync, are away: start them, for they may hold all that was acknowledged. If "
-            "that cannot be, let this one lead: rockhopper ha elect --unclean"
+            f"replica {mine.me.id}'s machine restarted without its unflushed data, and the "
+            f"in-sync replicas {_listed(away)} are away: start them, because they may have all "
+            "acknowledged messages. If you cannot, let this one lead: rockhopper ha elect "
+            "--unclean"
         )
     if others:
         return (
-            f"the machines of replicas {_listed(sorted([mine.me.id, *others]))}, which are all "
-            "that are in sync, lost their memory: let the one with the largest LOG END in "
+            f"the machines of all in-sync replicas, {_listed(sorted([mine.me.id, *others]))}, "
+            "restarted without their unflushed data: let the replica with the largest LOG END in "
             "'rockhopper ha status' lead: rockhopper ha elect --unclean"
         )
     return (
-        f"replica {mine.me.id} alone is counted in sync, and its machine lost its memory: what "
-        "was acknowledged may be missing. If no other copy can be had, let it lead: rockhopper "
-        "ha elect --unclean"
+        f"only replica {mine.me.id} is in sync, and its machine restarted without its unflushed "
+        "data: acknowledged messages may be missing. If there is no other copy, let it lead: "
+        "rockhopper ha elect --unclean"
     )
 
 
@@ -236,17 +242,17 @@ def _gone(machine: Machine, view: View, state: SetState) -> str:
         return ""
     if away := [number for number in numbers if number not in view.members]:
         begin = (
-            f"the stores of replicas {_listed(gone)} are gone, and replicas {_listed(away)}, which "
-            "are in sync, are away: start them with the stores that they had"
+            f"the stores of replicas {_listed(gone)} are missing, and the in-sync replicas "
+            f"{_listed(away)} are away: start them with their former stores"
         )
     else:
         begin = (
-            f"the stores of replicas {_listed(gone)}, which alone were in sync, are gone: nobody "
-            "may lead. Put one of them back"
+            f"the stores of all in-sync replicas, {_listed(gone)}, are missing: no replica may "
+            "lead. Restore one of these stores"
         )
     return (
-        f"{begin}. If that cannot be, what was acknowledged may be missing: let the replica with "
-        "the largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect --unclean"
+        f"{begin}. If you cannot, acknowledged messages may be missing: let the replica with the "
+        "largest LOG END in 'rockhopper ha status' lead: rockhopper ha elect --unclean"
     )
 
 
@@ -266,4 +272,4 @@ def _differing(machine: Machine, view: View) -> str:
         for key, value in member.settings
         if own.get(key, value) != value
     ]
-    return f"{'; '.join(texts)}: set them alike" if texts else ""
+    return f"{'; '.join(texts)}: set them to the same value" if texts else ""

@@ -123,7 +123,7 @@ class ReplicaProcessors:
     def _started(self) -> Member:
         if not self._member.has_started:
             raise RequestError(
-                ResponseCode.SYSTEM_BUSY, "this replica is starting: ask again in a moment"
+                ResponseCode.SYSTEM_BUSY, "this replica is starting: try again in a moment"
             )
         return self._member
 
@@ -146,7 +146,7 @@ class ReplicaProcessors:
         """
         action, number = request.ext.get("action", ""), request.ext.get("id", "")
         if number and not number.isdecimal():
-            raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is no replica's id")
+            raise RequestError(ResponseCode.INVALID_PARAMETER, f"{number!r} is not a replica id")
         member = self._started
         try:
             match action:
@@ -154,17 +154,16 @@ class ReplicaProcessors:
                     said = f"replica {await member.switch(int(number or 0) or None)} leads"
                 case "elect":
                     await member.elect_unclean()
-                    said = "this replica asks for the mastership"
+                    said = "this replica requests to lead"
                 case "reseed":
                     await member.reseed()
-                    said = "this replica is seeded anew by its master"
+                    said = "this replica is seeded again by its master"
                 case "forget":
                     said = member.forget(int(number or 0))
                 case _:
                     raise RequestError(
                         ResponseCode.INVALID_PARAMETER,
-                        f"{action!r} is nothing that a set can be asked: switch, elect, reseed, "
-                        "forget",
+                        f"{action!r} is not an action: use switch, elect, reseed or forget",
                     )
         except SwitchError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None

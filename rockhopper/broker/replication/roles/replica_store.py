@@ -84,7 +84,7 @@ class ReplicaStore:
     def append(self, offset: int, data: bytes) -> None:
         """See ReplicaLog."""
         if self._store is None or self.is_away:
-            raise AwayError("this replica's log is not open for a master's bytes now")
+            raise AwayError("this replica's log cannot take a master's bytes now")
         self._store.append_raw(offset, data)
         if self._is_sync:
             self._store.flush_service.request()

@@ -198,7 +198,7 @@ class SetMember:
             SwitchError: this replica is still starting.
         """
         if self._replica is None or not self._replica.has_started:
-            raise SwitchError("this replica is starting: ask again in a moment")
+            raise SwitchError("this replica is starting: try again in a moment")
         return self._replica
 
     @property
@@ -314,22 +314,22 @@ class SetMember:
         if self._leads_in:
             refusal = self.parts.store.refusal
             if refusal is None and not self.is_serving:
-                return "this replica was elected, and is about to serve"
+                return "this replica was elected and is about to serve"
             return str(refusal) if refusal else None
         if not self.has_started:
             return "this replica is starting"
         if not self._replica_store.is_following:
-            return "this replica is taking another role"
+            return "this replica is changing its role"
         machine = self.replica.machine
         state = machine.view.state if machine.view else None
         if state is None:
             return self._watch.alarms.shown.get(UNWRITABLE, "no master is known yet")
         if problem := self.replica.disk_problem:
-            return f"what this replica must remember cannot be written: {problem}"
+            return f"this replica cannot save its state: {problem}"
         if machine.replica_state.me not in state.in_sync:
             return f"replica {machine.replica_state.me.id} is not in sync"
         if not machine.is_led(now_ms()):
-            return "no master has been heard for longer than a lease (haLeaseTtl)"
+            return "this replica has not heard from a master for longer than a lease (haLeaseTtl)"
         return None
 
     def status(self) -> JsonObject:
@@ -381,7 +381,7 @@ class SetMember:
         if not self._leads_in:
             raise SwitchError("this replica does not lead: ask the master")
         if target_id is None:
-            raise SwitchError("no other replica is in sync: nobody could take over")
+            raise SwitchError("no other replica is in sync, so none can take over")
         try:
             behind_bytes = (
                 machine.replica_state.log_end - machine.successor(target_id).acknowledgeable_offset
@@ -390,7 +390,7 @@ class SetMember:
             raise SwitchError(str(error)) from None
         if behind_bytes > BEHIND_BYTES_MAX:
             raise SwitchError(
-                f"replica {target_id} is {behind_bytes} bytes behind: wait until it has them"
+                f"replica {target_id} is {behind_bytes} bytes behind: wait until it has caught up"
             )
         self._deposed.clear()
         self._handed_off = self._client_ports.hold_clients()
@@ -441,7 +441,7 @@ class SetMember:
             forget(self.replica.machine.view, replica_id)
         except ValueError as error:
             raise SwitchError(str(error)) from None
-        return f"replica {replica_id} is in no set any more: nothing waits for it"
+        return f"replica {replica_id} is no longer in a set, so no master waits for it"
 
     # Events from the machine.
 
@@ -455,8 +455,8 @@ class SetMember:
         self._watch.resigned()
         self._deposed.set()
         self._replica_store.is_following = False
-        self.gate.refuse(NotReplicatedError(f"this broker leads its set no more: {why}"))
-        self.parts.store.depose(DeposedError(f"this broker leads its set no more: {why}"))
+        self.gate.refuse(NotReplicatedError(f"this broker no longer leads its set: {why}"))
+        self.parts.store.depose(DeposedError(f"this broker no longer leads its set: {why}"))
         self._changed.set()
         self._confirmed.set()
         self._client_ports.advertisement_changed()
@@ -488,10 +488,10 @@ class SetMember:
         if machine.view.state is None:
             return ""
         return (
-            "this replica's store was served alone (--leave-set) since it was in the set, which "
-            "has not what it took: nothing is cut. Have it seeded by the set (rockhopper ha "
-            "reseed), or, to keep this log, let it lead (rockhopper ha elect --unclean) and seed "
-            "the others"
+            "this replica's store was served on its own (--leave-set) since it was in the set, "
+            "and the set lacks the messages that it took. Nothing was cut. Either seed it from "
+            "the set (rockhopper ha reseed), or, to keep its log, let it lead (rockhopper ha "
+            "elect --unclean) and seed the others"
         )
 
     @property
@@ -506,8 +506,8 @@ class SetMember:
     def _own_alarms(self) -> dict[str, str]:
         problem = self.replica.disk_problem
         disk = (
-            f"what this replica must remember cannot be written ({problem}): it is tried again, "
-            "and goes on by itself when the disk has room, and works"
+            f"this replica cannot save its state ({problem}): it retries, and resumes by itself "
+            "when the disk has room and works"
         )
         found = {
             DIVERGED: self._diverged,
@@ -670,7 +670,7 @@ class SetMember:
     async def _reopen_now(self, cut_at: int | None, between: Between | None) -> None:
         self._replica_store.is_following = False
         self._leads_in = 0
-        self.parts.store.depose(DeposedError("the log of this replica is being cut"))
+        self.parts.store.depose(DeposedError("this replica's log is being cut"))
         await self._close_period()
         if cut_at is not None:
             self._watch.cut(self._replica_store.end_offset - cut_at)
@@ -722,6 +722,6 @@ class SetMember:
         self.parts.store.refusal = None
         if not self.replica.takes_sends:
             self.parts.store.refusal = NotReplicatedError(
-                "in-sync replicas not enough: nothing is stored until minInSyncReplicas="
-                f"{self._floor_in_force} of this set's replicas are there"
+                "in-sync replicas not enough: nothing is stored until "
+                f"minInSyncReplicas={self._floor_in_force} of this set's replicas are in sync"
             )

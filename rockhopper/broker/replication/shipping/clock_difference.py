@@ -51,9 +51,9 @@ class ClockDifference:
             return ""
         side = "ahead of" if ahead_ms > 0 else "behind"
         return (
-            f"this machine's clock is {abs(ahead_ms) / 1000:.1f} s {side} the master's: delayed "
-            "messages come early or late with a failover, and retention with them; have both "
-            "follow one time (NTP, chrony)"
+            f"this machine's clock is {abs(ahead_ms) / 1000:.1f} s {side} the master's: after a "
+            "failover, delayed messages come early or late, and retention is off by as much; "
+            "synchronize both (NTP, chrony)"
         )
 
     def _forget_old(self, now_ms: int) -> None:

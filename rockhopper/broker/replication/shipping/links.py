@@ -122,10 +122,12 @@ class Links:
         if isinstance(frame, Refused):
             raise WireError(f"refused: {frame.why}")
         if not isinstance(frame, wire.Challenge):
-            raise WireError("it asks for no proof of the secret (haSecretFile) that this one has")
+            raise WireError(
+                "it does not ask for proof of the secret (haSecretFile) that this replica has"
+            )
         secret = _proven(known, b"master", greeting, frame.nonce, frame.proof)
         if secret is None:
-            raise WireError("it has another secret (haSecretFile)")
+            raise WireError("it has a different secret (haSecretFile)")
         link.send(wire.proof(secret, greeting, frame.nonce))
 
     async def greeted(self, link: Link) -> Hello:

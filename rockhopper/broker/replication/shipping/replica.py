@@ -414,10 +414,10 @@ class RunningReplica:
                 other=other,
             )
         self.second_because = (
-            f"another process is announced as replica {self._me.id} ({other}): an earlier one that "
-            "was killed with its machine, or one over a copy of its disk. This one takes no part "
-            f"until that one has been gone for {MEMBER_LEASE_MS // 1000} s; if it still runs, stop "
-            "one of the two"
+            f"another process is announced as replica {self._me.id} ({other}): either an earlier "
+            "one whose machine was killed, or one on a copy of its disk. This process waits "
+            f"until the other has been gone for {MEMBER_LEASE_MS // 1000} s; if it still runs, "
+            "stop one of the two"
         )
 
     def _leave_to_other(self) -> None:
@@ -575,7 +575,7 @@ class RunningReplica:
         announced = {member.incarnation for member in view.members.values()} if view else set()
         if hello.incarnation in announced:
             return ""
-        return "without a secret (haSecretFile) only who has announced itself is taken"
+        return "without a secret (haSecretFile) only announced replicas are accepted"
 
     async def _connect(self, replica_id: int) -> None:
         view = self.machine.view
@@ -585,7 +585,7 @@ class RunningReplica:
             if member is None:
                 raise WireError("it has not announced itself")
             if member.replica != following.master:
-                raise WireError("it has another store than the one that was elected")
+                raise WireError("its store is not the one that was elected")
             link = await self._links.greet(member.ha_address, self._hello)
         except ConnectionRefusedError:
             following.not_opened(replica_id, self._now_ms(), is_refused=True)
@@ -593,7 +593,7 @@ class RunningReplica:
             return
         except (WireError, OSError, TimeoutError) as error:
             self._refusals.note(
-                "the master is not reached", f"replica {replica_id}", str(error) or "no answer"
+                "the master cannot be reached", f"replica {replica_id}", str(error) or "no answer"
             )
             following.not_opened(replica_id, self._now_ms(), is_refused=False)
             self._perform()
@@ -632,7 +632,7 @@ class RunningReplica:
             case wire.Data():
                 self._take(link, frame)
             case wire.Greeting() | wire.Challenge() | wire.Proof():
-                raise WireError("a greeting in the middle of a conversation")
+                raise WireError("a greeting in the middle of a connection")
             case _:
                 self._look_at_answer(link, frame)
                 self.machine.received(link.number, frame, self._now_ms())
@@ -657,7 +657,8 @@ class RunningReplica:
             return
         if data.log_offset != self._log.next_offset:
             raise WireError(
-                f"log bytes for {data.log_offset:,}, and the log ends at {self._log.next_offset:,}"
+                f"log bytes for offset {data.log_offset:,}, but the log ends at "
+                f"{self._log.next_offset:,}"
             )
         try:
             self._log.append(data.log_offset, data.log_bytes)
@@ -851,7 +852,7 @@ class RunningReplica:
         if not task.cancelled() and (error := task.exception()):
             if self._machine:
                 self._machine.replica_state.is_failing = True
-            self._listeners.stopped(f"replication has stopped: {error!r}; start this broker anew")
+            self._listeners.stopped(f"replication has stopped: {error!r}; restart this broker")
             log.critical("replication has stopped", exc_info=error)
 
     async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:

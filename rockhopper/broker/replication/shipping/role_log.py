@@ -39,7 +39,9 @@ class RoleLog:
         told = following.epoch, following.master
         if not following.epoch or following.link is None or told == self._told:
             return
-        why = "another master was elected" if self._told[0] else "it has found the set's master"
+        why = (
+            "another master was elected" if self._told[0] else "this replica found the set's master"
+        )
         self._told = told
         master = following.master.id if following.master else None
         log.info("following", why=why, epoch=following.epoch, master=master, **self._place())

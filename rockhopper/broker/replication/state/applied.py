@@ -31,7 +31,9 @@ class Applied(NamedTuple):
 def load(layout: StoreLayout) -> Applied | None:
     """Return the stored position; None if it is missing or damaged."""
     path = layout.own.joinpath(*_PARTS)
-    return checked_line.load(path, _from_json, "how far this replica had come is not known")
+    return checked_line.load(
+        path, _from_json, "the replication position of this replica is not known"
+    )
 
 
 def _from_json(document: Any) -> Applied:

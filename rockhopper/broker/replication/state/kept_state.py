@@ -101,7 +101,7 @@ class KeptState:
         try:
             taker(payload, log_offset)
         except (*_NO_SENSE, ProtocolError) as error:
-            raise StateRecordError(f"its entry of kind {kind} makes no sense: {error!r}") from error
+            raise StateRecordError(f"its entry of kind {kind} is invalid: {error!r}") from error
 
     def follow(self) -> bool:
         """Index a part of the timers' queue; return whether there may be more. Raises OSError."""

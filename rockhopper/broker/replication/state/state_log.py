@@ -168,8 +168,8 @@ class StateLog:
             else:
                 return
         raise NotReplicatedError(
-            "the change stands on this broker, and the other replicas of the set did not confirm "
-            "it in time: a failover now may undo it. See whether they are connected (rockhopper "
+            "this broker has made the change, but the other replicas of the set did not confirm "
+            "it in time: a failover now may undo it. Check that they are connected (rockhopper "
             "ha status), and make the change again"
         )
 

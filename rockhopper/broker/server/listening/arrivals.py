@@ -64,7 +64,7 @@ class Arrival:
         self._is_watched = False
         self._loop = asyncio.get_running_loop()
         self._timeout = self._loop.call_later(
-            SILENCE_TIMEOUT_S, self.close, f"it said nothing for {SILENCE_TIMEOUT_S:.0f} s"
+            SILENCE_TIMEOUT_S, self.close, f"it sent nothing for {SILENCE_TIMEOUT_S:.0f} s"
         )
 
     def look(self) -> None:

@@ -26,7 +26,7 @@ def expiry_s(pem: str) -> float:
     start = pem.find(_BEGIN)
     end = pem.find(_END, start)
     if start < 0 or end < 0:
-        raise CertificateError("there is no certificate in PEM form in it")
+        raise CertificateError("it contains no certificate in PEM form")
     try:
         return _expiry_s(ssl.PEM_cert_to_DER_cert(pem[start : end + len(_END)]))
     except (ValueError, IndexError, KeyError) as error:

@@ -76,4 +76,4 @@ class Connections(Generic[AnyConnection]):
         for connection in list(self.connections):
             # uvloop raises on a transport that is closed.
             with contextlib.suppress(RuntimeError):
-                connection.abort("the server stops")
+                connection.abort("the server is stopping")

@@ -32,8 +32,8 @@ log = structlog.get_logger("broker.tls")
 
 DAYS = 825
 NEEDED = (
-    "TLS needs a certificate: name one with tlsCertPath and tlsKeyPath, or have one made for "
-    "development: pip install 'rockhopper-mq[tls]'"
+    "TLS needs a certificate: name one with tlsCertPath and tlsKeyPath, or let the broker create "
+    "one for development: pip install 'rockhopper-mq[tls]'"
 )
 _KEY_USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
@@ -75,7 +75,7 @@ def _problem(files: TlsFiles, now_s: float) -> str:
         expires_at_s = certificate_expiry_s(files.certificate)
     except UnusableFileError as error:
         return str(error)
-    return "it has ended" if expires_at_s <= now_s else ""
+    return "it has expired" if expires_at_s <= now_s else ""
 
 
 def _make(files: TlsFiles, names: Iterable[str], now_s: float) -> None:

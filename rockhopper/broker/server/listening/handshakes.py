@@ -118,7 +118,9 @@ class Handshakes:
         handshake.on_end()
         if task.cancelled():
             handshake.connected.close()
-            self.failures.count_one(handshake.peer, "too many others came, or the port closed")
+            self.failures.count_one(
+                handshake.peer, "there were too many other handshakes, or the port was closed"
+            )
         elif (error := task.exception()) is not None:
             handshake.connected.close()
             self.failures.count_one(handshake.peer, reason_of(error))
@@ -146,9 +148,9 @@ _MEANINGS = {
     "UNKNOWN_CA": "the client does not trust the certificate: give it the CA's",
     "BAD_CERTIFICATE": "the client refuses the certificate: see its log",
     "CERTIFICATE_UNKNOWN": "the client refuses the certificate: give it the CA's",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and one is required",
-    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is of no CA in tlsTrustCertPath",
-    "UNSUPPORTED_PROTOCOL": "the client speaks only TLS older than 1.2",
-    "ConnectionResetError": "the client went in the middle: it may not trust the certificate",
-    "taking longer": "the client did not go on in time",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client presents no certificate, and one is required",
+    "CERTIFICATE_VERIFY_FAILED": "no CA in tlsTrustCertPath signed the client's certificate",
+    "UNSUPPORTED_PROTOCOL": "the client supports only TLS older than 1.2",
+    "ConnectionResetError": "the client disconnected, perhaps because it distrusts the certificate",
+    "taking longer": "the client did not complete the handshake in time",
 }

@@ -89,7 +89,7 @@ class Listener:
         self._handshakes: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
-        self.failures = Failures("connections were closed before they began")
+        self.failures = Failures("connections were closed before they were accepted")
         """Plain connections where TLS is enforced, false PROXY headers, and silent peers."""
 
     @property
@@ -205,7 +205,7 @@ class Listener:
         elif tls is not None and tls.is_enforced:
             connected.close()
             self.failures.count_one(
-                arrival.peer, "it speaks without TLS, which tlsServerMode=enforcing demands"
+                arrival.peer, "it does not use TLS, which tlsServerMode=enforcing requires"
             )
         else:
             task = run_in_background(_connect(connected, factory), "a new connection")

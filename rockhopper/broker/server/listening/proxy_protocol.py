@@ -77,18 +77,18 @@ def _read_line(data: bytes) -> ProxyHeader | int:
     line, end, _ = data[:_LINE_SIZE_BYTES_MAX].partition(b"\r\n")
     if not end:
         if len(data) >= _LINE_SIZE_BYTES_MAX:
-            raise ProxyHeaderError(f"no end of a PROXY line within {_LINE_SIZE_BYTES_MAX} bytes")
+            raise ProxyHeaderError(f"no end of the PROXY line within {_LINE_SIZE_BYTES_MAX} bytes")
         return len(data) + 1
     size_bytes = len(line) + len(end)
     words = line.decode("ascii", "replace").split(" ")
     if words[1] == "UNKNOWN":
         return ProxyHeader(size_bytes)
     if len(words) != 6 or words[1] not in ("TCP4", "TCP6") or not words[4].isdecimal():
-        raise ProxyHeaderError(f"a PROXY line that names no address: {line[:60]!r}")
+        raise ProxyHeaderError(f"a PROXY line without an address: {line[:60]!r}")
     try:
         host = str(ipaddress.ip_address(words[2]))
     except ValueError as error:
-        raise ProxyHeaderError(f"a PROXY line: {error}") from None
+        raise ProxyHeaderError(f"an invalid PROXY line: {error}") from None
     return ProxyHeader(size_bytes, (host, int(words[4]) & 0xFFFF))
 
 

@@ -90,7 +90,7 @@ class RenewedFiles(Generic[Value]):
             return 0.0
         expires_at_s = certificate_expiry_s(self._certificate)
         if self._found and expires_at_s <= self._now_s() < self.expires_at_s:
-            raise UnusableFileError(f"the certificate {self._certificate} has ended")
+            raise UnusableFileError(f"the certificate {self._certificate} has expired")
         return expires_at_s
 
     def _complain(self, reason: str) -> None:

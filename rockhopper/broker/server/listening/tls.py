@@ -167,7 +167,7 @@ def see_readable(path: Path) -> None:
 
 def _pair_sentence(certificate: Path, key: Path, reason: str, password: str) -> str:
     if "KEY_VALUES_MISMATCH" in reason:
-        return f"the key {key} is not that of the certificate {certificate}: name a pair"
+        return f"the key {key} does not belong to the certificate {certificate}: name a pair"
     if "ENCRYPTED" in key.read_text("ascii", "replace"):
         what = "does not open it" if password else "is needed"
         return f"the key {key} is encrypted, and tlsKeyPassword {what}"

@@ -56,7 +56,7 @@ def _close_largest(holders: list[Holder], bytes_max: int) -> None:
     while held_bytes > bytes_max:
         largest = holders.pop()
         held_bytes -= largest.held_bytes
-        largest.drop_held("all peers together leave too many requests unfinished")
+        largest.drop_held("all peers together have too many unfinished requests")
 
 
 def _held_bytes(holder: Holder) -> int:

@@ -99,5 +99,5 @@ class FairScheduler:
             connection.serve_waiting()
         except BaseException:
             # Otherwise it would never be scheduled again, nor read.
-            connection.abort("a request failed, see the error beside this line")
+            connection.abort("a request failed, see the error next to this line")
             raise

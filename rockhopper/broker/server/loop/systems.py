@@ -12,9 +12,9 @@ def refusal() -> str | None:
     if not missing:
         return None
     return (
-        f"this system ({sys.platform}) has no {', no '.join(missing)}, and without no store can be "
-        "kept: run the broker on Linux, which is supported (also in a container, a virtual machine "
-        "or WSL 2); `rockhopper`, the client, works here"
+        f"this system ({sys.platform}) lacks {', '.join(missing)}, which a store needs: run "
+        "the broker on Linux, the supported system (also in a container, a virtual machine or "
+        "WSL 2); the client, `rockhopper`, works here"
     )
 
 
@@ -23,8 +23,8 @@ def shortcomings() -> list[str]:
     found = []
     if sys.platform != "linux":
         found.append(
-            f"this system is {sys.platform}, and Linux is the one that is supported: elsewhere it "
-            "has not been tried what a power cut or a full disk leaves"
+            f"this system is {sys.platform}, but only Linux is supported: the effects of a power "
+            "cut or a full disk are not tested elsewhere"
         )
     if not hasattr(os, "posix_fallocate"):
         found.append(
@@ -32,7 +32,9 @@ def shortcomings() -> list[str]:
             "takes longer"
         )
     if not _has("uvloop"):
-        found.append("uvloop is not installed: the broker runs on asyncio's own loop, more slowly")
+        found.append(
+            "uvloop is not installed: the broker runs on asyncio's own event loop, which is slower"
+        )
     return found
 
 

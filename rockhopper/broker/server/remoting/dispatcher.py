@@ -336,8 +336,8 @@ def error_response(error: BaseException) -> Response | None:
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
         return Response(
             ResponseCode.SERVICE_NOT_AVAILABLE,
-            f"service not available now. the disk is full ({error.strerror}): free space; what was "
-            "changed holds until the broker stops, and is saved as soon as there is room",
+            f"service not available now. the disk is full ({error.strerror}): free space; the "
+            "change is in effect until the broker stops, and is saved as soon as there is room",
         )
     if isinstance(error, OSError) and (shortage := shortage_of(error)) is not None:
         return store_error_response(shortage)
@@ -401,8 +401,8 @@ class Dispatcher:
                 result.close()
             return Response(
                 ResponseCode.SYSTEM_BUSY,
-                "[OVERLOAD]system busy, start flow control for a while: "
-                f"{slow_count} requests of this connection are being served",
+                f"[OVERLOAD]system busy, start flow control for a while: {slow_count} requests "
+                "of this connection are in progress",
             )
         self._slow_counts[connection] = slow_count + 1
         task = run_in_background(self._finish(request, result), "a slow request")
@@ -434,7 +434,7 @@ class Dispatcher:
                 peer=request.connection.peer_host,
                 reason=str(error),
             )
-            reason = f"the disk failed ({error.strerror}): look at the broker's disk"
+            reason = f"the disk failed ({error.strerror}): check the broker's disk"
             return Response(ResponseCode.SYSTEM_ERROR, reason)
         log.error(
             "request failed",

@@ -73,12 +73,12 @@ def admit(access: Access, request: Signed, permissions: tuple[Permission, ...]) 
         if request.code in access.unsigned_codes and not _changes_cluster(permissions):
             return
         raise NotAuthenticated(
-            f"request code {request.code} is not signed, and this broker serves users alone: give "
+            f"request code {request.code} is not signed, and this broker requires users: give "
             "the client an accessKey and a secretKey"
         )
     _identify(access, request)
     if not permissions:
-        raise NoPermission(f"request code {request.code} names no need, and is served to nobody")
+        raise NoPermission(f"request code {request.code} declares no permission, so it is refused")
     if request.code not in access.free_codes or _changes_cluster(permissions):
         _check(access, request, permissions)
 
@@ -135,7 +135,9 @@ def _identify(access: Guard, request: Signed) -> None:
     users = request.attributes.setdefault(USERS, set())
     if isinstance(users, set) and request.principal.user not in users:
         if len(users) >= USERS_MAX:
-            raise NotAuthenticated(f"more than {USERS_MAX} users on one connection: open others")
+            raise NotAuthenticated(
+                f"more than {USERS_MAX} users on one connection: open more connections"
+            )
         users.add(request.principal.user)
 
 

@@ -42,5 +42,5 @@ class HalfFrames(Unfinished):
         ):
             return None
         return MalformedFrameError(
-            f"a frame of more than {UNKNOWN_BYTES_MAX} bytes of a peer that names no user"
+            f"an unauthenticated frame of more than {UNKNOWN_BYTES_MAX} bytes"
         )

@@ -180,14 +180,14 @@ class HttpServer:
             return principal
         if access.may(principal, Action.GET, CLUSTER):
             return None
-        return Page(f"{principal.user} may not Get Cluster:*\n".encode(), 403)
+        return Page(f"{principal.user} is not allowed to Get Cluster:*\n".encode(), 403)
 
 
 def unknown_name(host_line: str) -> Page:
     """Return the response for a host name that may belong to another site."""
     return Page(
-        f"this broker does not know itself by the name {host_line[:200]!a}: use its address, "
-        "or add the name to consoleHosts\n".encode(),
+        f"{host_line[:200]!a} is not a known name of this broker: use its address, or add the "
+        "name to consoleHosts\n".encode(),
         421,
     )
 

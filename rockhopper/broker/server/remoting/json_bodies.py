@@ -77,7 +77,7 @@ async def read_object(body: bytes) -> dict[str, Any]:
     check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
     document = await run_in_thread("bodies", lambda: fastjson.loads(body))
     if not isinstance(document, dict):
-        raise Refusal("the body is no JSON object")
+        raise Refusal("the body is not a JSON object")
     return document
 
 

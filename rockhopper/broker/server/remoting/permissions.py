@@ -92,7 +92,7 @@ def check_access(access: Access, request: Asked, permissions: Iterable[Permissio
                 continue
             if permission is ADMINISTRATION:
                 raise NoPermission(
-                    f"request code {request.code} is an administrator's, and {principal.host} is "
+                    f"request code {request.code} is for administrators, and {principal.host} is "
                     "not this host: set remoteAdmin=true on the broker to allow it, or with "
                     "authenticationEnabled send it as a Super user"
                 )

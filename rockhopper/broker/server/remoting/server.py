@@ -560,7 +560,7 @@ class Server(Connections[Connection]):
         while unread_bytes_all > UNREAD_BYTES_MAX_ALL and slow:
             connection = slow.pop()
             unread_bytes_all -= connection.unread_bytes
-            connection.abort("all peers together leave too many answers unread")
+            connection.abort("all peers together have too many unread answers")
 
     def sweep(self) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -36,8 +36,8 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
             else "another broker may be running"
         )
         return StartError(
-            f"port {port} of {host} is in use ({hint}): stop what listens there, or set {key} to "
-            "another port (0 picks a free one)"
+            f"port {port} of {host} is in use ({hint}): stop the process that listens there, or "
+            f"set {key} to another port (0 picks a free one)"
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return StartError(
@@ -45,8 +45,8 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
         )
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return StartError(
-            f"{host} is no address of this machine: set bindAddress to one that is, or to 0.0.0.0 "
-            "for all of them"
+            f"{host} is not an address of this machine: set bindAddress to one that is, or to "
+            "0.0.0.0 for all of them"
         )
     return StartError(f"port {where} cannot be opened ({error.strerror or error}): check {key}")
 
@@ -83,7 +83,7 @@ def store_directory_error(root: Path, error: OSError) -> StartError:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return "there is a file, not a directory"
+        return "it is a file, not a directory"
     return error.strerror or str(error)
 
 
@@ -108,7 +108,7 @@ def expired_certificates(config: BrokerConfig, now_s: float) -> Iterator[str]:
         # The reader of the file reports an unreadable one.
         with contextlib.suppress(UnusableFileError):
             if path is not None and certificate_expiry_s(path) <= now_s:
-                yield f"setting {key}={path}: this certificate has ended: renew it"
+                yield f"setting {key}={path}: this certificate has expired: renew it"
 
 
 def foreseen(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingError]:
@@ -146,7 +146,7 @@ def _ports(config: BrokerConfig, given: Collection[str]) -> Iterator[SettingErro
         # A default has no line to point to: report the key that was set beside it.
         first, *others = sorted(keys, key=lambda key: key in given)
         for key in others:
-            yield SettingError(key, port, f"{first} has the same port: each needs one of its own")
+            yield SettingError(key, port, f"{first} has the same port: give each its own")
 
 
 def _address(host: str) -> Iterator[SettingError]:
@@ -160,7 +160,7 @@ def _address(host: str) -> Iterator[SettingError]:
         yield SettingError(
             "bindAddress",
             host,
-            "it is no address of this machine: name one that is, or 0.0.0.0 for all of them",
+            "it is not an address of this machine: name one that is, or 0.0.0.0 for all of them",
         )
 
 
@@ -180,8 +180,8 @@ def _directories(config: StoreConfig, given: Collection[str]) -> Iterator[Settin
                 yield SettingError(
                     key,
                     path,
-                    f"nothing can be stored there ({_reason(error)}): make it a directory that "
-                    "this user may write to, or name another",
+                    f"it cannot be written to ({_reason(error)}): make it a directory that this "
+                    "user may write to, or name another",
                 )
 
 
@@ -189,7 +189,7 @@ def _try_directory(path: Path) -> None:
     """Raise OSError if *path* cannot be made, or no files in it; leave nothing behind."""
     if path.is_dir():
         if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, "it may not be written to")
+            raise PermissionError(errno.EACCES, "it is not writable")
         return
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
     # Permissions alone do not show it for /proc, nor for root.

@@ -46,7 +46,7 @@ def _why_to_close(connection: Watched, now_s: float) -> str | None:
     stalled_at_s = connection.stalled_at_s
     if stalled_at_s is not None:
         if now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
-            return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
+            return f"the peer read no answer for {WRITE_STALL_TIMEOUT_S:.0f} s"
         return None
     if connection.is_waiting:
         return None

@@ -42,8 +42,8 @@ class StoreLockedError(StoreError):
         setting: str = "storePathRootDir",
     ) -> None:
         super().__init__(
-            f"the store in {directory} is in use by {holder}: stop that broker, "
-            f"or give this one a directory of its own ({setting})"
+            f"the store in {directory} is in use by {holder}: stop that broker, or give this one "
+            f"its own directory ({setting})"
         )
         self.directory = directory
 
@@ -53,9 +53,9 @@ class UnfitFileSystemError(StoreError):
 
     def __init__(self, directory: Path, lack: str, error: OSError) -> None:
         super().__init__(
-            f"the file system of {directory} has {lack} ({error.strerror}): a store rests on file "
-            "locks, shared mappings and fsync of directories. Put it on another file system, such "
-            "as ext4 or XFS on a disk of this machine"
+            f"the file system of {directory} has {lack} ({error.strerror}), but a store needs "
+            "file locks, shared mappings and fsync of directories: put it on another file "
+            "system, such as ext4 or XFS on a disk of this machine"
         )
 
 
@@ -118,8 +118,8 @@ class QueueGapError(StoreError):
 
     def __init__(self, topic: str, queue_id: int, expected_offset: int, given_offset: int) -> None:
         super().__init__(
-            f"queue {queue_id} of topic {topic} ends at offset {expected_offset} and was given "
-            f"offset {given_offset}: rebuild the queue from the commit log"
+            f"queue {queue_id} of topic {topic} ends at offset {expected_offset}, but the next "
+            f"entry has offset {given_offset}: rebuild the queue from the commit log"
         )
         self.topic = topic
         self.queue_id = queue_id
@@ -135,8 +135,8 @@ class QueueConflictError(StoreError):
     ) -> None:
         super().__init__(
             f"offset {queue_offset} in queue {queue_id} of topic {topic} is the message at "
-            f"{held_offset} of the commit log, not the one at {given_offset}: "
-            "rebuild the queue from the commit log"
+            f"{held_offset} of the commit log, not the one at {given_offset}: rebuild the queue "
+            "from the commit log"
         )
         self.topic = topic
         self.queue_id = queue_id

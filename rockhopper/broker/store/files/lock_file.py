@@ -45,7 +45,7 @@ class StoreLock:
         self._locked_directories: list[int] = []
         with contextlib.suppress(FileNotFoundError):
             if _identity(path.stat()) in _held:
-                raise StoreLockedError(directory, "this very process")
+                raise StoreLockedError(directory, "this process itself")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

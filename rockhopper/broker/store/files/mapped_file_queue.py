@@ -120,15 +120,15 @@ class MappedFileQueue:
         if file.size_bytes != size_bytes:
             raise CorruptFileError(
                 file.path,
-                f"{file.size_bytes} bytes long, but {self.files[0].path.name} beside it has "
+                f"{file.size_bytes} bytes long, but {self.files[0].path.name} next to it has "
                 f"{size_bytes}; all files of the directory must have one size: restore the file, "
-                "or move it away to go on without what it held",
+                "or move it away to continue without its content",
             )
         if size_bytes == 0:
             raise CorruptFileError(
                 file.path,
-                "empty, though other files follow it: restore it, or move it away to go on "
-                "without what it held",
+                "empty, though other files follow it: restore it, or move it away to continue "
+                "without its content",
             )
         if size_bytes % self._unit_size_bytes:
             raise CorruptFileError(
@@ -137,7 +137,7 @@ class MappedFileQueue:
         if file.base_offset % size_bytes:
             raise CorruptFileError(
                 file.path,
-                f"a file of {size_bytes} bytes cannot start at that offset; was it cut short?",
+                f"a file of {size_bytes} bytes cannot start at that offset; is it truncated?",
             )
 
     @property

@@ -37,8 +37,9 @@ def check_not_in_use(layout: StoreLayout) -> None:
     """
     for directory, what, way_out in kept_there(layout):
         raise StoreError(
-            f"RocketMQ keeps {what} of this store in RocksDB ({directory}), which is not read "
-            f"here: {way_out}. If RocketMQ has gone back to files since, move {directory} away"
+            f"RocketMQ keeps {what} of this store in RocksDB ({directory}), which Rockhopper "
+            f"cannot read: {way_out}. If RocketMQ has switched back to files since, move "
+            f"{directory} away"
         )
 
 
@@ -53,7 +54,7 @@ def kept_there(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
     families = _families(layout.root / "rocksdbstore")
     if b"timer" in families:
         way_out = (
-            "start RocketMQ with it again, give the timers back to files with `mqadmin "
+            "start RocketMQ with it again, move the timers back to files with `mqadmin "
             "switchTimerEngine -e F`, and set timerRocksDBEnable=false"
         )
         yield layout.root / "rocksdbstore", "timed messages", way_out
@@ -65,7 +66,7 @@ def kept_there(layout: StoreLayout) -> Iterator[tuple[Path, str, str]]:
         yield layout.root / "rocksdbstore", "open transactions", way_out
     if _has_records(layout.root / "kvStore"):
         way_out = (
-            "start RocketMQ with it again with popConsumerKVServiceEnable=false, and have it move "
+            "start RocketMQ with it again with popConsumerKVServiceEnable=false, and let it move "
             "them to its log by request code 200056 (POP_ROLLBACK)"
         )
         yield layout.root / "kvStore", "messages popped and not acknowledged", way_out

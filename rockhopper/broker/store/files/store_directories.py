@@ -32,8 +32,8 @@ def check_single(config: StoreConfig) -> None:
     found = _stores_below(config.root)
     if found:
         raise OtherStoresError(
-            f"{config.root} holds the stores of several brokers ({_listed(found)}): start with "
-            f"--brokers {_count_for(found)}, or choose another directory with --store"
+            f"{config.root} contains the stores of several brokers ({_listed(found)}): start "
+            f"with --brokers {_count_for(found)}, or choose another directory with --store"
         )
 
 
@@ -42,22 +42,23 @@ def check_many(config: StoreConfig, broker_name: str, count: int) -> None:
     root = config.root
     if config.commit_log_directory is not None:
         raise OtherStoresError(
-            f"storePathCommitLog={config.commit_log_directory} is one place, and there are {count} "
-            f"brokers: leave it out, each keeps its log in its own directory below {root}"
+            f"storePathCommitLog={config.commit_log_directory} is one directory, but there are "
+            f"{count} brokers: remove it, so that each keeps its log in its own directory below "
+            f"{root}"
         )
     if (root / COMMIT_LOG_DIRECTORY).exists():
         raise OtherStoresError(
-            f"{root} holds the store of a single broker: start without --brokers, or make it that "
-            f"of {name_of(broker_name, 0)} (move all that is in {root} to "
+            f"{root} contains the store of a single broker: start without --brokers, or make it "
+            f"the store of {name_of(broker_name, 0)} (move everything in {root} to "
             f"{directory_of(root, broker_name, 0)}), or choose another directory with --store"
         )
     expected = {name_of(broker_name, number) for number in range(count)}
     left = [path for path in _stores_below(root) if path.name not in expected]
     if left:
         raise OtherStoresError(
-            f"nobody would serve the messages in {_listed(left)} of {root}: start with "
-            f"--brokers {_count_for(left)} and the same brokerName, or move those directories away "
-            "once their messages are no longer needed"
+            f"no broker would serve the messages in {_listed(left)} of {root}: start with "
+            f"--brokers {_count_for(left)} and the same brokerName, or move those directories "
+            "away once their messages are no longer needed"
         )
 
 

@@ -34,12 +34,13 @@ class StoreWatch:
         if not self._is_locked():
             return (
                 f"{self._layout.lock} was deleted or replaced, and with it the lock that keeps "
-                f"other brokers out: see that no other runs on {self._layout.root}, then restart"
+                f"other brokers out: make sure that no other broker runs on {self._layout.root}, "
+                "then restart"
             )
         if not self._is_log_in_place():
             return (
-                f"the commit log in {self._layout.commit_log} was deleted, moved, replaced or cut: "
-                "bring it back (is its disk still mounted?), then restart"
+                f"the commit log in {self._layout.commit_log} was deleted, moved, replaced or "
+                "truncated: restore it (is its disk still mounted?), then restart"
             )
         return None
 

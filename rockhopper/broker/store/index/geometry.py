@@ -38,18 +38,18 @@ def check(layout: StoreLayout, configured: IndexGeometry) -> None:
     lengths = _index_file_lengths(layout.index)
     if noted is not None and noted != configured and lengths:
         raise GeometryError(
-            f"the index files in {layout.index} were made with {noted}, and the "
-            f"settings say {configured}: set them back, or delete {layout.index} to "
-            "have the index built anew from the commit log"
+            f"the index files in {layout.index} were created with {noted}, but the settings are "
+            f"{configured}: change them back, or delete {layout.index} to rebuild the index from "
+            "the commit log"
         )
     expected_bytes = configured.file_size_bytes
     if noted is None and lengths and expected_bytes not in lengths.values():
         path, actual_bytes = next(iter(lengths.items()))
         raise GeometryError(
-            f"{path} is {actual_bytes} bytes long, and {configured} make "
-            f"{expected_bytes}: set both to what the store was made with (the length is 40 + "
-            f"4·maxHashSlotNum + 20·maxIndexNum), or delete {layout.index} to have the index "
-            "built anew from the commit log"
+            f"{path} is {actual_bytes} bytes long, but {configured} make {expected_bytes}: set "
+            "both to the values that the store was created with (the length is 40 + "
+            f"4·maxHashSlotNum + 20·maxIndexNum), or delete {layout.index} to rebuild the index "
+            "from the commit log"
         )
     if noted != configured or (layout.own / FILE_NAME).read_bytes() != encode_geometry(configured):
         save(layout, configured)

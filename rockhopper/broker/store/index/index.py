@@ -83,14 +83,14 @@ class MessageIndex:
     def _load_one(self, path: Path, last_exit_clean: bool) -> str | None:
         """Add one file, or return why it and those after it cannot be used."""
         if self._files and not self._files[-1].is_full:
-            return "the file before it is not full: a crash lost what it held"
+            return "the file before it is not full: a crash lost its content"
         try:
             file = self._open(path)
         except CorruptFileError as error:
             return error.reason
         reason = file.damage()
         if reason is None and not file.is_empty and file.begin_offset < self.end_commit_log_offset:
-            reason = "it begins in front of the end of the file before it"
+            reason = "it starts before the end of the previous file"
         if reason is None and not last_exit_clean and not file.is_full:
             gained = repair(file)
             log.info("an index file was recovered", path=str(path), entries_gained=gained)

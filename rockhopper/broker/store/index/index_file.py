@@ -160,15 +160,17 @@ class IndexFile:
         """Return why header and entries contradict each other; None if they do not."""
         number = self.next_number
         if number > self.entry_count_max:
-            return f"the header counts {number} entries and {self.entry_count_max} is the most"
+            return (
+                f"the header counts {number} entries; at most {self.entry_count_max} are possible"
+            )
         if number == 1:
             return None
         if self.begin_ms <= 0 or not 0 <= self.begin_offset <= self.end_offset:
-            return "the header's first time or its offsets make no sense"
+            return "the header's first time or offsets are invalid"
         for entry_number, offset in ((1, self.begin_offset), (number - 1, self.end_offset)):
             _, entry_offset, _, previous = self.entry(entry_number)
             if entry_offset != offset or not 0 <= previous < entry_number:
-                return f"entry {entry_number} does not fit the header"
+                return f"entry {entry_number} disagrees with the header"
         return None
 
     def put(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:

@@ -132,7 +132,7 @@ class CommitLog:
         """Raise RecordTooLargeError if no file can hold records of this size."""
         if size_bytes + 8 > self.file_size_bytes:
             raise RecordTooLargeError(
-                f"{size_bytes} bytes of records do not fit a commit log file of "
+                f"{size_bytes} bytes of records do not fit into a commit log file of "
                 f"{self.file_size_bytes} bytes (mappedFileSizeCommitLog)"
             )
 
@@ -233,7 +233,7 @@ class CommitLog:
         """
         if offset != self.received_offset or self._parts:
             raise LogMismatchError(
-                f"bytes from offset {offset} on do not go on with a log that ends at "
+                f"bytes from offset {offset} on do not continue a log that ends at "
                 f"{self.received_offset}"
             )
         rest = memoryview(data)
@@ -272,8 +272,8 @@ class CommitLog:
             size, magic = BLANK_RECORD.unpack_from(file.mapping, position)
         if magic not in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) or not torn <= size <= left:
             raise LogMismatchError(
-                f"the master's log holds no record at offset {self.written_offset}: it is damaged "
-                "there, or not the log that this store has the beginning of"
+                f"the master's log has no record at offset {self.written_offset}: it is damaged "
+                "there, or does not continue this store's log"
             )
 
     def drop_torn(self) -> None:
@@ -381,8 +381,8 @@ class CommitLog:
                 raise
             except OSError as error:
                 raise StoreFailedError(
-                    f"the commit log could not be flushed ({os.strerror(error.errno or 0)}): "
-                    "messages from now on are refused; check the disk, then restart the broker"
+                    f"the commit log could not be flushed ({os.strerror(error.errno or 0)}), so "
+                    "messages are refused from now on: check the disk, then restart the broker"
                 ) from error
             self.flushed_offset = target
             self.flushed_time_ms = store_time_ms

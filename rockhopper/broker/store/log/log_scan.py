@@ -159,13 +159,13 @@ def why_not(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
     """Return the reason why ``read_record`` found no record."""
     available = len(data) - position
     if data[position : position + 8] == _ZEROS[: min(available, 8)]:
-        return "zeros where a record should start"
+        return "zeros instead of a record"
     check = check_record(data, position, available, base_offset + position)
     if not check.is_ok:
         return check.reason or "a blank record that does not end with the file"
     if check.store_time_ms <= 0 or check.queue_id < 0 or check.queue_offset < 0:
-        return "the record's store time, queue id or queue offset makes no sense"
-    return "the record's own CRC does not fit it"
+        return "the record's store time, queue id or queue offset is invalid"
+    return "the record's CRC is wrong"
 
 
 def is_blank(data: mmap.mmap | bytes, position: int) -> bool:

@@ -24,7 +24,7 @@ def begin_at(directory: Path, file_size_bytes: int, offset: int) -> None:
     """
     if offset % file_size_bytes:
         raise GeometryError(
-            f"a log with files of {file_size_bytes} bytes cannot begin at {offset}: set "
+            f"a log with files of {file_size_bytes} bytes cannot start at {offset}: set "
             "mappedFileSizeCommitLog to the size of the master's files"
         )
     disk.make_directories_durably(directory)

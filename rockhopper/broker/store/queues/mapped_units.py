@@ -246,8 +246,8 @@ class MappedUnits(ABC):
             raise
         except OSError as error:
             raise StoreFailedError(
-                f"{self.directory} could not be flushed ({error.strerror}): messages from now on "
-                "are refused; check the disk, then restart the broker"
+                f"{self.directory} could not be flushed ({error.strerror}), so messages are "
+                "refused from now on: check the disk, then restart the broker"
             ) from error
         self._flushed = end
         return True

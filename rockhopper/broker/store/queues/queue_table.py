@@ -86,8 +86,8 @@ class ConsumeQueueTable:
                 if any(type(other) is not kind.of for other in queues.values()):
                     raise CorruptFileError(
                         queue.directory,
-                        f"topic {topic} has batch consume queues and plain ones under "
-                        f"{self._layout.consume_queues}: move the ones away that do not fit its "
+                        f"topic {topic} has both batch and plain consume queues under "
+                        f"{self._layout.consume_queues}: move those away that do not match its "
                         "type",
                     )
                 queues[queue_id] = queue

@@ -257,7 +257,7 @@ class EntryRepair:
                 self.compare(queue, found[1].queue_offset, found[1])
 
 
-_LOST = "its queue entry is damaged, and the log has no sound record of it"
+_LOST = "its queue entry is damaged, and the log has no intact record for it"
 
 
 def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:

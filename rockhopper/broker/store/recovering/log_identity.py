@@ -63,9 +63,9 @@ def check(layout: StoreLayout, files: MappedFileQueue) -> None:
     if alike and not any(alike):
         raise CorruptFileError(
             layout.commit_log,
-            f"the commit log there is not the one of the store in {layout.root}: its records are "
-            "others. Check storePathCommitLog and what is mounted there. To serve that log "
-            f"alone, move what else is in {layout.root} away",
+            f"the commit log in that directory does not belong to the store in {layout.root}: "
+            "its records differ. Check storePathCommitLog and the mounted disk. To serve that "
+            f"log alone, move everything else in {layout.root} away",
         )
     if files.min_offset > noted.start:
         log.error(

@@ -47,8 +47,8 @@ def check_finished(layout: StoreLayout) -> None:
     """
     if layout.unfinished.exists():
         raise StoreError(
-            f"the store in {layout.root} is not whole: a 'store restore' or 'store repair' that "
-            "makes it is at work or was cut off. Run that again to its end, or remove the directory"
+            f"the store in {layout.root} is incomplete: a 'store restore' or 'store repair' is "
+            "creating it, or was interrupted. Run that again to its end, or remove the directory"
         )
 
 
@@ -63,7 +63,8 @@ def see_store(layout: StoreLayout, *, must_exist: bool) -> None:
     if must_exist:
         raise StoreError(
             f"there is no store in {layout.root}, and storeMustExist=true: mount its disk, or "
-            "check storePathRootDir. To begin a new store there, start once without storeMustExist"
+            "check storePathRootDir. To create a new store there, start once without "
+            "storeMustExist"
         )
     log.warning(
         "creating a new, empty store: if a store should be here, stop the broker and mount its "
@@ -93,15 +94,15 @@ def check_place(layout: StoreLayout) -> None:
     ):
         if log_directory == root or log_directory.is_relative_to(taken.resolve()):
             raise StoreError(
-                f"storePathCommitLog names {layout.commit_log}, where the store keeps other files: "
-                "give the commit log a directory of its own"
+                f"storePathCommitLog names {layout.commit_log}, where the store keeps other "
+                "files: give the commit log its own directory"
             )
     if has_log(usual):
         raise StoreError(
-            f"there are commit log files in {usual}, and storePathCommitLog names "
+            f"there are commit log files in {usual}, but storePathCommitLog names "
             f"{layout.commit_log}: Rockhopper before 0.2.0 ignored the setting and wrote to the "
-            "former. Remove the setting, or move those files to where it points; if they are not "
-            "this store's, move them away"
+            "former. Remove the setting, or move those files to its directory; if they do not "
+            "belong to this store, move them away"
         )
 
 
@@ -130,12 +131,12 @@ def check_is_there(
         queue = next((queue for queue in queues if queue.reaches_beyond(log_min)), None)
         if queue is None:
             return
-        evidence = f"the consume queue in {queue.directory} holds messages"
-    what = "hold nothing but zeros" if files.files else "are not there"
+        evidence = f"the consume queue in {queue.directory} contains messages"
+    what = "contain nothing but zeros" if files.files else "are not there"
     raise CorruptFileError(
         layout.commit_log,
         f"the files of the commit log {what}, but {evidence}. Check that its disk is mounted and "
-        f"that storePathCommitLog is right{_last_place(layout)}, and restore the files. To begin "
+        f"that storePathCommitLog is right{_last_place(layout)}, and restore the files. To start "
         f"with an empty store, move {layout.root} away",
     )
 

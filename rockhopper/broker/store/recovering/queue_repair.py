@@ -475,7 +475,7 @@ class QueueRepair:
         return False
 
     def _reject(self, record: Record) -> bool:
-        reason = "its head names a queue or an offset that it cannot have"
+        reason = "its head names an impossible queue or offset"
         self._holes.append(Hole(record.offset, record.end_offset, reason))
         return False
 

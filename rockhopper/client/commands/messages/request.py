@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.001),
     default=5.0,
     metavar="SECONDS",
-    help="Wait for the reply so long; 5 by default.",
+    help="How long to wait for the reply; 5 by default.",
 )
-@click.option("--raw", is_flag=True, help="Print the reply's body and nothing else.")
+@click.option("--raw", is_flag=True, help="Print only the reply's body.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reply as a JSON object.")
 @nameserver_option
 def request(
@@ -70,7 +70,7 @@ def request(
     if (body is None) == (source is None):
         raise click.UsageError("give one of BODY and --file")
     if raw and as_json:
-        raise click.UsageError("--raw does not go with --json")
+        raise click.UsageError("--raw and --json exclude each other")
     content = source.read() if source is not None else (body or "").encode(errors="surrogateescape")
     try:
         message = Message(topic, content, properties=parse_properties(properties), **labels)
@@ -103,7 +103,10 @@ async def _request(
     "--command",
     "-c",
     metavar="COMMAND",
-    help="Reply with what this prints; it gets the request's body. No shell is between.",
+    help=(
+        "Reply with the output of this command; it reads the request's body. It runs without a "
+        "shell."
+    ),
 )
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N replies."
@@ -129,7 +132,7 @@ def reply(
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise click.UsageError(f"--command {command!r} cannot be read: {error}") from None
+            raise click.UsageError(f"--command {command!r} cannot be parsed: {error}") from None
         if not words:
             raise click.UsageError("--command is empty")
     content = (body or "").encode(errors="surrogateescape")

@@ -43,8 +43,10 @@ class Event:
 
 @click.command()
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", "-t", type=TOPIC, help="Look in this topic only: quicker where many are.")
-@click.option("--trace-topic", type=TOPIC, default=TRACE_TOPIC, help="Where clients tell traces.")
+@click.option("--topic", "-t", type=TOPIC, help="Search only this topic: faster with many topics.")
+@click.option(
+    "--trace-topic", type=TOPIC, default=TRACE_TOPIC, help="The topic with the clients' traces."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @nameserver_option
 def trace(message_id: str, topic: str | None, trace_topic: str, as_json: bool) -> None:
@@ -115,13 +117,13 @@ def _places(went: "History") -> list[str]:
     if queue.topic == TRANSACTION_HALF_TOPIC:
         return ["not committed by its producer; waits in", f"{queue.topic} {place}"]
     if queue.topic not in WAITING_TOPICS or target_topic(message) != went.topic:
-        return ["no longer there as it was sent; this is a copy:", f"{queue.topic} {place}"]
+        return ["no longer stored as it was sent; this is a copy:", f"{queue.topic} {place}"]
     comes = "comes later"
     if went.due_ms is not None:
         due = time_text(went.due_ms)
         is_late = went.due_ms + _LATE_MS < time.time() * 1000
-        comes = f"was to come {due}: recalled, or its topic was deleted" if is_late else ""
-        comes = comes or f"comes {due}; until then it waits in"
+        comes = f"was due {due}: recalled, or its topic was deleted" if is_late else ""
+        comes = comes or f"due {due}; until then it waits in"
     return [comes, f"{queue.topic} {place}"]
 
 

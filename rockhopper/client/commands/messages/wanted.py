@@ -24,13 +24,16 @@ def wanted_options(command: _Command) -> _Command:
         "pairs",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Only messages with this property (TAGS and KEYS are some); repeatable: all of them.",
+        help=(
+            "Only messages with this property (TAGS and KEYS are properties); repeatable: all "
+            "must match."
+        ),
     )
     grep = click.option(
         "--grep",
         "pattern",
         metavar="REGEX",
-        help='Only messages whose body matches; "(?i)paid" takes PAID as well.',
+        help='Only messages whose body matches; "(?i)paid" also matches PAID.',
     )
     return grep(where(command))
 
@@ -55,7 +58,7 @@ class Wanted:
             return cls(None if pattern is None else re.compile(pattern), tuple(properties))
         except re.error as error:
             raise click.UsageError(
-                f"--grep {pattern!r} is no regular expression: {error}"
+                f"--grep {pattern!r} is not a regular expression: {error}"
             ) from None
 
     @property

@@ -19,7 +19,11 @@ TAKEOVER_TIMEOUT_S = 120.0
 _LOOK_INTERVAL_S = 0.2
 
 _address_option = click.option(
-    "--broker", "-b", metavar="HOST:PORT", required=True, help="A replica, or who follows."
+    "--broker",
+    "-b",
+    metavar="HOST:PORT",
+    required=True,
+    help="A replica, or a broker that follows a master.",
 )
 
 
@@ -30,13 +34,15 @@ def ha() -> None:
 
 @ha.command(context_settings={"ignore_unknown_options": True})
 @click.option("--master", "-m", metavar="HOST:PORT", required=True, help="Its listenPort.")
-@click.option("--store", metavar="DIRECTORY", required=True, help="For the copy; empty at first.")
+@click.option(
+    "--store", metavar="DIRECTORY", required=True, help="Directory of the copy; empty at first."
+)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF THE BROKER]...")
 def follow(master: str, store: str, options: Sequence[str]) -> None:
     """Run a broker that copies a master's log and tables, in the foreground.
 
-    It refuses clients before it takes over. All options of `rockhopper-broker` may follow; give
-    it the master's brokerName and brokerClusterName.
+    It refuses clients until it takes over. All options of `rockhopper-broker` are allowed; pass
+    the master's brokerName and brokerClusterName.
 
     \b
     Example:
@@ -52,13 +58,15 @@ def _become(module: str, *arguments: str) -> NoReturn:
 
 
 @ha.command()
-@click.option("--engine", metavar="static:///DIRECTORY", default="", help="As in haEngine.")
+@click.option("--engine", metavar="static:///DIRECTORY", default="", help="The value of haEngine.")
 @click.option("--cluster", metavar="NAME", default="DefaultCluster", show_default=True)
 @click.option("--name", metavar="NAME", default="", help="The brokerName of the set.")
-@click.option("--id", "replica_id", type=int, default=0, help="The haReplicaId to lead.")
-@click.option("--unclean", is_flag=True, help="Lead though messages may be lost by it.")
-@click.option("--broker", "-b", metavar="HOST:PORT", default="", help="With --unclean: which.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--id", "replica_id", type=int, default=0, help="The haReplicaId that may lead.")
+@click.option("--unclean", is_flag=True, help="Elect it even if messages are lost.")
+@click.option(
+    "--broker", "-b", metavar="HOST:PORT", default="", help="With --unclean: the replica."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def elect(
     engine: str, cluster: str, name: str, replica_id: int, unclean: bool, broker: str, yes: bool
 ) -> None:
@@ -79,8 +87,8 @@ def elect(
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     if unclean:
         if not broker:
-            raise click.UsageError("--unclean needs the replica that is to lead: --broker")
-        confirm(f"What was acknowledged and is not on {broker} is lost. Let it lead?", yes)
+            raise click.UsageError("--unclean needs the replica to elect: --broker")
+        confirm(f"Acknowledged messages that {broker} lacks are lost. Elect it?", yes)
         run(change(broker, "elect"))
         return
     if not (engine and name and replica_id):
@@ -120,20 +128,22 @@ async def _status(address: str, as_json: bool) -> None:
         told = {key: known.get(key) for key in keys}
         write_json({"broker": address, "master": master, **told})
     else:
-        write_line(f"{address}: {facts['followState'] if master else 'follows nobody, and serves'}")
+        write_line(
+            f"{address}: {facts['followState'] if master else 'follows no master, and serves'}"
+        )
 
 
 @ha.command()
 @_address_option
-@click.option("--force", is_flag=True, help="Even if messages may be lost by it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Even if messages are lost.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def takeover(broker: str, force: bool, yes: bool) -> None:
     """Make a following broker serve in its master's place, on its own ports.
 
     Refused while the master accepts writes, or has messages that are not copied yet.
     """
     if force:
-        confirm("What the master has and the copy has not is lost. Take over?", yes)
+        confirm("Messages that the master has and the copy lacks are lost. Take over?", yes)
     run(_takeover(broker, force))
 
 
@@ -143,7 +153,7 @@ async def _takeover(address: str, force: bool) -> None:
 
     async with Admin() as admin:
         if "followedMaster" not in await admin.broker_status(address):
-            raise Failure(f"{address} follows nobody: it serves")
+            raise Failure(f"{address} follows no master: it serves already")
         await admin.take_over(address, force=force)
         until_s = time.monotonic() + TAKEOVER_TIMEOUT_S
         while time.monotonic() < until_s:
@@ -154,12 +164,14 @@ async def _takeover(address: str, force: bool) -> None:
             except ClientError:
                 pass  # its port is closed for a moment
             await asyncio.sleep(_LOOK_INTERVAL_S)
-    raise Failure(f"{address} has stopped following and does not serve yet: look at its log")
+    raise Failure(f"{address} has stopped following and does not serve yet: check its log")
 
 
 @ha.command()
 @click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The master.")
-@click.option("--to", "replica_id", type=int, help="The haReplicaId; else who holds most.")
+@click.option(
+    "--to", "replica_id", type=int, help="The haReplicaId; else the replica with the longest log."
+)
 def switch(broker: str, replica_id: int | None) -> None:
     """Hand the mastership to another replica: no send fails, and no client has to reconnect.
 
@@ -170,10 +182,10 @@ def switch(broker: str, replica_id: int | None) -> None:
 
 @ha.command()
 @click.option("--broker", "-b", metavar="HOST:PORT", required=True, help="The replica.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def reseed(broker: str, yes: bool) -> None:
     """Replace a replica's store by its master's; the old store stays on its disk."""
-    confirm(f"The store of {broker} is replaced by its master's. Go on?", yes)
+    confirm(f"The store of {broker} will be replaced by its master's. Continue?", yes)
     run(change(broker, "reseed"))
 
 

@@ -107,9 +107,8 @@ def show(status: dict[str, Any]) -> None:
     """Print the status for people."""
     in_sync = sum(each["isInSync"] for each in status["replicas"])
     write_line(
-        f"epoch {status['epoch']}: {_leader(status)}; {in_sync} of {len(status['replicas'])} "
-        f"in sync, at least {status['minInSyncReplicas']} must be "
-        f"(asked {status['asked']})"
+        f"epoch {status['epoch']}: {_leader(status)}; {in_sync} of {len(status['replicas'])} in "
+        f"sync, at least {status['minInSyncReplicas']} required (reported by {status['asked']})"
     )
     print_table(COLUMNS, [_row(each, status) for each in status["replicas"]])
     for text in status["alarms"]:
@@ -126,7 +125,7 @@ def _leader(status: dict[str, Any]) -> str:
     elected, leader = status["masterId"], status["leaderId"]
     if leader:
         return f"replica {leader} leads"
-    return f"nobody leads, replica {elected} did last" if elected else "nobody leads"
+    return f"no replica leads, replica {elected} led last" if elected else "no replica leads"
 
 
 def _row(replica: dict[str, Any], status: dict[str, Any]) -> tuple[object, ...]:

@@ -65,18 +65,18 @@ class _View:
     type=click.Choice(SORTS),
     default="in",
     show_default=True,
-    help="What comes first; keys i, o, l and n change it.",
+    help="Sort order; keys i, o, l and n change it.",
 )
 @interval_option
-@click.option("--once", is_flag=True, help="Measure for one interval, print that and end.")
+@click.option("--once", is_flag=True, help="Measure for one interval, print the result and exit.")
 @click.option(
     "--rows",
     "row_count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="So many topics and groups; default: what fits, without a terminal 20.",
+    help="Number of topics and groups; default: as many as fit, 20 without a terminal.",
 )
-@click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
+@click.option("--all", "-a", "is_all", is_flag=True, help="Also the system's own.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per interval.")
 @nameserver_option
 def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: bool) -> None:

@@ -41,7 +41,7 @@ _watch_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep,
-    help="Show it again and again; end with Ctrl-C.",
+    help="Repeat until Ctrl-C.",
 )
 interval_option = click.option(
     "--interval",
@@ -50,7 +50,7 @@ interval_option = click.option(
     metavar="SECONDS",
     expose_value=False,
     callback=_keep,
-    help="How often; every 2 seconds by default.",
+    help="Interval; 2 seconds by default.",
 )
 
 
@@ -130,8 +130,8 @@ def draw(lines: list[str], title: str, interval_s: float, *, is_first: bool) -> 
     room = max(size.lines - 2, 1)
     if len(lines) > room:
         hidden = len(lines) - room + 1
-        lines = [*lines[: room - 1], f"… {hidden:,} more lines: make the terminal higher"]
-    head = f"every {interval_s:g} s   {title}   {datetime.now():%H:%M:%S}   Ctrl-C ends"
+        lines = [*lines[: room - 1], f"… {hidden:,} more lines: make the terminal taller"]
+    head = f"every {interval_s:g} s   {title}   {datetime.now():%H:%M:%S}   Ctrl-C exits"
     if is_first:
         # Scroll the previous content up, so that it can be scrolled back to.
         out.write(b"\n" * size.lines)

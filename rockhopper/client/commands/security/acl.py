@@ -54,11 +54,9 @@ def _deciding(name: str, text: str, *, is_allowed: bool) -> None:
 
 
 _deciding(
-    "allow", "Allow USER the ACTIONS on RESOURCE, besides what is allowed already.", is_allowed=True
+    "allow", "Allow USER the ACTIONS on RESOURCE, in addition to existing rules.", is_allowed=True
 )
-_deciding(
-    "deny", "Deny USER the ACTIONS on RESOURCE; what else is allowed stays.", is_allowed=False
-)
+_deciding("deny", "Deny USER the ACTIONS on RESOURCE; other rules stay.", is_allowed=False)
 
 
 async def _put(
@@ -87,7 +85,7 @@ async def _put(
 @broker_option
 @nameserver_option
 def show(user: str, as_json: bool, broker: str | None) -> None:
-    """Show the rules of USER, or of all."""
+    """Show the rules of USER, or of all users."""
     names = nameserver()
     run_shown(lambda: _show(user, as_json, broker, names))
 
@@ -98,7 +96,7 @@ async def _show(user: str, as_json: bool, broker: str | None, names: str | None)
         if user and not found:
             users = await admin.accounts.users(broker=broker)
             if user not in {info["username"] for _, info in users}:
-                raise Failure(f"there is no user {user}: 'rockhopper user list' shows all")
+                raise Failure(f"there is no user {user}: 'rockhopper user list' lists all users")
     if as_json:
         for name, info in found:
             write_json({"broker": name, **info})
@@ -144,7 +142,9 @@ async def _remove(user: str, resource: str, broker: str | None, names: str | Non
 @click.argument("user")
 @click.argument("action")
 @click.argument("resource")
-@click.option("--from", "host", default="127.0.0.1", show_default=True, help="As if from there.")
+@click.option(
+    "--from", "host", default="127.0.0.1", show_default=True, help="Test as if from this address."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @broker_option
 @nameserver_option

@@ -60,17 +60,17 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
             known = {info["username"] for _, info in users}
         for account in acl.accounts:
             if account.name in known:
-                write_line(f"{account.name}: is there already, and left as he is")
+                write_line(f"{account.name}: exists already, and is left unchanged")
                 continue
             if not dry_run:
                 await admin.accounts.add_account(account, broker=broker)
             write_account(account)
             if len(account.secret) < SECRET_LENGTH_MIN:
-                write_line(f"    his secret is short: rockhopper user passwd {account.name}")
+                write_line(f"    the secret is short: rockhopper user passwd {account.name}")
     for sentence in acl.left_out:
-        write_line(f"not carried over: {sentence}")
+        write_line(f"not imported: {sentence}")
     if acl.accounts:
         write_line(
-            "RocketMQ 4 asks for no right to groups in many requests: who is refused now needs a "
-            "rule for his group (rockhopper acl allow USER Group:name Sub)"
+            "RocketMQ 4 requires no right to groups in many requests: a user who is refused now "
+            "needs a rule for the group (rockhopper acl allow USER Group:name Sub)"
         )

@@ -22,7 +22,7 @@ from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 _secret_file = click.option(
     "--secret-file",
     type=click.File(),
-    help="A file whose first line is the secret, - for standard input; default: it is asked for.",
+    help="A file whose first line is the secret, - for standard input; default: ask for it.",
 )
 
 
@@ -62,15 +62,17 @@ async def _list(as_json: bool, broker: str | None, names: str | None) -> None:
 
 @user.command()
 @click.argument("name")
-@click.option("--super", "is_super", is_flag=True, help="He may do everything, and give rights.")
+@click.option(
+    "--super", "is_super", is_flag=True, help="The user may do everything, and grant rights."
+)
 @_secret_file
 @broker_option
 @nameserver_option
 def add(name: str, is_super: bool, secret_file: TextIO | None, broker: str | None) -> None:
     """Add a user NAME; prompts for a secret of at least 12 characters.
 
-    Anyone who records a request of the user on the network can send it again until the secret is
-    changed: use TLS (--tls, tlsServerMode=enforcing).
+    An eavesdropper can replay the user's requests until the secret changes: use TLS (--tls,
+    tlsServerMode=enforcing).
     """
     run(_add(name, _secret(secret_file), is_super, broker, nameserver()))
 
@@ -80,7 +82,7 @@ async def _add(
 ) -> None:
     async with list_reachable(names, broker=broker, changes=True) as admin:
         for master in await admin.accounts.add_user(name, secret, is_super=is_super, broker=broker):
-            write_line(f"{name} is a user of {master.name} ({master.address})")
+            write_line(f"{name} is a user on {master.name} ({master.address})")
 
 
 @user.command()
@@ -99,17 +101,17 @@ def passwd(name: str, secret_file: TextIO | None, broker: str | None) -> None:
 async def _passwd(name: str, secret: str, broker: str | None, names: str | None) -> None:
     async with list_reachable(names, broker=broker, changes=True) as admin:
         for master in await admin.accounts.change_secret(name, secret, broker=broker):
-            write_line(f"{name} has another secret on {master.name}")
+            write_line(f"{name} has a new secret on {master.name}")
 
 
 @user.command()
 @click.argument("name")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @nameserver_option
 def remove(name: str, yes: bool, broker: str | None) -> None:
     """Remove the user NAME and the user's rules."""
-    confirm(f"Remove the user {name} and his rules?", yes)
+    confirm(f"Remove the user {name} and its rules?", yes)
     run(_remove(name, broker, nameserver()))
 
 
@@ -117,9 +119,9 @@ async def _remove(name: str, broker: str | None, names: str | None) -> None:
     async with list_reachable(names, broker=broker, changes=True) as admin:
         known = {info["username"] for _, info in await admin.accounts.users(broker=broker)}
         if name not in known:
-            raise Failure(f"there is no user {name}: nobody was removed")
+            raise Failure(f"there is no user {name}: nothing was removed")
         for master in await admin.accounts.remove_user(name, broker=broker):
-            write_line(f"{name} is no user of {master.name} any more")
+            write_line(f"{name} is no longer a user on {master.name}")
 
 
 def _secret(file: TextIO | None) -> str:
@@ -129,9 +131,9 @@ def _secret(file: TextIO | None) -> str:
     elif sys.stdin.isatty():
         secret = click.prompt("Secret", hide_input=True, confirmation_prompt=True)
     else:
-        raise click.UsageError("give the secret by --secret-file, - for standard input")
+        raise click.UsageError("supply the secret with --secret-file, - for standard input")
     if len(secret) < SECRET_LENGTH_MIN:
         raise click.UsageError(
-            f"the secret has {len(secret)} characters; {SECRET_LENGTH_MIN} or more are needed"
+            f"the secret has {len(secret)} characters; at least {SECRET_LENGTH_MIN} are needed"
         )
     return str(secret)

@@ -61,7 +61,7 @@ _MENDED = {
 }
 
 
-@click.command(short_help="Let a shell complete commands, topics and groups.")
+@click.command(short_help="Complete commands, topics and groups in a shell.")
 @click.argument("shell", type=click.Choice(list(_MENDED)))
 @click.argument("program", type=click.Choice(PROGRAMS), default=PROGRAMS[0])
 def completion(shell: str, program: str) -> None:

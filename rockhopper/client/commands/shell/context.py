@@ -44,7 +44,7 @@ def context() -> None:
 )
 @access_options
 def add(name: str, nameserver: str) -> None:
-    """Add a context NAME, or replace it. The first one is used at once.
+    """Add a context NAME, or replace it. The first one is in use at once.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def add(name: str, nameserver: str) -> None:
     used = (
         "it is in use" if contexts.current == name else f"use it by: rockhopper context use {name}"
     )
-    write_line(f"{name} is kept in {contexts.path}; {used}")
+    write_line(f"{name} is saved in {contexts.path}; {used}")
     if before is not None:
         write_note(f"note: it replaces {name} at {before.nameserver}")
 
@@ -87,11 +87,11 @@ def _check_address(nameserver: str) -> None:
         try:
             socket.getaddrinfo(host, port)
         except OSError:
-            unknown = f"the host name {host!r} is not known here"
+            unknown = f"the host name {host!r} cannot be resolved here"
             if address not in nameserver:
                 raise click.UsageError(
-                    f"{unknown}: name the place as HOST:PORT; with a port, a host that is known "
-                    "only later is taken too"
+                    f"{unknown}: give the address as HOST:PORT; with a port, a host that cannot "
+                    "be resolved yet is accepted"
                 ) from None
             write_note(f"note: {unknown}")
 
@@ -113,13 +113,13 @@ def use(name: str | None, is_none: bool) -> None:
         contexts.get(name)
     contexts.current = name
     contexts.save()
-    write_line("no context is used" if name is None else f"{name} is used")
+    write_line("no context is in use" if name is None else f"{name} is in use")
 
 
 @context.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per context.")
 def list_contexts(as_json: bool) -> None:
-    """List the contexts; "*" is in front of the one in use."""
+    """List the contexts; "*" marks the one in use."""
     contexts = Contexts.load()
     used = _used()
     if as_json:
@@ -167,7 +167,7 @@ def show(name: str | None, as_json: bool) -> None:
     used = _used()
     if name is None and used is None:
         nameserver = os.environ.get("NAMESRV_ADDR")
-        why = f"$NAMESRV_ADDR is {nameserver}" if nameserver else "none was chosen"
+        why = f"$NAMESRV_ADDR is {nameserver}" if nameserver else "none was selected"
         write_note(f"no context is in use: {why}")
         return
     shown = name or used or ""
@@ -179,7 +179,7 @@ def show(name: str | None, as_json: bool) -> None:
     write_line(f"context       {shown}{f' (in use, {by})' if shown == used else ''}")
     write_line(f"name service  {each.nameserver}")
     texts = [f"{name}={text}" for name, text in each.variables().items()]
-    for text in texts or ["plain, without credentials"]:
+    for text in texts or ["no TLS, no credentials"]:
         write_line(f"              {text}")
 
 
@@ -194,4 +194,4 @@ def remove(name: str) -> None:
     if was_used:
         contexts.current = None
     contexts.save()
-    write_line(f"{name} is removed" + ("; no context is used now" if was_used else ""))
+    write_line(f"{name} is removed" + ("; no context is in use now" if was_used else ""))

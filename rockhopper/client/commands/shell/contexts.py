@@ -77,7 +77,7 @@ def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
         return expand_home(home) / "rockhopper" / "contexts.json"
     except OSError as error:
         raise ContextError(
-            f"there is no place for contexts ({error.strerror}): set HOME or XDG_CONFIG_HOME"
+            f"there is no directory for contexts ({error.strerror}): set HOME or XDG_CONFIG_HOME"
         ) from None
 
 
@@ -85,7 +85,7 @@ def check_name(name: str) -> str:
     """Return *name*, or end the program with exit code 2."""
     if not _NAME.fullmatch(name):
         raise click.UsageError(
-            f"{name!r} cannot be a context's name: letters, digits, '.', '_' and '-' are allowed"
+            f"{name!r} is not a valid context name: use letters, digits, '.', '_' and '-'"
         )
     return name
 
@@ -116,7 +116,7 @@ class Contexts:
             why = error.strerror if isinstance(error, OSError) else error
             raise ContextError(
                 f"the contexts in {path} cannot be read ({why}): repair the file, or remove it "
-                "and add them again; --nameserver does without"
+                "and add them again; --nameserver works without it"
             ) from None
         if document.current not in document.contexts:
             document.current = None
@@ -142,8 +142,8 @@ class Contexts:
                 raise
         except OSError as error:
             raise ContextError(
-                f"{path} cannot be written ({error.strerror}): set XDG_CONFIG_HOME to a place "
-                "that can"
+                f"{path} cannot be written ({error.strerror}): set XDG_CONFIG_HOME to a writable "
+                "directory"
             ) from None
 
     def get(self, name: str) -> Context:
@@ -151,7 +151,7 @@ class Contexts:
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet"
             raise ContextError(
-                f"there is no context {name!r}; those that there are: {known} "
-                "(`rockhopper context add` makes one)"
+                f"there is no context {name!r}; existing ones: {known} (`rockhopper context add` "
+                "creates one)"
             )
         return self.by_name[name]

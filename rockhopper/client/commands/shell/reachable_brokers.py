@@ -30,7 +30,7 @@ class Away:
     def said(self) -> str:
         """All of them in one line; empty if none is missing."""
         who = ", ".join((*self.silent, *self.departed))
-        return who and f"away: {who}"
+        return who and f"not reachable: {who}"
 
     @property
     def names(self) -> list[str]:
@@ -40,7 +40,7 @@ class Away:
     def tell(self, *, changes: bool = False) -> None:
         """Name them on standard error."""
         for who in (*self.silent, *self.departed):
-            report(f"away: {who}: not {'changed' if changes else 'asked'}")
+            report(f"not reachable: {who}: not {'changed' if changes else 'asked'}")
         if self.silent or (changes and self.departed):
             note_incomplete()
 

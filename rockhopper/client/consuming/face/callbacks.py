@@ -46,7 +46,7 @@ class QueueCallbacks:
                 await run_apart(callback, sorted(queues))
         except Exception as error:
             what = f"took longer than {self.timeout_s:g} s" if limit.expired() else "failed"
-            log.warning("%s %s; the queues change hands all the same", name, what, exc_info=error)
+            log.warning("%s %s; the queues are reassigned anyway", name, what, exc_info=error)
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # the callback ignored the cancellation
             raise asyncio.CancelledError

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 Outcome = Callable[[ProcessQueue, ReceivedMessage], object]
 
 _SAID = {
-    "retry": "it is asked for again",
+    "retry": "it will be redelivered",
     "dead-letter": "it goes to the dead letters",
     "skip": "it is skipped",
 }

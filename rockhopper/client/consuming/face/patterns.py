@@ -51,13 +51,13 @@ def compiled(topic: str | re.Pattern[str]) -> re.Pattern[str]:
     if re.search(r"(^|[^.)\]}\\])\*", topic):
         written = re.sub(r"(?<![.)])[*]", ".*", topic)
         raise ValueError(
-            f"the pattern {topic!r} has a * that repeats a single character: patterns of topics "
-            f"are regular expressions, so write {written!r}"
+            f"the pattern {topic!r} has a * that repeats a single character: topic patterns are "
+            f"regular expressions, so write {written!r}"
         )
     try:
         return re.compile(topic)
     except re.error as error:
-        raise ValueError(f"the pattern {topic!r} is no regular expression: {error}") from error
+        raise ValueError(f"the pattern {topic!r} is not a regular expression: {error}") from error
 
 
 class TopicFinder:
@@ -124,5 +124,5 @@ class TopicFinder:
             return TopicList.decode(answer.body).topic_list
         except ProtocolError as error:
             raise MalformedAnswerError(
-                f"{address} sent a list of topics that cannot be read ({error})", address=address
+                f"{address} sent an invalid list of topics ({error})", address=address
             ) from error

@@ -70,7 +70,7 @@ def _sorted_out(what: tuple[Paused, ...]) -> tuple[set[str], set[MessageQueue]]:
         if isinstance(each, MessageQueue):
             queues.add(each)
         elif not isinstance(each, str):
-            raise TypeError(f"a topic or a MessageQueue is paused, not {each!r}")
+            raise TypeError(f"expected a topic or a MessageQueue to pause, not {each!r}")
         elif (reason := topic_error(each)) is not None:
             raise ValueError(reason)
         else:

@@ -39,8 +39,8 @@ class WorkWatch:
             if now_s - told_s.get(id(message), since_s) >= _LONG_S:
                 told_s[id(message)] = now_s
                 log.warning(
-                    "the handler of group %r has had %r in work for %d s: no message behind it in "
-                    "its queue is committed before it ends",
+                    "the handler of group %r has been working on %r for %d s: no later message "
+                    "in its queue is committed before it ends",
                     self._group,
                     message,
                     now_s - since_s,

@@ -218,7 +218,7 @@ def test_a_stopping_broker_does_not_take_out_who_registered_at_its_address(
 def test_a_broker_of_the_same_name_is_taken_only_into_a_replica_set(server: NameServer) -> None:
     name = server.config.broker_name
     refused = server.register(brokerName=name, clusterName=server.config.cluster_name)
-    assert "give the other broker a name of its own" in (refused.remark or "")
+    assert "give the other broker its own name" in (refused.remark or "")
     server.advertisement = Advertisement(1, leads_in=5)
     taken = server.register(brokerName=name, clusterName=server.config.cluster_name, brokerId="2")
     assert taken.code == ResponseCode.SUCCESS
@@ -231,7 +231,7 @@ def test_a_slave_of_the_broker_here_is_told_where_to_follow_it(server: NameServe
     names = {"brokerName": server.config.broker_name, "clusterName": server.config.cluster_name}
     server.advertisement = Advertisement(slaves_port=10_912)
     refused = server.register(**names)
-    assert "give the other broker a name of its own" in (refused.remark or "")
+    assert "give the other broker its own name" in (refused.remark or "")
     taken = server.register(**names, brokerId="1", enableActingMaster="false")
     assert taken.ext == {"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"}
     route = json.loads(server.ask(ROUTE, {"topic": "TBW102"}).body)

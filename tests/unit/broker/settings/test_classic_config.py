@@ -34,8 +34,8 @@ def test_nobody_is_waited_for(texts: dict[str, str]) -> None:
     [
         ({"haEngine": "etcd://a:2379", "haReplicaId": "1"}, "remove haEngine"),
         ({"brokers": "2"}, "brokers=2"),
-        ({"role": "nameserver"}, "a name service alone"),
-        ({"followMaster": "a:1"}, "follows a master itself"),
+        ({"role": "nameserver"}, "only a name service"),
+        ({"followMaster": "a:1"}, "only a master can have slaves"),
         ({"brokerRole": "SYNC_MASTER", "minInSyncReplicas": "2"}, "inSyncReplicas=1: raise"),
     ],
 )
@@ -45,7 +45,7 @@ def test_what_contradicts_it_is_refused(texts: dict[str, str], complaint: str) -
 
 
 def test_the_open_port_is_warned_of() -> None:
-    assert "whoever reaches haListenPort" in build_config(CLASSIC).slave_warnings()[0]
+    assert "every host that reaches haListenPort" in build_config(CLASSIC).slave_warnings()[0]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_the_last_line_of_a_key_counts_and_a_joined_one_begins_where_it_begins(
     assert layer.texts == {"a": "2", "b": "xy"}
     assert layer.places == {"a": f"{path}:5", "b": f"{path}:3"}
     (repeated,) = layer.repeated
-    assert str(repeated).startswith(f"{path}:1: setting a=1: it does not count, for a is given ag")
+    assert str(repeated).startswith(f"{path}:1: setting a=1: it is ignored, because a is set ag")
     assert f" at {path}:5: " in str(repeated)
 
 

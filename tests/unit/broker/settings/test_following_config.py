@@ -22,5 +22,5 @@ def test_a_master_is_host_and_port(key: str, address: str) -> None:
 
 @pytest.mark.parametrize("other", [{"brokers": "2"}, {"role": "nameserver"}])
 def test_one_broker_follows_one(other: dict[str, str]) -> None:
-    with pytest.raises(SettingError, match="one broker alone"):
+    with pytest.raises(SettingError, match="only a single broker"):
         build_config({"followMaster": "a:1", **other})

@@ -93,7 +93,7 @@ def test_a_password_in_the_engines_address_is_refused_and_not_shown(text: str) -
 @pytest.mark.parametrize(
     ("texts", "key", "remedy"),
     [
-        ({"haReplicaId": "0"}, "haReplicaId", "a number of its own"),
+        ({"haReplicaId": "0"}, "haReplicaId", "a different number"),
         ({"haReplicaId": "4", "haReplicas": "3"}, "haReplicaId", "from 1 to 3"),
         ({"haReplicas": "3", "minInSyncReplicas": "4"}, "minInSyncReplicas", "from 1 to 3"),
         ({"haEngineCertFile": "/x"}, "haEngineCertFile", "haEngineKeyFile"),

@@ -26,7 +26,7 @@ def test_every_number_has_its_least(field: str) -> None:
 
 def test_a_list_of_log_directories_is_refused() -> None:
     StoreConfig(root=Path("/s"), commit_log_directory=Path("/log"))
-    with pytest.raises(SettingError, match="one directory is allowed"):
+    with pytest.raises(SettingError, match="expected one directory"):
         StoreConfig(root=Path("/s"), commit_log_directory=Path("/a,/b"))
 
 

@@ -371,7 +371,7 @@ async def test_where_a_full_disk_begins_low_it_ends_there(retain: Callable[..., 
         await retained.service.run_once()
     reason, room = retained.disk.told
     assert (reason or "").endswith(
-        "refused above 50 %: free space, or lower fileReservedTime; they are taken again at 50 %"
+        "refused above 50 %: free space, or lower fileReservedTime; they are accepted again at 50 %"
     )
     assert room is None
 

@@ -55,7 +55,7 @@ def test_the_broker_serves_still_without_a_subcommand(root: Path) -> None:
     assert "storePathRootDir=/x" in printed.out
     mixed = run("--store", "/x", "store", "check", root, command=main)
     assert mixed.code == 2
-    assert "behind its command" in mixed.err
+    assert "after the store command" in mixed.err
 
 
 def test_serving_imports_no_tool() -> None:

@@ -132,7 +132,7 @@ async def test_settings_survive_the_way_through_java_s_properties(
 
 async def test_an_answer_that_cannot_be_read_is_named(admin: Admin, broker: FakeServer) -> None:
     broker.on(28, lambda request: Command(0, body=b"[1"))
-    with pytest.raises(MalformedAnswerError, match="KVTable that cannot be read"):
+    with pytest.raises(MalformedAnswerError, match="an invalid KVTable"):
         await admin.broker_status(broker.address)
 
 

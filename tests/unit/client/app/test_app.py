@@ -45,7 +45,7 @@ async def test_results_are_sent_on_and_it_may_start_again() -> None:
                 await app.producer.send("orders", Order(number))
                 assert await seen.get() == ("bill", Order(number))
                 assert await seen.get() == ("write", {"amount": number * 2})
-    with pytest.raises(ClientStateError, match="not started"):
+    with pytest.raises(ClientStateError, match="not running"):
         _ = app.producer
 
 
@@ -90,7 +90,7 @@ async def test_text_stays_the_same_from_hand_to_hand() -> None:
         async with app:
             await app.producer.send("orders", "ü")
             assert await seen.get() == "ü!"
-            with pytest.raises(MessageRejectedError, match="a body of object is no JSON"):
+            with pytest.raises(MessageRejectedError, match="a body of object is not JSON"):
                 await app.producer.send("orders", object())
 
 
@@ -118,7 +118,7 @@ async def test_a_second_start_is_refused() -> None:
     async with Broker.temporary() as broker:
         app.nameserver = broker.nameserver
         async with app:
-            with pytest.raises(ClientStateError, match="started already"):
+            with pytest.raises(ClientStateError, match="running already"):
                 await app.start()
 
 
@@ -131,7 +131,9 @@ async def test_a_subscriber_after_the_start_is_refused() -> None:
     async with Broker.temporary() as broker:
         app.nameserver = broker.nameserver
         async with app:
-            with pytest.raises(ClientStateError, match="noted subscribes after the start"):
+            with pytest.raises(
+                ClientStateError, match="noted subscribes after its app has started"
+            ):
                 app.subscriber("orders", group="billing")(noted)
     app.subscriber("orders", group="billing")(noted)
 
@@ -188,5 +190,5 @@ async def test_an_app_shares_the_connections_that_it_is_given() -> None:
                 assert await seen.get() == number
                 addresses = {each.address for each in shared.pool.connections}
                 assert addresses == {broker.address, broker.nameserver}
-    with pytest.raises(ValueError, match="those of the Connections"):
+    with pytest.raises(ValueError, match="come from the Connections"):
         App("127.0.0.1:9876", connections=shared)

@@ -21,7 +21,7 @@ def test_they_are_those_of_a_consumer() -> None:
 
 
 def test_a_slip_gets_the_nearest_name() -> None:
-    with pytest.raises(TypeError, match=r"no option 'ordrely': the nearest is 'orderly'$"):
+    with pytest.raises(TypeError, match=r"no option 'ordrely': did you mean 'orderly'\?$"):
         App().subscriber("orders", group="billing", ordrely=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"no option 'nameserver'$"):
         check_options(["nameserver"])

@@ -16,7 +16,7 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert (status["broker"], status["brokerVersionDesc"]) == ("broker-a", "V5_3_3")
     assert isinstance(status["msgPutTotalTodayNow"], int)
     assert len(status["putTps"]) == 3
-    assert status["rockhopperAccess"] == "everybody on its host"
+    assert status["rockhopperAccess"] == "every user of its host"
     both = f"V5_3_3 (Rockhopper {own_version()})"
     assert status["rockhopperVersion"] == own_version()
     assert both in (await shell.run("broker", "status")).out
@@ -34,7 +34,7 @@ async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Comm
     assert [row[0] for row in live.rows[1:-1]] == ["defaultTopicQueueNums"]
     refused = await shell.run("broker", "config", "listenPort=1")
     assert refused.code == 1
-    assert "only with a restart" in refused.err
+    assert "a change needs a restart" in refused.err
     unknown = await shell.run("broker", "config", "noSuchSetting")
     assert (unknown.code, unknown.err) == (1, "rockhopper: broker-a has no setting noSuchSetting\n")
     (listed,) = (await shell.run("cluster", "--json")).objects
@@ -57,7 +57,7 @@ async def test_a_change_says_which_replicas_do_not_have_it(
     monkeypatch.setattr(Admin, "brokers", with_replicas)
     changed = await shell.run("broker", "config", "messageDelayLevel=1s 2s")
     assert changed.code == 0
-    assert f"at {broker.address}, alone: its 2 replicas go by broker.conf" in changed.err
+    assert f"at {broker.address}, is changed: its 2 replicas go by broker.conf" in changed.err
     assert (await shell.run("broker", "config", "messageDelayLevel")).err == ""
 
 
@@ -92,4 +92,4 @@ async def test_a_refusal_names_the_brokers_that_are_changed_already(
         refused = await shell.run("broker", "config", "fileReservedTime=5")
     assert refused.code == 1
     assert "messages wait up to 10 hours" in refused.err
-    assert refused.err.endswith("\nrockhopper: before that it was changed on broker-a\n")
+    assert refused.err.endswith("\nrockhopper: before the failure it was changed on broker-a\n")

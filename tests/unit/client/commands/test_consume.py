@@ -78,7 +78,8 @@ async def test_ctrl_c_ends_it_with_everything_committed(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal went (SIGHUP)")]
+    ("number", "name"),
+    [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal was closed (SIGHUP)")],
 )
 async def test_other_signals_end_it_as_well_and_are_named(
     broker: Broker, number: signal.Signals, name: str
@@ -160,4 +161,4 @@ async def test_a_topic_that_may_not_be_read_is_refused(broker: Broker, shell: Co
     await shell.run("topic", "create", "audit", "--perm", "w")
     refused = await Shell(broker.nameserver).run("consume", "audit", "--group", "billing")
     assert (refused.code, refused.out) == (1, "")
-    assert "no queue of the topic 'audit' may be read" in refused.err
+    assert "no queue of topic 'audit' is readable" in refused.err

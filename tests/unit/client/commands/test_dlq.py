@@ -40,7 +40,7 @@ async def _through_the_ladder_and_back(broker: Broker, count: int) -> None:
         assert "ORIGIN_MESSAGE_ID" not in each.properties
     again = await shell.run("dlq", "requeue", "billing")
     assert (again.code, again.out) == (0, "")
-    assert again.err == "no dead letters of billing are left to send back\n"
+    assert again.err == "group billing has no dead letters left to send back\n"
 
 
 async def test_failing_messages_go_through_the_ladder_and_back(broker: Broker) -> None:
@@ -76,7 +76,7 @@ async def test_some_are_sent_back_now_and_the_others_later(
     assert dry.out == "5 dead letters of billing would be sent to orders\n"
     unasked = await shell.run("dlq", "requeue", "billing")
     assert (unasked.code, unasked.out) == (2, "")
-    assert "confirm by --yes" in unasked.err
+    assert "use --yes" in unasked.err
     first = (await shell.run("dlq", "requeue", "billing", "--yes", "--max", "2", "--json")).objects
     assert [each["fromOffset"] for each in first] == [0, 1]
     assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2
@@ -101,7 +101,7 @@ async def test_a_single_one_is_not_sent_again_with_the_rest(
     rest = await shell.run("dlq", "requeue", "billing", "--yes")
     assert rest.out == (
         "2 dead letters of billing were sent to orders\n"
-        "1 had been sent by a requeue that was cut off, or alone\n"
+        "1 had been sent by a requeue that was interrupted, or on their own\n"
     )
     assert sorted(each.message_id for each in await take_all(broker, 3)) == sorted(ids)
     unknown = await shell.run("dlq", "requeue", "billing", "--yes", "--message-id", "0" * 32)
@@ -160,13 +160,13 @@ async def test_one_that_cannot_go_stays_and_the_others_go(
     most = await shell.run("dlq", "requeue", "billing", "--yes")
     assert (most.code, most.out) == (1, "2 dead letters of billing were sent to orders\n")
     assert "1 dead letter stayed: the dead letter at" in most.err
-    assert "does not say where it came from; name a topic" in most.err
+    assert "does not name its original topic; name a topic" in most.err
     (told,) = [
         each
         for each in (await shell.run("dlq", "requeue", "billing", "--yes", "--json")).objects
         if not each["sent"] and "problem" in each
     ]
-    assert "does not say where it came from" in told["problem"]
+    assert "does not name its original topic" in told["problem"]
     rest = await shell.run("dlq", "requeue", "billing", "--yes", "--to", "others")
     assert rest.out.startswith("1 dead letter of billing was sent to others\n")
     assert len(await take_all(broker, 2)) == 2
@@ -177,7 +177,8 @@ async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) 
         ended = await shell.run("dlq", command, "billing")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err == (
-            "rockhopper: the group 'billing' has no dead letters: there is no topic %DLQ%billing\n"
+            "rockhopper: the group 'billing' has no dead letters: "
+            "topic %DLQ%billing does not exist\n"
         )
     listed = await shell.run("dlq", "list")
     assert (listed.code, listed.err) == (0, "no group has dead letters\n")

@@ -39,7 +39,7 @@ async def test_what_is_no_id_is_refused_with_the_way_to_search(shell: CommandLin
     assert ended.code == 2
     assert "rockhopper query" in ended.err
     both = await shell.run("message", "0" * 32, "--raw", "--json")
-    assert (both.code, "--raw does not go with --json" in both.err) == (2, True)
+    assert (both.code, "--raw and --json exclude each other" in both.err) == (2, True)
 
 
 async def test_a_delayed_message_says_what_it_waits_for(shell: CommandLine) -> None:

@@ -49,7 +49,7 @@ def test_figures_are_an_offset_and_words_are_words() -> None:
     assert convert("42", None, None) == 42
     assert convert("earliest", None, None) == "earliest"
     assert convert("latest", None, None) == "latest"
-    with pytest.raises(click.BadParameter, match="'Latest' is no position"):
+    with pytest.raises(click.BadParameter, match="'Latest' is not a position"):
         convert("Latest", None, None)
 
 

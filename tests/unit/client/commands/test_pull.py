@@ -147,5 +147,5 @@ async def test_a_topic_that_may_not_be_read_says_so(broker: Broker, shell: Comma
     await shell.run("topic", "create", "audit", "--perm", "w")
     ended = await shell.run("pull", "audit")
     assert (ended.code, ended.out) == (1, "")
-    assert "no queue of the topic 'audit' may be read" in ended.err
+    assert "no queue of topic 'audit' is readable" in ended.err
     assert "`rockhopper topic create audit --perm rw`" in ended.err

@@ -112,7 +112,7 @@ def test_only_who_is_there_is_asked(
 
 def test_nothing_is_destroyed_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "may_ask", lambda: False)
-    with pytest.raises(click.UsageError, match=r"^Delete all\? .* confirm by --yes$"):
+    with pytest.raises(click.UsageError, match=r"^Delete all\? .* use --yes$"):
         confirm("Delete all?", False)
 
 
@@ -121,7 +121,7 @@ def test_a_refusal_names_the_context_as_the_question_would(
 ) -> None:
     monkeypatch.setattr(running, "may_ask", lambda: False)
     monkeypatch.setattr(running, "context_in_use", lambda: "prod")
-    with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* confirm by --yes$"):
+    with pytest.raises(click.UsageError, match=r"^\[prod\] Delete all\? .* use --yes$"):
         confirm("Delete all?", False)
 
 

@@ -63,7 +63,7 @@ async def test_the_lines_of_a_file_are_messages_where_that_is_asked_for(
     file = tmp_path / "orders.txt"
     file.write_bytes(b"one\n\ntwo\r\nthree")
     whole = await shell.run("send", "orders", "--file", str(file))
-    assert "is one message of 4 lines; --lines sends each by itself" in whole.err
+    assert "is one message of 4 lines; --lines sends each line as a message" in whole.err
     sent = await shell.run("send", "orders", "--file", str(file), "--lines")
     assert sent.out.startswith("stored 3 messages in orders")
     pulled = await shell.run("pull", "orders", "--json")
@@ -128,7 +128,7 @@ async def test_a_failure_in_the_middle_says_how_much_was_sent(
         first, second = (await process.stderr.read()).decode().splitlines()
         assert await process.wait() == 1
     assert broker.address in first
-    assert second == "rockhopper: 1 message was sent before that"
+    assert second == "rockhopper: 1 message was sent before the error"
 
 
 async def test_a_message_is_delivered_when_it_is_told_to(shell: CommandLine) -> None:
@@ -158,10 +158,10 @@ async def test_times_that_cannot_be_are_refused(
 async def test_a_topic_that_is_made_by_a_send_is_told(shell: CommandLine) -> None:
     first = await shell.run("send", "ordrs", "x")
     assert first.code == 0
-    assert first.err == "rockhopper: there was no topic 'ordrs': it is made now\n"
+    assert first.err == "rockhopper: there was no topic 'ordrs': it has been created\n"
     assert (await shell.run("send", "ordrs", "x")).err == ""
     oneway = await shell.run("send", "ordrs2", "x", "--oneway")
-    assert oneway.err == "rockhopper: there was no topic 'ordrs2': it is made now\n"
+    assert oneway.err == "rockhopper: there was no topic 'ordrs2': it has been created\n"
 
 
 async def test_who_is_away_may_have_the_topic_that_is_made(
@@ -170,7 +170,7 @@ async def test_who_is_away_may_have_the_topic_that_is_made(
     settings = {"role": "broker", "brokerName": "broker-z", "namesrvAddr": broker.nameserver}
     async with Broker.temporary(settings) as other:
         await other.announce()
-    told = "rockhopper: there was no topic 'pay' at the brokers that are there: it is made now; "
+    told = "rockhopper: there was no topic 'pay' on the reachable brokers: it has been created; "
     sent = await shell.run("request", "pay", "x", "--timeout", "0.1")
-    assert sent.err.startswith(f"{told}away are broker-z (last heard of "), sent
+    assert sent.err.startswith(f"{told}not reachable: broker-z (last seen "), sent
     assert ", which may have it\n" in sent.err

@@ -34,7 +34,7 @@ async def test_fewer_queues_hide_no_messages(broker: Broker, shell: CommandLine)
     fewer = ("topic", "create", "orders", "--queues", "2")
     refused = await shell.run(*fewer)
     assert refused.code == 1
-    assert "nobody would read 2 messages in broker-a:2, broker-a:3 of orders" in refused.err
+    assert "no consumer would read 2 messages in broker-a:2, broker-a:3 of orders" in refused.err
     assert len((await shell.run("topic", "show", "orders", "--json")).objects) == 4
     drained = await shell.run(*fewer, "--yes")
     assert drained.code == 0
@@ -54,7 +54,7 @@ async def test_python_is_told_of_messages_that_fewer_queues_would_hide(broker: B
     async with Admin(broker.nameserver) as admin:
         await admin.create_topic("orders", queues=3)
         await send(broker, b"x", queue=2)
-        with pytest.raises(ClientError, match=r"nobody would read 1 messages in broker-a:2"):
+        with pytest.raises(ClientError, match=r"no consumer would read 1 messages in broker-a:2"):
             await admin.create_topic("orders", queues=2)
         await admin.create_topic("orders", queues=2, drain=True)
         route = await admin.route("orders")
@@ -66,7 +66,7 @@ async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
     await consume(broker, 2)
     purged = await shell.run("topic", "purge", "orders", "--yes")
     assert purged.out == f"purged orders on broker-a ({broker.address}): 5 messages\n"
-    assert "\nnothing is behind\n" in (await shell.run("group", "lag", "billing")).out
+    assert "\nno queue is behind\n" in (await shell.run("group", "lag", "billing")).out
     assert "0 messages in 4 queues" in (await shell.run("topic", "show", "orders")).out
     missing = await shell.run("topic", "purge", "missing", "--yes")
     assert (missing.code, missing.out) == (1, "")
@@ -137,4 +137,4 @@ async def test_a_topic_that_is_closed_says_so(shell: CommandLine) -> None:
     await shell.run("topic", "create", "audit", "--perm", "none")
     shown = await shell.run("topic", "show", "audit")
     assert (shown.code, shown.out) == (1, "")
-    assert "neither read nor written" in shown.err
+    assert "neither readable nor writable" in shown.err

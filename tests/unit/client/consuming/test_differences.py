@@ -34,20 +34,20 @@ def test_each_state_is_logged_once(told: Callable[[], list[str]]) -> None:
     for _ in range(3):
         round_of(differences, orders=("other",))
     assert told() == [
-        "members of group 'billing' subscribe differently: this one reads nothing of orders while "
-        "others want more of it; see rockhopper group show billing"
+        "members of group 'billing' have different subscriptions: this member reads nothing of "
+        "orders, because other members subscribe to more of it; see rockhopper group show billing"
     ]
     round_of(differences, orders=("me",))
     assert told() == [
-        "members of group 'billing' subscribe differently: orders is left to those that want all "
-        "of it, as this one does; see rockhopper group show billing"
+        "members of group 'billing' have different subscriptions: orders is left to members that "
+        "subscribe to all of it, as this one does; see rockhopper group show billing"
     ]
     round_of(differences, orders=())
     (line,) = told()
-    assert "nobody reads orders, for no member wants all that the others want" in line
+    assert "no member reads orders, because none subscribes to all that the others do" in line
     for _ in range(2):
         round_of(differences)
-    assert told() == ["members of group 'billing' subscribe alike again"]
+    assert told() == ["members of group 'billing' have the same subscriptions again"]
 
 
 def test_what_may_be_skipped_is_said(told: Callable[[], list[str]]) -> None:
@@ -56,10 +56,10 @@ def test_what_may_be_skipped_is_said(told: Callable[[], list[str]]) -> None:
     differences.at_risk.add("orders")
     differences.tell()
     (line,) = told()
-    assert "orders is shared with clients or brokers of another make" in line
+    assert "orders is shared with foreign clients or brokers" in line
 
 
 def test_of_many_topics_some_are_named(told: Callable[[], list[str]]) -> None:
     round_of(Differences("billing"), **{f"t{number}": ("other",) for number in range(1000)})
     (line,) = told()
-    assert "nothing of t0, t1, t10, t100, t101 and 995 more while" in line
+    assert "nothing of t0, t1, t10, t100, t101 and 995 more, because" in line

@@ -140,7 +140,7 @@ async def test_after_an_outage_it_asks_without_being_held_and_says_so_once(
     assert [wait_s for _, wait_s in fetched.asked] == [15.0, 0.0, 0.0, 15.0]
     assert fetched.pauses == [0.05, 0.1]
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["reading from a is interrupted: gone", "reading from a goes on"]
+    assert said == ["reading from a is interrupted: gone", "reading from a has resumed"]
 
 
 async def test_pauses_grow_up_to_half_a_second() -> None:

@@ -91,8 +91,11 @@ async def test_a_broker_may_send_the_reader_elsewhere(broker: FakeBroker, sessio
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (Command(0, ext={}), "answered a pull with a header that cannot be read"),
-        (Command(0, ext=dict(ENDS), body=b"nonsense"), "orders/a/1 holds a message at or soon"),
+        (Command(0, ext={}), "answered a pull with an invalid header"),
+        (
+            Command(0, ext=dict(ENDS), body=b"nonsense"),
+            "orders/a/1 has an unreadable message at or soon",
+        ),
     ],
 )
 async def test_an_answer_that_cannot_be_read_says_where(

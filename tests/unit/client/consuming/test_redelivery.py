@@ -24,7 +24,7 @@ async def test_where_a_time_is_refused_the_next_level_is_asked_for(
                     break
         levels = [(request.ext or {})["delayLevel"] for request in broker.requests_of(36)]
         assert levels == ["1", "5", "18"]
-        assert "sent back for level 5 instead" in caplog.text
+        assert "sent back with a delay of level 5 instead" in caplog.text
         assert broker.committed["billing", 0] == 3
 
 
@@ -34,7 +34,7 @@ async def test_a_message_whose_offset_has_another_by_now_is_sent_back_as_a_copy(
 ) -> None:
     async with GroupBroker(queues=4) as broker:
         await broker.append(0, b"held")
-        said = "look message by offset failed, 0: another message is there"
+        said = "look message by offset failed, 0: the offset now holds another message"
         broker.on(36, lambda request: Command(1, remark=said))
         broker.on(310, lambda request: Command(0, ext={"queueId": "0", "queueOffset": "0"}))
         async with Consumer("billing", "orders", nameserver=broker.address) as consumer:
@@ -56,7 +56,7 @@ async def test_a_message_whose_offset_has_another_by_now_is_sent_back_as_a_copy(
     [
         ({"delay_s": 5, "delay_level": 3}, "exclude each other"),
         ({"delay_level": -2}, "delay_level is -2"),
-        ({"delay_level": 19}, "delay_level is 19.*delay_s takes any delay"),
+        ({"delay_level": 19}, "delay_level is 19.*delay_s accepts any delay"),
         ({"delay_s": -1}, "0 or above"),
         ({"delay_s": float("nan")}, "0 or above"),
         ({"delay_s": float("inf")}, "0 or above"),

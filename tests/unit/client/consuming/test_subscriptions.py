@@ -42,8 +42,8 @@ def test_patterns_come_apart() -> None:
     [
         ([], ValueError, "at least one topic"),
         ({}, ValueError, "at least one topic"),
-        (7, TypeError, "topics are texts"),
-        ([b"a"], TypeError, "topics are texts"),
+        (7, TypeError, "topics are strings"),
+        ([b"a"], TypeError, "topics are strings"),
         ("no topic!", ValueError, "no topic!"),
         ("", ValueError, "topic"),
         ({"a.*": "||"}, SubscriptionError, "||"),

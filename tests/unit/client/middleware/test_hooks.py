@@ -63,7 +63,7 @@ def test_a_misspelt_hook_is_refused() -> None:
             return await call_next(sending)
 
     with pytest.raises(
-        TypeError, match=r"Misspelt\.on_sent is no hook, .* hooks are on_send, on_r"
+        TypeError, match=r"Misspelt\.on_sent is not a hook, .* hooks are on_send, on_r"
     ):
         Hooks([Misspelt()])
 
@@ -91,11 +91,11 @@ async def test_a_hook_without_return_is_named() -> None:
 
 
 def test_a_single_middleware_is_refused() -> None:
-    with pytest.raises(TypeError, match="give a sequence"):
+    with pytest.raises(TypeError, match="pass a sequence"):
         Hooks(Silent())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [Silent, print, None])
 def test_what_is_no_middleware_is_refused_at_once(wrong: object) -> None:
-    with pytest.raises(TypeError, match=r"derive a class from rockhopper\.Middleware"):
+    with pytest.raises(TypeError, match=r"pass an object of a subclass of rockhopper\.Middleware"):
         Hooks([wrong])  # type: ignore[list-item]

@@ -24,16 +24,16 @@ async def said(clusters: Mapping[str, object] | None, topic: str = "orders") -> 
 
 async def test_who_went_is_named() -> None:
     alone = await said(AWAY)
-    assert alone.startswith("; no broker is registered there now; away are b (last heard of 2 s")
+    assert alone.startswith("; no broker is registered there now; not reachable: b (last seen 2 s")
     beside = await said({**AWAY, **SERVING})
     assert "no broker creates topics on first use" in beside
-    assert "away that may have it: b (last heard of 2 s ago)" in beside
+    assert "may have it are down: b (last seen 2 s ago)" in beside
 
 
 async def test_where_nobody_tells_both_causes_are() -> None:
     for clusters in (None, SERVING):
-        assert "if it was, its broker is away" in await said(clusters)
+        assert "if it did, its broker is down" in await said(clusters)
 
 
 async def test_nobody_is_asked_about_a_retry_topic() -> None:
-    assert "if it was, its broker is away" in await said(AWAY, "%RETRY%billing")
+    assert "if it did, its broker is down" in await said(AWAY, "%RETRY%billing")

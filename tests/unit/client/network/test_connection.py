@@ -263,13 +263,13 @@ async def test_a_refused_connection_names_the_address_and_what_to_check(
         await pool.request(address, Command(28), 5)
     text = str(caught.value)
     assert address in text
-    assert "nothing listens there" in text
+    assert "no process listens there" in text
     assert "check" in text
     assert caught.value.address == address
 
 
 async def test_an_unknown_host_is_said_to_be_unknown(pool: ConnectionPool) -> None:
-    with pytest.raises(BrokerUnreachableError, match=r"'no-such-host\.invalid' is not known"):
+    with pytest.raises(BrokerUnreachableError, match=r"'no-such-host\.invalid' cannot be resolved"):
         await pool.request("no-such-host.invalid:9876", Command(28), 5)
 
 
@@ -326,7 +326,9 @@ async def test_a_peer_that_does_not_speak_the_protocol_is_named_as_such(
     listener = await asyncio.start_server(talk_http, "127.0.0.1", 0)
     host, port = listener.sockets[0].getsockname()
     async with listener:
-        with pytest.raises(MalformedAnswerError, match="is not RocketMQ's remoting protocol"):
+        with pytest.raises(
+            MalformedAnswerError, match="does not speak RocketMQ's remoting protocol"
+        ):
             await pool.request(f"{host}:{port}", Command(28), 5)
 
 
@@ -403,7 +405,7 @@ async def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(
             os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        assert b"make a new client in the child process" in pipe.read()
+        assert b"create a new client in the child process" in pipe.read()
     os.waitpid(child, 0)  # noqa: ASYNC222  it has ended: its pipe is closed
     assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
 

@@ -209,7 +209,7 @@ async def test_what_is_under_way_with_an_abandoned_address_fails_and_is_not_told
         dialing = asyncio.ensure_future(pool.connect(server.address))
         await asyncio.sleep(0)
         pool.abandon(server.address)
-        with pytest.raises(BrokerUnreachableError, match="not the master any more"):
+        with pytest.raises(BrokerUnreachableError, match="is no longer the master"):
             await dialing
         pool.abandon("nobody:1")
         assert told == []

@@ -48,7 +48,7 @@ def test_what_the_program_says_goes_before_the_environment(path: Path) -> None:
 def test_the_environment_may_name_a_file_and_nothing_else(path: Path) -> None:
     named = {"ROCKHOPPER_CREDENTIALS_FILE": str(path)}
     assert chosen_credentials(None, named)() == Credentials("al", "secret")
-    with pytest.raises(ClientStateError, match="set the one or the others"):
+    with pytest.raises(ClientStateError, match="set either the file or the keys"):
         chosen_credentials(None, named | NAME)
 
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_said_without_what_stands_there(
 
 def test_a_file_that_is_not_there_or_is_no_text_is_named(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ClientStateError, match="is no text"):
+    with pytest.raises(ClientStateError, match="is not a text file"):
         chosen_credentials(path, {})
     path.unlink()
     with pytest.raises(ClientStateError, match=f"{path} cannot be read"):

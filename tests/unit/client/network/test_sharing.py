@@ -100,14 +100,14 @@ async def test_each_group_is_asked_about_its_own_transactions(
                     messages = aiter(billing)
                     assert {(await anext(messages)).body for _ in range(2)} == {b"p", b"s"}
             assert set(asked) == {("paying", b"p"), ("sending", b"s")}
-            with pytest.raises(ClientStateError, match="would be asked twice"):
+            with pytest.raises(ClientStateError, match="would be checked twice"):
                 await checking("paying", shared).start()
-    assert "about a transaction of" not in caplog.text
+    assert "checked a transaction of" not in caplog.text
 
 
 async def test_what_cannot_be_shared_is_refused(broker: Broker) -> None:
     async with Connections(broker.nameserver) as shared:
-        with pytest.raises(ValueError, match="give them there"):
+        with pytest.raises(ValueError, match="pass them there"):
             Producer("127.0.0.1:1", connections=shared)
         async with Consumer("billing", "orders", connections=shared):
             with pytest.raises(ClientStateError, match="shares these connections already"):

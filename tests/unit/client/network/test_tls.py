@@ -35,7 +35,7 @@ def test_the_program_decides_before_the_environment(
 def test_a_word_that_is_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(ValueError, match="ROCKHOPPER_TLS is 'perhaps'"):
         choose_tls(None, {"ROCKHOPPER_TLS": "perhaps"})
-    with pytest.raises(ValueError, match="without its certificate"):
+    with pytest.raises(ValueError, match="needs its certificate"):
         TlsOptions(key="k.pem")
 
 
@@ -74,11 +74,11 @@ def refusal(message: str) -> ssl.SSLCertVerificationError:
     ("error", "says"),
     [
         (refusal("self-signed certificate"), "unknown CA"),
-        (refusal("Hostname mismatch"), "another name"),
+        (refusal("Hostname mismatch"), "a different name"),
         (refusal("certificate has expired"), "not valid now"),
         (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong"), "does not speak TLS"),
         (ConnectionResetError(104, "reset"), "does not speak TLS"),
-        (ssl.SSLError(1, "tlsv13 alert certificate required"), "demands a certificate"),
+        (ssl.SSLError(1, "tlsv13 alert certificate required"), "requires a client certificate"),
         (ssl.SSLError(1, "tlsv1 alert unknown ca"), "does not know the CA"),
     ],
 )

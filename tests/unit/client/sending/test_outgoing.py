@@ -139,7 +139,7 @@ def test_a_large_body_that_becomes_small_is_sent() -> None:
 
 
 def test_topics_that_brokers_write_themselves_are_rejected(policy: OutgoingPolicy) -> None:
-    with pytest.raises(MessageRejectedError, match="brokers write themselves"):
+    with pytest.raises(MessageRejectedError, match="only brokers may write"):
         policy.prepare(Message("SCHEDULE_TOPIC_XXXX"))
 
 

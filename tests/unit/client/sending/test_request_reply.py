@@ -145,7 +145,7 @@ async def test_without_a_reply_the_time_is_up(
     (connection,) = producer.session.pool.connections
     await until(lambda: not connection.pending)
     clock.advance(5)
-    with pytest.raises(ReplyTimeoutError, match="nobody replied in time") as caught:
+    with pytest.raises(ReplyTimeoutError, match="no consumer replied in time") as caught:
         await request
     assert isinstance(caught.value, TimeoutError)
     late = await broker.connections[-1].ask(reply_to(broker.stored[-1][1]))
@@ -226,7 +226,7 @@ async def test_a_reply_goes_to_the_broker_that_the_request_came_from(
 async def test_only_a_request_can_be_replied_to(
     producer: Producer, broker: MessageBroker, name: str
 ) -> None:
-    with pytest.raises(MessageRejectedError, match=f"asks for no reply: it has no {name}"):
+    with pytest.raises(MessageRejectedError, match=f"is not a request: it has no {name}"):
         await producer.reply(consumed_request(**{name: ""}), b"pong")
     assert broker.requests == []
 

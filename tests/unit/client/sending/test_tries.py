@@ -108,7 +108,7 @@ def test_the_last_failure_tells_of_those_that_were_others() -> None:
         made.failed(ClientError(text), "a")
     outcome = made.outcome()
     assert str(outcome) == "three"
-    assert outcome.__notes__ == ["tried before: one", "tried before: two"]
+    assert outcome.__notes__ == ["earlier attempts: one", "earlier attempts: two"]
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ async def test_when_no_replica_comes_to_lead_in_time_the_error_says_so(
             clock.advance(0.01)
             waited_s += 0.01
             await asyncio.sleep(0)
-        with pytest.raises(BrokerUnreachableError, match="name no master of the broker 'a'"):
+        with pytest.raises(BrokerUnreachableError, match="name no master of broker 'a'"):
             await sending
     assert waited_s >= 1
 

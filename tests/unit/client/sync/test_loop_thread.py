@@ -65,7 +65,7 @@ def test_a_forked_child_sends_over_connections_of_its_own(broker: ThreadedBroker
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == ["parent True", "child True", "child True"]
-    assert "make a new client in the child process" in lines[3]
+    assert "create a new client in the child process" in lines[3]
     assert lines[4:] == ["0", "parent True 1"]
 
 

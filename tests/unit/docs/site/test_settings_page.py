@@ -35,7 +35,7 @@ def test_live_is_what_a_broker_lets_change(row: settings_page.Row) -> None:
     try:
         change_live(config, {row.key: other})
     except SettingError as error:
-        is_live = error.allowed != "it changes only with a restart of the broker"
+        is_live = error.allowed != "a change needs a restart of the broker"
         assert is_live == row.is_live
     else:
         assert row.is_live

@@ -108,7 +108,7 @@ def test_how_much_a_batch_waits_for() -> None:
         ({"subExpression": "price > 5", "filterType": "tag"}, None),
         ({"columns": "bodi"}, "did you mean 'body'?"),
         ({"columns": "topic", "includeBody": "true"}, "contradict each other"),
-        ({"tlsKey": "key.pem", "tls": "true"}, "without its certificate"),
+        ({"tlsKey": "key.pem", "tls": "true"}, "needs its certificate"),
         ({"accessKey": "secret-7"}, "cannot use the option 'accessKey'"),
         ({"failOnDataLoss": "perhaps"}, "true or false"),
     ],

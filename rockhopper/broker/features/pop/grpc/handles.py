@@ -115,7 +115,8 @@ class Handles:
         if handle.broker_name != self._broker_name:
             raise StatusError(
                 Code.BAD_REQUEST,
-                f"the handle is of broker {handle.broker_name}, and this is {self._broker_name}",
+                f"the handle belongs to broker {handle.broker_name}, and this is "
+                f"{self._broker_name}",
             )
         meant = InFlight(group, real_topic(group, topic, handle.retry_flag), handle)
         renewed = self._renewed.get(meant.key)
@@ -125,7 +126,7 @@ class Handles:
         if meant.handle.visible_ms <= self._now_ms() and not may_be_late:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
-                "the handle has expired: the message is delivered again",
+                "the handle has expired: the message is redelivered",
             )
         return meant
 
@@ -163,7 +164,7 @@ class Handles:
         if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
-                f"the group {meant.group} has received nothing of queue {handle.queue_id} of "
+                f"the group {meant.group} has received no message of queue {handle.queue_id} of "
                 f"{meant.topic}",
             )
         self._pop.ack(

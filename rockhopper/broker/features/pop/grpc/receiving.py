@@ -123,7 +123,7 @@ class Receiving:
         self._checks.broker_is_readable("pop")
         self._checks.may_read(call.connection.peer, wanted.topic, wanted.group, ANY_QUEUE)
         if self._is_orderly(wanted.group) != wanted.order:
-            raise StatusError(Code.MESSAGE_NOT_FOUND, "the group is consumed in another order now")
+            raise StatusError(Code.MESSAGE_NOT_FOUND, "the ordering of this group has changed")
 
     def _is_orderly(self, group: str) -> bool:
         settings = self._groups.get(group)
@@ -258,8 +258,8 @@ def _polling_s(call: Call, request: Any, session: Session | None) -> float:
             is_old = version < "5.0.3"
             raise StatusError(
                 Code.BAD_REQUEST if is_old else Code.ILLEGAL_POLLING_TIME,
-                f"the client waits for {remaining_s:.1f} s more; polling takes "
-                f"{POLLING_S_MIN:.0f} s at least",
+                f"the client waits for only {remaining_s:.1f} s more, but polling needs at least "
+                f"{POLLING_S_MIN:.0f} s",
             )
         wait_s = remaining_s
     return wait_s

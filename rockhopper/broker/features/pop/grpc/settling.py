@@ -82,8 +82,8 @@ class Settling:
         if handle is None:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
-                "the message is not in flight by this handle: it was acknowledged, or has another "
-                "handle by now",
+                "this handle matches no message in flight: the message was acknowledged, or has "
+                "a newer handle",
             )
         return _ChangeReply(status=OK, receipt_handle=str(handle))
 
@@ -97,9 +97,7 @@ class Settling:
         topic, group = topic_of(request.topic), group_of(request.group)
         meant = self._handles.settle(request.receipt_handle, group, topic, may_be_late=True)
         if meant.handle.log_offset < 0:
-            raise StatusError(
-                Code.INVALID_RECEIPT_HANDLE, "the handle does not say where the message is"
-            )
+            raise StatusError(Code.INVALID_RECEIPT_HANDLE, "the handle does not identify a message")
         end_offset = self._send_back.store_again(
             group,
             meant.handle.log_offset,

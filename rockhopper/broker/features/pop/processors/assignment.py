@@ -150,7 +150,7 @@ class AssignmentProcessors:
         if self._groups.find_or_create(mode.consumer_group) is None:
             raise GroupNotFound(f"subscription group [{mode.consumer_group}] does not exist")
         if mode.mode not in (POP, PULL):
-            raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL and POP are")
+            raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL or POP is allowed")
         self._modes.put(mode)
         log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
         await self._modes.saved()

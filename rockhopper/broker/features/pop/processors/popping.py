@@ -112,7 +112,7 @@ class PopProcessors:
 
     async def _pop_in_turn(self, request: Request) -> Response | None:
         if not await self._pop.turns.turn(request.connection):
-            raise TooManyWait("[OVERLOAD]system busy: too many pops with a filter wait")
+            raise TooManyWait("[OVERLOAD]system busy: too many pops with a filter are waiting")
         if request.connection.closed:
             return None
         request.check_access()
@@ -145,7 +145,7 @@ class PopProcessors:
         if fields.invisible_time < 0 or fields.max_msg_nums < 1:
             raise InvalidParameter(
                 f"maxMsgNums is {fields.max_msg_nums} and invisibleTime {fields.invisible_time}: "
-                "at least one message can be asked for, and a time of 0 or more"
+                "request at least one message, and a time of 0 or more"
             )
         wanted = Wanted(
             fields.consumer_group,
@@ -307,7 +307,7 @@ class PopProcessors:
         try:
             bits = base64.b64decode(ack.bits, validate=True)
         except (binascii.Error, ValueError):
-            raise FieldError("b", "is no base64") from None
+            raise FieldError("b", "is not base64") from None
         start = ack.start_offset
         candidates: Iterable[int]
         if info.is_orderly:
@@ -350,7 +350,7 @@ class PopProcessors:
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"message {fields.offset} of queue {fields.queue_id} of topic {topic} is not in "
-                f"flight by the pop at {info.pop_ms}: it was acknowledged, or is delivered again",
+                f"flight by the pop at {info.pop_ms}: it was acknowledged or redelivered",
             )
         pop_ms, invisible_ms = changed
         answer = ChangeInvisibleTimeResponse(

@@ -102,7 +102,7 @@ class Clients:
         kind = settings.WhichOneof("pub_sub")
         if kind is None:
             raise StatusError(
-                Code.BAD_REQUEST, "the settings say neither what is published nor subscribed to"
+                Code.BAD_REQUEST, "the settings name neither publishing nor subscription"
             )
         if settings.client_type in _LITE_CONSUMERS:
             self.no_lite_topics(call, settings)
@@ -142,7 +142,7 @@ class Clients:
             self.no_lite_topics(call, request)
         elif request.client_type != ClientType.PRODUCER:
             raise StatusError(
-                Code.UNRECOGNIZED_CLIENT_TYPE, f"{request.client_type} is no type of a client"
+                Code.UNRECOGNIZED_CLIENT_TYPE, f"{request.client_type} is not a client type"
             )
         self._register(session)
         return _HeartbeatReply(status=OK)
@@ -152,8 +152,8 @@ class Clients:
         """Refuse SyncLiteSubscription, and any other first request of a lite-topic consumer."""
         raise StatusError(
             Code.UNSUPPORTED,
-            "lite topics are not served here, so no LitePushConsumer or LiteSimpleConsumer: use a "
-            "PushConsumer or SimpleConsumer of an ordinary topic",
+            "lite topics are not supported, so LitePushConsumer and LiteSimpleConsumer cannot "
+            "connect: use a PushConsumer or SimpleConsumer with an ordinary topic",
         )
 
     def _register(self, session: Session) -> None:

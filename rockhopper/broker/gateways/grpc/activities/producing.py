@@ -72,7 +72,7 @@ class Producing:
         _ = call.client_id
         messages = request.messages
         if not messages:
-            raise StatusError(Code.MESSAGE_CORRUPTED, "there is no message to send")
+            raise StatusError(Code.MESSAGE_CORRUPTED, "the request contains no message")
         topic = sendable_topic_of(messages[0].topic)
         live = self._live_store
         limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())

@@ -120,7 +120,7 @@ class Pulling:
             offset = self._offsets.get(topic, group, queue_id)
         if offset is None:
             raise StatusError(
-                Code.OFFSET_NOT_FOUND, f"the group {group} has committed no offset of the queue"
+                Code.OFFSET_NOT_FOUND, f"the group {group} has committed no offset in this queue"
             )
         return _GetReply(status=OK, offset=offset)
 
@@ -138,7 +138,7 @@ class Pulling:
         elif request.query_offset_policy == OFFSET_END:
             offset = high
         else:
-            time_ms = millis_of(request.timestamp, Code.BAD_REQUEST, "the time that is asked for")
+            time_ms = millis_of(request.timestamp, Code.BAD_REQUEST, "the requested time")
             found = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
             offset = min(max(found, low), high)
         return _QueryReply(status=OK, offset=offset)
@@ -164,7 +164,7 @@ def _write_pulled(
             call.write(_PullReply(message=delivered(stored, *place)))
     elif outcome is Outcome.MOVED:
         call.write(
-            _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue has no such offset now"))
+            _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue no longer has this offset"))
         )
     else:
         call.write(_PullReply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))

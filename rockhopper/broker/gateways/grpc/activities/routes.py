@@ -106,7 +106,7 @@ class Routes:
                 endpoints = request.endpoints if len(brokers) == 1 else None
                 _put_broker(queue.broker, broker, endpoints, call)
         if not reply.assignments:
-            raise StatusError(Code.FORBIDDEN, f"the topic {topic} may not be read")
+            raise StatusError(Code.FORBIDDEN, f"the user may not read topic {topic}")
         call.reply(reply)
 
 

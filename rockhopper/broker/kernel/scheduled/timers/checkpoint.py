@@ -63,7 +63,7 @@ class CheckpointChange(NamedTuple):
 
 
 class _CheckpointTable(CheckedTable):
-    lost = "the timer checkpoint cannot be read, and all timers are made anew from the log"
+    lost = "the timer checkpoint cannot be read: rebuilding all timers from the log"
     takes_bare_entries = True
 
     def from_json(self, document: JsonObject) -> None:
@@ -72,7 +72,7 @@ class _CheckpointTable(CheckedTable):
         try:
             _checkpoint_of(self.entries)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it makes no sense: {error!r}") from None
+            raise ValueError(f"it is invalid: {error!r}") from None
 
     def _replay(self, name: str, value: Any) -> None:
         if name != _SLOTS:

@@ -71,7 +71,7 @@ def stage_copy(
 
 def _why_undeliverable(topics: TopicTable, topic: str, queue_text: str) -> str | None:
     if topic in NOT_SENDABLE_TOPICS or not topic:
-        return f"it is for {topic or 'no topic'}, where nobody may send"
+        return f"its topic is {topic or 'no topic'}, to which no client may send"
     if topic not in topics:
         return f"its topic {topic} was deleted"
     if not (queue_text.isascii() and queue_text.isdecimal()) or int(queue_text) > QUEUE_ID_MAX:

@@ -50,7 +50,7 @@ class TimerRecall:
         try:
             handle = decode_recall_handle(text)
         except ValueError as error:
-            raise _refused(f"the handle is wrong: {error}") from None
+            raise _refused(f"the handle is invalid: {error}") from None
         if handle.topic != topic:
             raise _refused(f"the handle is for topic {handle.topic}")
         if handle.broker_name != self._config.broker_name:

@@ -37,11 +37,11 @@ def decode_recall_handle(text: str) -> RecallHandle:
         padded = text + "=" * (-len(text) % 4)
         decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        raise ValueError("it is no URL-safe base64") from None
+        raise ValueError("it is not URL-safe base64") from None
     fields = decoded.split(" ")
     if fields[0] != _VERSION or len(fields) != _FIELD_COUNT:
-        raise ValueError(f"it does not hold {_VERSION} and four more words")
+        raise ValueError(f"it does not contain {_VERSION} and four more words")
     _, topic, broker_name, due, unique_key = fields
     if not (due.isascii() and due.isdecimal() and len(due) < 19):
-        raise ValueError("its time is no number")
+        raise ValueError("its time is not a number")
     return RecallHandle(topic, broker_name, int(due), unique_key)

@@ -134,7 +134,7 @@ class Timers(Part):
         if due_ms <= now_ms:
             if PROPERTY_TIMER_DEL_UNIQUE_KEY in properties:
                 raise IllegalMessage(
-                    "timer message illegal: the time of a message that withdraws another has passed"
+                    "timer message illegal: the time of a message that cancels another has passed"
                 )
             return None
         max_ms = self._config.timer_max_delay_s * 1000

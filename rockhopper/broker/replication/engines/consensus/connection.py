@@ -140,7 +140,7 @@ class HttpConnection:
         version, _, rest = (await self._line()).partition(" ")
         status = rest[:3]
         if not version.startswith("HTTP/1.") or not status.isdecimal():
-            raise MalformedAnswerError("this is no HTTP")
+            raise MalformedAnswerError("not an HTTP answer")
         headers = {}
         for line in await self._lines():
             name, _, value = line.partition(":")

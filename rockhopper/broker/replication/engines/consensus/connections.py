@@ -95,7 +95,7 @@ class Connections:
         elif isinstance(error, OSError):
             reason = _told(error)
         else:
-            reason = f"its answer makes no sense: {error}"
+            reason = f"invalid answer: {error}"
         return UnavailableError(f"{endpoint}: {reason}", may_be_done=True)
 
     async def close(self) -> None:

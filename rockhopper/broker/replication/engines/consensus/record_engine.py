@@ -210,15 +210,18 @@ class RecordEngine:
             if (tag := await self._keeper.swap(record, stored.tag)) is not None:
                 self._see(record)
                 return True, replace(stored, record=record, tag=tag)
-        raise EngineError(f"{self._keeper.name} was changed by others {SWAP_TRIES_MAX} times")
+        raise EngineError(
+            f"{self._keeper.name} was changed {SWAP_TRIES_MAX} times by other processes: retry "
+            "later"
+        )
 
     async def _load(self) -> Stored:
         seen = self._version
         stored = await self._keeper.load()
         if stored.record.version < seen:
             raise EngineError(
-                f"{self._keeper.name} is older than what was seen before: restored from a backup, "
-                "or deleted? Start this broker anew if that is meant"
+                f"{self._keeper.name} is older than the version seen before: was it restored "
+                "from a backup, or deleted? If that was intended, restart this broker"
             )
         self._see(stored.record)
         return stored

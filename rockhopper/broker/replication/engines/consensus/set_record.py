@@ -172,5 +172,5 @@ def decode_member_record(place: str, data: bytes) -> MemberRecord:
 
 def _check_version(place: str, version: int) -> None:
     if version != VERSION:
-        reason = f"its version is {version}, this broker reads {VERSION}"
+        reason = f"its version is {version}, but this broker reads {VERSION}"
         raise UnreadableValueError(place, reason)

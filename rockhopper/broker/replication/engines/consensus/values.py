@@ -289,4 +289,4 @@ def _decoded(key: str, value: bytes, form: type[_Value]) -> _Value:
             return msgspec.json.decode(value, type=form)
     except msgspec.MsgspecError as error:
         raise UnreadableValueError(key, str(error)) from None
-    raise UnreadableValueError(key, f"its version is {version}, this broker reads {VERSION}")
+    raise UnreadableValueError(key, f"its version is {version}, but this broker reads {VERSION}")

@@ -223,7 +223,7 @@ class EtcdEngine:
             )
             if answer.succeeded:
                 return True
-        raise EngineError(f"{key.decode()} changes all the time: are two replicas of one store up?")
+        raise EngineError(f"{key.decode()} keeps changing: do two replicas run on the same store?")
 
     async def resign(self, leader: Leader) -> None:
         """See Engine."""
@@ -245,8 +245,9 @@ class EtcdEngine:
         view = self._view(everything)
         if view.version < seen:
             raise EngineError(
-                f"{self._prefix}state is of revision {view.version} in etcd, and {seen} was seen "
-                "before: restored from a backup? Start this broker anew if that is meant"
+                f"{self._prefix}state has revision {view.version} in etcd, but revision {seen} "
+                "was seen before: was etcd restored from a backup? If that was intended, restart "
+                "this broker"
             )
         return everything.header.revision, view
 

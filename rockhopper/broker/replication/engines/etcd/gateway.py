@@ -43,11 +43,11 @@ _LINEARIZABLE = (RANGE, TXN, PUT)
 _TOKEN_IS_OVER = ("invalid auth token", "revision of auth store is old")
 _HINTS = {
     "authentication failed": "correct haEngineUser and haEnginePasswordFile",
-    "authentication is not enabled": "enable it, or leave out haEngineUser",
+    "authentication is not enabled": "enable it, or remove haEngineUser",
     "user name is empty": "set haEngineUser and haEnginePasswordFile",
-    "permission denied": "grant a role of haEngineUser readwrite on the keys of the set",
+    "permission denied": "grant a role of haEngineUser readwrite permission on the keys of the set",
     "database space exceeded": "compact and defragment it, then disarm its alarm",
-    "Not Found": "is it etcd 3.4 or later, with its gRPC gateway on?",
+    "Not Found": "is it etcd 3.4 or later, with its gRPC gateway enabled?",
 }
 
 
@@ -153,7 +153,7 @@ class EtcdGateway:
                 except FromThePastError as error:
                     raise UnavailableError(f"{endpoint}: {error}", may_be_done=True) from None
             return answer
-        raise RefusedError(f"{endpoint} takes no token, not even a new one")
+        raise RefusedError(f"{endpoint} refuses every token, even a new one")
 
     async def _authenticated(self, endpoint: str) -> str:
         """Return the token, after fetching one if necessary; empty without a user."""

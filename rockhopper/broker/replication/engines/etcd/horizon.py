@@ -25,14 +25,14 @@ class Horizon:
         """
         if departed.cluster_id not in (0, header.cluster_id):
             raise FromThePastError(
-                f"it belongs to cluster {header.cluster_id}, not {departed.cluster_id} as before"
+                f"it belongs to cluster {header.cluster_id}, not to {departed.cluster_id} as before"
             )
         behind = header.raft_term < departed.raft_term or header.revision < departed.revision
         if behind:
             raise FromThePastError(
                 f"it is at term {header.raft_term}, revision {header.revision}, behind term "
-                f"{departed.raft_term}, revision {departed.revision}, that were seen before: "
-                "restored from a backup? Start this broker anew if that is meant"
+                f"{departed.raft_term}, revision {departed.revision}, which were seen before: "
+                "was it restored from a backup? If that was intended, restart this broker"
             )
         seen = self.seen
         self.seen = Header(

@@ -64,8 +64,8 @@ def endpoint_in_pod(environment: Mapping[str, str]) -> str:
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
         raise EngineError(
-            "haEngine=kubernetes://… works in a pod alone, and KUBERNETES_SERVICE_HOST is not set: "
-            "run the broker in Kubernetes, or take an etcd"
+            "haEngine=kubernetes://… works only in a pod, and KUBERNETES_SERVICE_HOST is not "
+            "set: run the broker in Kubernetes, or use etcd"
         )
     return join_address(host, int(environment.get("KUBERNETES_SERVICE_PORT", HTTPS_PORT)))
 

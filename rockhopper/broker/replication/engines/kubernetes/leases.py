@@ -143,7 +143,7 @@ class SetLeases:
                 return
             except NotDoneError:
                 self._own = await self._get(name)
-        raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
+        raise EngineError(f"Lease {name} keeps changing: do two replicas have the same id?")
 
     async def remove_member(self, member: MemberRecord) -> None:
         """See RecordKeeper.
@@ -161,7 +161,7 @@ class SetLeases:
                     name, held, {MEMBER: ""}, self._spec("", MEMBER_LEASE_MS)
                 )
                 return
-        raise EngineError(f"Lease {name} changes all the time: do two replicas have one id?")
+        raise EngineError(f"Lease {name} keeps changing: do two replicas have the same id?")
 
     async def _try_swap(self) -> None:
         """Check by a dry run, which changes nothing, that the pod may replace the record."""

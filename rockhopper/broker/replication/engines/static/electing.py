@@ -41,29 +41,33 @@ def designate(directory: SetDirectory, replica_id: int) -> SetRecord:
             in_sync = sorted(each.id for each in stored.record.state.in_sync)
             if replica_id not in in_sync:
                 raise NotElectableError(
-                    f"replica {replica_id} is not in sync, messages would be lost: wait until it "
-                    f"has caught up, or elect one of {', '.join(map(str, in_sync))}"
+                    f"replica {replica_id} is not in sync, so messages would be lost: wait until "
+                    f"it has caught up, or elect one of {', '.join(map(str, in_sync))}"
                 )
         record = stored.record.designating(replica_id)
         if directory.swap_now(record, stored.tag) is not None:
             return record
-    raise EngineError(f"{directory.name} was changed by others {SWAP_TRIES_MAX} times: try again")
+    raise EngineError(
+        f"{directory.name} was changed {SWAP_TRIES_MAX} times by other processes: try again"
+    )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--engine", metavar="static:///DIRECTORY", required=True, help="As in haEngine.")
+@click.option(
+    "--engine", metavar="static:///DIRECTORY", required=True, help="The value of haEngine."
+)
 @click.option("--cluster", metavar="NAME", default="DefaultCluster", help="brokerClusterName.")
 @click.option("--name", metavar="NAME", default="broker-a", help="brokerName of the set.")
 @click.option("--id", "replica_id", type=click.IntRange(1), required=True)
 def main(engine: str, cluster: str, name: str, replica_id: int) -> None:
-    """Say which replica of a set with haEngine=static may lead.
+    """Elect the master of a replica set with haEngine=static.
 
-    The first time this begins the set. Later, the replica that led before must be gone, or hand
-    over by a switch: two never lead at once.
+    The first election creates the set. Later, the former master must have stopped, or hand over
+    by a switch: two never lead at once.
     """
     place = Path(engine.removeprefix(SCHEME))
     if not engine.startswith(SCHEME) or not place.is_absolute():
-        _fail(f"{engine} is not {SCHEME}/directory: other engines elect by themselves", 2)
+        _fail(f"{engine} is not {SCHEME}/directory: other engines elect a master by themselves", 2)
     try:
         path = set_path(place, cluster, name)
         _make(place, path)
@@ -77,7 +81,10 @@ def main(engine: str, cluster: str, name: str, replica_id: int) -> None:
 
 def _make(mounted: Path, path: Path) -> None:
     if not mounted.is_dir():
-        _fail(f"{mounted} is no directory: mount there what all replicas of the set share", 1)
+        _fail(
+            f"{mounted} is not a directory: mount the directory that all replicas of the set share",
+            1,
+        )
     disk.make_directories_durably(path)
 
 
@@ -86,9 +93,9 @@ def _told(record: SetRecord, replica_id: int, name: str) -> str:
     if leader and leader.id != replica_id:
         return (
             f"replica {replica_id} of {name} leads as soon as replica {leader.id} (epoch "
-            f"{leader.epoch}) is gone or hands over"
+            f"{leader.epoch}) stops or hands over"
         )
-    return f"replica {replica_id} of {name} may lead; no other does"
+    return f"replica {replica_id} of {name} may lead; no other may"
 
 
 def _fail(line: str, exit_code: int) -> NoReturn:

@@ -139,7 +139,7 @@ class SetDirectory:
         if not found:
             if not slots[0].strip(b"\0"):
                 return 0, SetRecord()  # The very first write was interrupted.
-            reason = "it is damaged; put back a copy, or see docs/replication.md"
+            reason = "it is damaged; restore a copy, or see docs/replication.md"
             raise UnreadableValueError(self.name, reason)
         serial, line = max(found)
         return serial, decode_record(self.name, line)
@@ -173,7 +173,7 @@ class SetDirectory:
                 return
             except BlockingIOError:
                 if time.monotonic() >= until_s:
-                    reason = f"{self.name} has been locked for {self._timeout_s:g} s by another"
+                    reason = f"another process has locked {self.name} for {self._timeout_s:g} s"
                     raise UnavailableError(reason, may_be_done=False) from None
             time.sleep(LOCK_PAUSE_S)
 
@@ -189,8 +189,8 @@ class SetDirectory:
             raise UnavailableError(reason, may_be_done=True) from None
         except OSError as error:
             reason = (
-                f"{self.name} cannot be used ({error.strerror}): mount what all replicas share; a "
-                "new set begins with rockhopper ha elect"
+                f"{self.name} cannot be used ({error.strerror}): mount the directory that all "
+                "replicas share; to create a set, run rockhopper ha elect"
             )
             raise UnavailableError(reason, may_be_done=True) from None
 

@@ -122,8 +122,8 @@ class Feed:
             self._is_more.set()
         elif not 0 <= offset <= slave.next_offset:
             raise FeedError(
-                f"it reports offset {offset} and was sent nothing beyond {slave.next_offset}: its "
-                "log is not a copy of this one"
+                f"it reports offset {offset}, but only the log up to {slave.next_offset} was "
+                "sent to it: its log is not a copy of this one"
             )
         slave.acked_offset = offset
         self._on_report()
@@ -132,16 +132,17 @@ class Feed:
         start, end = self._log.start_offset, self._log.end_offset
         if not 0 <= offset <= end:
             raise FeedError(
-                f"its log ends at offset {offset} and this one at {end}: it has what was lost "
-                "here, or is another's slave. Let it follow with an empty directory"
+                f"its log ends at offset {offset}, beyond the end of this one at {end}: it has "
+                "messages that were lost here, or belongs to another master. Start it with an "
+                "empty directory"
             )
         if offset == 0:
             newest = max(end - end % self._log.file_size_bytes, start)
             return newest if self._settings.is_from_last_file else start
         if offset < start:
             raise FeedError(
-                f"its log ends at offset {offset} and this one begins at {start}: what is between "
-                "them has expired. Let it follow with an empty directory"
+                f"its log ends at offset {offset}, but this one starts at {start}: the messages "
+                "between them have expired. Start it with an empty directory"
             )
         return offset
 
@@ -173,8 +174,8 @@ class Feed:
         data = log.read(start, end)
         if len(data) != end - start:
             raise FeedError(
-                f"it is at offset {start} and this log begins at {log.start_offset}: what is "
-                "between them has expired. Let it follow with an empty directory"
+                f"it is at offset {start}, but this log starts at {log.start_offset}: the "
+                "messages between them have expired. Start it with an empty directory"
             )
         self._writer.write(encode_ha_frame(HaFrame(start, data)))
         self._slave.next_offset = end

@@ -220,6 +220,6 @@ class ClassicMaster:
         self._store.refusal = None
         if self._least > 1 and self.in_sync_count < self._least:
             self._store.refusal = NotReplicatedError(
-                f"in-sync replicas not enough: nothing is stored until minInSyncReplicas="
-                f"{self._least}, this master among them, are there"
+                "in-sync replicas not enough: nothing is stored until "
+                f"minInSyncReplicas={self._least} brokers, including this master, are in sync"
             )

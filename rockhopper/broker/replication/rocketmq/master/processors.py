@@ -86,7 +86,7 @@ class ClassicProcessors:
         """
         if request.ext.get("masterHaAddress"):
             raise IllegalOperation(
-                "this broker is the master and follows nobody: send its addresses to the slave"
+                "this broker is a master and follows no other: send its addresses to the slave"
             )
         address = self._address_for(request.connection)
         host, _ = split_address(address)

@@ -42,7 +42,7 @@ from rockhopper.tasks import end_task, keep_running
 
 log = structlog.get_logger("broker.following")
 
-FORCE_HINT = "to serve it all the same, set forceTakeover=true"
+FORCE_HINT = "to serve it anyway, set forceTakeover=true"
 LAG_LOG_INTERVAL_S = 30.0
 CATCH_UP_TIMEOUT_S = 30.0
 
@@ -121,7 +121,7 @@ class Follower:
         layout = self._layout
         if following_file.followed_master(layout) is None and log_start.has_log(layout.commit_log):
             raise FollowError(
-                f"the store in {layout.root} is a broker's own, and no copy: follow "
+                f"the store in {layout.root} belongs to a broker and is not a copy: follow "
                 f"{self.master_address} with an empty directory (--store)"
             )
         following_file.write(layout, self.master_address)
@@ -143,8 +143,8 @@ class Follower:
         holes = self.store.opened.report.holes
         if holes:
             raise DivergedError(
-                f"the copy is damaged between offsets {holes[0].start} and {holes[0].end}, as a "
-                f"power cut may leave it: follow {self.master_address} with an empty directory"
+                f"the copy is damaged between offsets {holes[0].start} and {holes[0].end}, "
+                f"perhaps by a power cut: follow {self.master_address} with an empty directory"
             )
 
     def _compare_meanings(self, facts: MasterFacts) -> None:
@@ -272,10 +272,10 @@ class Follower:
         facts = await self._ask()
         if facts.is_writable:
             raise FollowError(
-                f"the master at {self.master_address} still takes messages, which would be lost: "
-                "take its write permission first (mqadmin updateBrokerConfig -b "
+                f"the master at {self.master_address} still accepts messages, which would be "
+                "lost: remove its write permission first (mqadmin updateBrokerConfig -b "
                 f"{self.master_address} -k brokerPermission -v 4), and wait until producers have "
-                "asked for the route again, some 30 s"
+                "refreshed the route, about 30 s"
             )
         self._compare_meanings(facts)
         self._check_ends(facts.log_max_offset)
@@ -289,7 +289,7 @@ class Follower:
             raise FollowError(
                 f"the log of the master at {self.master_address} ends at offset {master_end} and "
                 f"the copy at {end}: "
-                + (problem or "it is still written to, or not all of it is copied; try again")
+                + (problem or "producers still write to it, or it is not fully copied; try again")
             )
 
     async def take_over(self, *, force: bool) -> None:

@@ -26,7 +26,7 @@ def followed_master(layout: StoreLayout) -> str | None:
     path = path_in(layout)
     if not path.exists():
         return None
-    damaged = "the note that this store follows another broker is damaged"
+    damaged = "the record that this store follows another broker is damaged"
     return checked_line.load(path, lambda document: str(document["master"]), damaged) or ""
 
 

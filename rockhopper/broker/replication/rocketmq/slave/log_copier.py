@@ -174,13 +174,13 @@ class _Expected:
         """
         if frame.offset != self.offset:
             raise LogMismatchError(
-                f"the master sent offset {frame.offset} where {self.offset} was to come"
+                f"the master sent offset {frame.offset} instead of {self.offset}"
             )
         both = min(len(self._known), len(frame.data))
         if self._known[:both] != frame.data[:both]:
             raise DivergedError(
                 f"the copy that ends at offset {self._store.received_offset} is not the master's "
-                f"log: bytes from {self.offset} on differ. Nothing was changed here; to copy that "
+                f"log: bytes from {self.offset} on differ. Nothing was changed; to copy that "
                 "master, follow it with an empty directory"
             )
         self._known = self._known[both:]
@@ -193,13 +193,14 @@ def check_fits(facts: MasterFacts, end: int) -> None:
     """Raise DivergedError if a copy that ends at *end* cannot continue the master's log."""
     if end > facts.log_max_offset:
         raise DivergedError(
-            f"the copy ends at offset {end} and the master's log at {facts.log_max_offset}: the "
-            "master has lost its end, or is another. Nothing was cut here. To go on with what is "
-            "here, stop that master and take over with --force; to copy it as it is now, follow "
-            "it with an empty directory"
+            f"the copy ends at offset {end}, beyond the end of the master's log at "
+            f"{facts.log_max_offset}: the master lost its end, or is another master. Nothing was "
+            "cut. To keep the copy, stop that master and take over with --force; to copy the "
+            "master as it is now, follow it with an empty directory"
         )
     if end < facts.log_min_offset:
         raise DivergedError(
-            f"the copy ends at offset {end} and the master's log begins at {facts.log_min_offset}: "
-            "what is between them has expired there. Follow it with an empty directory"
+            f"the copy ends at offset {end}, but the master's log starts at "
+            f"{facts.log_min_offset}: the messages between them have expired there. Follow it "
+            "with an empty directory"
         )

@@ -92,7 +92,7 @@ class SlaveProcessors:
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
             "[REJECTREQUEST]system busy, start flow control for a while: this broker follows "
-            f"{self._follower.master_address} and serves nobody before it takes over",
+            f"{self._follower.master_address} and serves no clients until it takes over",
         )
 
     def runtime_info(self, request: Request) -> Response:

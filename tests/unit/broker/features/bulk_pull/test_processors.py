@@ -179,4 +179,4 @@ async def test_a_topic_that_is_made_anew_meanwhile_ends_a_long_answer(
     monkeypatch.setattr(bulk_module, "next_slice", replace)
     answer = await queues(filled, *wanted, topicId=topic_id)
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-    assert "made anew" in (answer.remark or "")
+    assert "created again" in (answer.remark or "")

@@ -84,7 +84,7 @@ async def test_a_topic_that_nobody_may_send_to_takes_no_replies(
 @pytest.mark.parametrize(
     ("client_id", "says"),
     [
-        (None, "only a message that was sent as a request can be replied to"),
+        (None, "only a message that was sent as a request can have a reply"),
         ("stranger", "channel of <stranger> not found"),
         ("s" * 5000, "channel of <sss"),
     ],

@@ -224,7 +224,9 @@ async def refuses_without_its_topic(sinks: Sinks) -> None:
     sinks.topics.delete("TopicA")
     # Made anew, it is another topic: what was staged is not for that one.
     sinks.topics.put(topic)
-    with pytest.raises(SinkError, match="was for a topic that was deleted since; run the batch"):
+    with pytest.raises(
+        SinkError, match="belonged to a topic that was deleted since; run the batch"
+    ):
         await sinks.publish(0)
     assert sinks.publisher.last_batch_id(SINK) == -1
     assert sinks.publisher.staged_bytes == 0
@@ -264,7 +266,7 @@ async def test_a_torn_part_is_cut_and_its_batch_refused(tmp_path: Path) -> None:
     with part.open("r+b") as file:
         file.truncate(part.stat().st_size - 10)
     async with Sinks(root) as again:
-        with pytest.raises(SinkError, match="holds 600 messages, not 700"):
+        with pytest.raises(SinkError, match="contains 600 messages, not 700"):
             await again.publish(0)
         assert bodies(again.store) == []
 
@@ -392,7 +394,7 @@ async def test_a_large_part_is_put_on_disk_while_more_is_staged(
         if is_kept:
             assert await sinks.publish(0) == (len(WHOLE), False)
         else:
-            with pytest.raises(SinkError, match=r"part 0.0 of batch 0 .* holds 0 messages"):
+            with pytest.raises(SinkError, match=r"part 0.0 of batch 0 .* contains 0 messages"):
                 await sinks.publish(0)
         assert len(synced[0]) == 1
 
@@ -412,7 +414,7 @@ async def test_parts_forgotten_while_they_are_made_ready_take_no_others_along(
 
         monkeypatch.setattr(StagedParts, "sync", sync)
         wanted = [SinkPart(name, len(texts)) for name, texts in PARTS.items()]
-        with pytest.raises(SinkError, match="were forgotten while they were made ready"):
+        with pytest.raises(SinkError, match="were dropped while they were prepared"):
             await sinks.publisher.prepare(SINK, 0, wanted)
         monkeypatch.undo()
         again = [SinkPart("0.again", 1)]

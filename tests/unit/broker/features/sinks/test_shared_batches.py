@@ -33,11 +33,11 @@ async def test_prepared_parts_outlive_aborts_time_and_the_process(tmp_path: Path
 async def test_only_what_is_there_is_prepared(tmp_path: Path) -> None:
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(4)
-        with pytest.raises(SinkError, match="holds 700 messages, not 701"):
+        with pytest.raises(SinkError, match="contains 700 messages, not 701"):
             await sinks.publisher.prepare(SINK, 4, [SinkPart("0.0", 701)])
         await sinks.publisher.prepare(SINK, 4, WANTED, "the query q")
         sinks.stage(3)
-        with pytest.raises(SinkError, match=r"prepares batch 4 here, and this is batch 3"):
+        with pytest.raises(SinkError, match=r"is preparing batch 4 here, but this is batch 3"):
             await sinks.publisher.prepare(SINK, 3, WANTED)
         with pytest.raises(SinkError, match="the query q"):
             await sinks.publisher.prepare(SINK, 4, WANTED, "the query r")

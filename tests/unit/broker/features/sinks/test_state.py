@@ -47,7 +47,7 @@ def test_parts_come_in_pieces_and_again(tmp_path: Path, directory: Path, state: 
 
 @pytest.mark.parametrize("name", ["../a.part", "intent.json"])
 def test_only_parts_are_written(state: SinksState, name: str) -> None:
-    with pytest.raises(StateRecordError, match="is no name of a part"):
+    with pytest.raises(StateRecordError, match="is not a valid name of a part"):
         state.apply(PART, encode_part(name, 0, b"x"), 0)
 
 

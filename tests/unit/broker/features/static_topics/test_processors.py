@@ -272,7 +272,7 @@ async def test_a_mapping_that_does_not_fit_is_refused(
     await map_both(pair)
     a, b = pair
     hosted = {0: [piece("broker-a", 0)]}
-    for epoch, word in ((9, "older"), (10, "another mapping"), (11, "lacks")):
+    for epoch, word in ((9, "older"), (10, "a different mapping"), (11, "lacks")):
         refused = await map_queues(a, hosted, epoch)
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert word in (refused.remark or "")

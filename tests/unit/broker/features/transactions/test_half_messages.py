@@ -97,5 +97,5 @@ async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:
 
 async def test_a_group_that_would_end_a_property_is_refused(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    with pytest.raises(IllegalMessage, match="characters that end a property"):
+    with pytest.raises(IllegalMessage, match="a character that ends a property"):
         broker.sender.send(half_send("a\x01b"))

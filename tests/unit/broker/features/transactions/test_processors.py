@@ -74,7 +74,7 @@ def test_only_what_is_held_is_asked_about_again(rig: TransactionRig, id_: str) -
     waiting = rig.messages("RMQ_SYS_TRANS_HALF_TOPIC")[0].offset_message_id
     answer = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": waiting})
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "is no message of TRANS_CHECK_MAX_TIME_TOPIC" in str(answer.remark)
+    assert "is not a message of TRANS_CHECK_MAX_TIME_TOPIC" in str(answer.remark)
 
 
 @pytest.mark.parametrize(

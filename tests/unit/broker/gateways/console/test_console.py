@@ -170,15 +170,15 @@ async def test_a_user_sees_and_does_what_the_rules_allow(guarded: Broker) -> Non
         for page in ("", "static/console.css"):
             refused = await browser.get(page)
             assert refused.status == 403
-            assert "al may not Get Cluster:*" in refused.text
+            assert "al is not allowed to Get Cluster:*" in refused.text
         await admin.accounts.add_rule("al", "Cluster:*", ["Get", "List"], is_allowed=True)
         await admin.accounts.add_rule("al", "Topic:orders", ["All"], is_allowed=True)
     assert (await browser.get("messages", topic="orders")).status == 200
     refused = await browser.get("messages", topic="secrets")
     assert refused.status == 403
-    assert "may not Sub Topic:secrets" in refused.text
+    assert "is not allowed to Sub Topic:secrets" in refused.text
     sent = await browser.post("send", topic="secrets", body="x")
-    assert "may not Pub Topic:secrets" in sent.text
+    assert "is not allowed to Pub Topic:secrets" in sent.text
     # A token is the user's own.
     other = Browser(guarded.http_address, ("root", "the secret"))
     answer = await other.post("send", token=await browser.token(), topic="orders", body="x")
@@ -246,7 +246,7 @@ async def test_rules_hold_for_where_the_visitor_is() -> None:
         await admin.accounts.add_rule("near", "Group:*", ["All"], is_allowed=True)
         refused = await near.post("group/reset", **move)
         assert refused.status == 403
-        assert "near at 192.0.2.7 may not" in refused.text
+        assert "near at 192.0.2.7 is not allowed" in refused.text
 
 
 async def test_lists_hold_what_a_user_may_see(guarded: Broker) -> None:
@@ -290,11 +290,14 @@ async def test_what_somebody_may_not_do_is_not_offered(alice: Browser, root: Adm
         assert form in (await admin.ask("GET", f"/console/{page}")).source, page
         shown = await alice.ask("GET", f"/console/{page}")
         assert (shown.status, form in shown.source) == (200, False), page
-    assert "alice at 127.0.0.1 may not Update Cluster:*." in (await alice.get("settings")).text
+    assert (
+        "alice at 127.0.0.1 is not allowed to Update Cluster:*."
+        in (await alice.get("settings")).text
+    )
     group = (await alice.get("group", name="billing")).text
-    assert "Not yours to do: alice at 127.0.0.1 may not Update Group:billing" in group
+    assert "Not yours to do: alice at 127.0.0.1 is not allowed to Update Group:billing" in group
     letters = await alice.get("dead-letters/of", group="billing")
-    assert (letters.status, "may not" in letters.text) == (403, True)
+    assert (letters.status, "is not allowed to" in letters.text) == (403, True)
     assert "GET_ROUTEINFO" not in letters.text
     own = (await alice.get("topic", name="orders")).text
     assert "Browse messages Send one" in own

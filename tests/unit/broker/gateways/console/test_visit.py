@@ -30,7 +30,7 @@ def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:
     asked = visit(rules)
     asked.check(Action.SUB, "%RETRY%billing")
     asked.check(Action.SUB, "%DLQ%billing")
-    with pytest.raises(NoPermission, match=r"al at 192.0.2.1 may not Sub Topic:billing"):
+    with pytest.raises(NoPermission, match=r"al at 192.0.2.1 is not allowed to Sub Topic:billing"):
         asked.check(Action.SUB, "billing")
     visit(Access(remote_admin=False)).check(Action.SUB, "billing")
 
@@ -40,7 +40,7 @@ def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
     asked = visit(rules)
     rules.retry_groups = lambda name: {"%RETRY%a_b": ["a"], "%RETRY%a_c": ["a", "a_c"]}[name]
     asked.check(Action.SUB, "%RETRY%a_b")
-    assert asked.refusal(Action.SUB, "%RETRY%a_c").endswith("may not Sub Group:a_c")
+    assert asked.refusal(Action.SUB, "%RETRY%a_c").endswith("is not allowed to Sub Group:a_c")
     assert asked.only_seen(["%RETRY%a_b", "%RETRY%a_c"]) == ["%RETRY%a_b"]
 
 

@@ -112,7 +112,7 @@ async def test_rude_clients_are_waited_for_so_long(client: GrpcClient) -> None:
     connection = client.connection
     now_s = connection.connected_at_s
     assert connection.overdue(now_s + FIRST_REQUEST_TIMEOUT_S) is None
-    assert connection.overdue(now_s + FIRST_REQUEST_TIMEOUT_S + 1) == "it asked for nothing"
+    assert connection.overdue(now_s + FIRST_REQUEST_TIMEOUT_S + 1) == "the client sent no request"
     await client.ask("QueryRoute", request("QueryRoute", topic="t"))
     last_s = connection.last_call_s
     assert connection.overdue(last_s + IDLE_TIMEOUT_S + 1) == "idle"
@@ -121,7 +121,7 @@ async def test_rude_clients_are_waited_for_so_long(client: GrpcClient) -> None:
     connection.data_received(b"\0\0\x05")
     begun_s = connection.frame_begun_at_s
     assert begun_s is not None
-    assert connection.overdue(begun_s + FRAME_TIMEOUT_S + 1) == "a frame did not end"
+    assert connection.overdue(begun_s + FRAME_TIMEOUT_S + 1) == "a frame was not completed"
     connection.pause_writing()
     stalled_s = connection.stalled_at_s
     assert stalled_s is not None
@@ -145,7 +145,7 @@ async def test_bodies_that_do_not_end_hold_no_more_than_so_much(client: GrpcClie
     assert reply.entries[0].message_id == "ID1"
     now_s = client.connection.held_at_s
     assert client.connection.overdue(now_s + FRAME_TIMEOUT_S) is None
-    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S + 1) == "a request did not end"
+    assert client.connection.overdue(now_s + FRAME_TIMEOUT_S + 1) == "a request was not completed"
 
 
 async def test_an_error_of_the_peer_ends_the_connection_and_its_calls(

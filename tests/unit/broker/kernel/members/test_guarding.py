@@ -67,7 +67,7 @@ def test_no_user_is_made_where_nobody_has_to_be_one(tmp_path: Path) -> None:
 
 
 def test_brokers_that_need_the_same_user_make_none_up(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="the same one"):
+    with pytest.raises(SettingError, match="need the same user"):
         guarded(tmp_path, ON | GENERATE | {"brokers": "2"})
 
 
@@ -116,8 +116,8 @@ def test_an_open_port_is_told_of(
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        ({}, "everybody on its host"),
-        ({"bindAddress": "0.0.0.0"}, "everybody who reaches its ports"),
+        ({}, "every user of its host"),
+        ({"bindAddress": "0.0.0.0"}, "every host that reaches its ports"),
         (ON, "users, all of whom may read and write everything"),
         ({**ON, "authorizationEnabled": "true"}, "users, by their rules"),
     ],

@@ -139,7 +139,7 @@ async def test_a_body_that_names_another_user_than_the_header_is_refused(
     name = "bob" if code == Code.AUTH_CREATE_USER else "alice"
     refused = await admin.ask(code, {"username": "eve", "password": "x" * 12}, username=name)
     assert refused.code == 29
-    assert refused.remark == f"the header's username is {name}, the body's eve: name one user"
+    assert refused.remark == f"the header's username is {name}, the body's is eve: name one user"
     assert broker.tables.users.users == users
     repeated = {"username": name, "password": "x" * 12}
     assert (await admin.ask(code, repeated, username=name)).code == ResponseCode.SUCCESS
@@ -152,7 +152,7 @@ async def test_rules_whose_body_names_another_user_than_the_header_are_refused(
     for_eve = {**RULES, "subject": "User:eve"}
     refused = await admin.ask(Code.AUTH_CREATE_ACL, for_eve, subject="User:alice")
     assert refused.code == 29
-    assert "the body's User:eve: name one user" in (refused.remark or "")
+    assert "the body's is User:eve: name one user" in (refused.remark or "")
     assert broker.tables.acls.rules == {}
     for_alice = {**RULES, "subject": "User:alice"}
     assert (await admin.ask(Code.AUTH_CREATE_ACL, for_alice, subject="User:alice")).code == 0

@@ -386,7 +386,7 @@ async def test_a_group_without_permission_leaves_the_others_of_its_heartbeat_alo
             served, beat(group="audit", producerDataSet=both["producerDataSet"]), peer
         )
         assert alone.code == ResponseCode.NO_PERMISSION
-        assert "may not Sub Group:audit" in (alone.remark or "")
+        assert "is not allowed to Sub Group:audit" in (alone.remark or "")
         assert served.producers.clients("senders")
     refused = [entry for entry in logs if "without permission" in entry["event"]]
     assert [entry["group"] for entry in refused] == ["audit"]

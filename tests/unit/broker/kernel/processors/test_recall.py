@@ -67,7 +67,7 @@ def test_another_handle_is_refused(
 def test_what_is_no_handle_says_why(rig: TimerRig) -> None:
     answer = rig.recall("nonsense")
     assert answer.code == ResponseCode.ILLEGAL_OPERATION
-    assert "the handle is wrong: " in str(answer.remark)
+    assert "the handle is invalid: " in str(answer.remark)
 
 
 def test_a_topic_that_is_not_there_is_named(rig: TimerRig, handle: str) -> None:

@@ -70,7 +70,9 @@ async def test_another_message_at_the_offset_is_left_where_it_is(
     ext = {"offset": str(put.commit_log_offset), "group": "billing", "delayLevel": level}
     answer = await broker.ask(Code.CONSUMER_SEND_MSG_BACK, ext | changes)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert f"look message by offset failed, {put.commit_log_offset}: ano" in (answer.remark or "")
+    assert f"look message by offset failed, {put.commit_log_offset}: the offset now holds ano" in (
+        answer.remark or ""
+    )
     assert (stored(broker, SCHEDULE, 2), stored(broker, "%DLQ%billing")) == ([], [])
 
 

@@ -50,4 +50,4 @@ async def test_too_many_at_a_time_are_refused(
     body = encode_topic_ids(["a", "b", "c"])
     answer = await broker.ask(RequestCode.TOPIC_IDS, {}, body)
     assert answer.code == ResponseCode.INVALID_PARAMETER
-    assert "ask for 2 at a time" in str(answer.remark)
+    assert "request at most 2 at a time" in str(answer.remark)

@@ -296,7 +296,7 @@ async def test_a_user_who_lost_the_permission_gets_nothing(tmp_path: Path) -> No
     answer = await task
     await broker.close()
     assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b"")
-    assert "may not Sub Group:tests" in str(answer.remark)
+    assert "is not allowed to Sub Group:tests" in str(answer.remark)
 
 
 async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
@@ -377,7 +377,7 @@ async def test_a_member_skips_nothing_for_one_that_wants_more_and_joins_while_it
     assert (await waiting).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     answer = await broker.ask(RequestCode.PULL_MESSAGE, ext, peer=old)
     assert answer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-    assert "share them out again" in (answer.remark or "")
+    assert "rebalance" in (answer.remark or "")
     ext["subscription"] = "new || paid"
     answer = await broker.ask(RequestCode.PULL_MESSAGE, ext, peer=new)
     assert len(decode_messages(answer.body)) == 2

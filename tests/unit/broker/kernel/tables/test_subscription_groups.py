@@ -158,5 +158,5 @@ def test_what_is_unknown_is_kept_unless_it_says_nothing() -> None:
 
 
 def test_what_is_no_object_is_named() -> None:
-    with pytest.raises(ValueError, match="group g is no JSON object"):
+    with pytest.raises(ValueError, match="group g is not a JSON object"):
         SubscriptionGroup.from_json("g", ["retryQueueNums"])

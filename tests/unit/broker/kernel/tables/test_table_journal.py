@@ -347,6 +347,6 @@ async def test_a_table_of_rights_does_not_go_on_without_a_change_that_was_durabl
         values.load()
         assert values.entries["entry-0"] == ANY_TEXT
         return
-    with pytest.raises(CorruptFileError, match="some are lost; move"):
+    with pytest.raises(CorruptFileError, match="some are lost; to start"):
         JsonTable.load(values)  # a CheckedTable forgets what it held
     assert _table(root).entries["entry-0"] == ANY_TEXT

@@ -52,7 +52,7 @@ def test_an_unchangeable_attribute_may_be_named_as_it_is() -> None:
         (None, "+cleanup.policy=COMPACTION", "no topic is compacted here"),
         ({}, "+cleanup.policy=COMPACTION", "no topic is compacted here"),
         ({}, "-message.type", "attempt to delete a nonexistent key"),
-        ({}, "+reserve.time=soon", "no whole number"),
+        ({}, "+reserve.time=soon", "not a whole number"),
     ],
 )
 def test_other_changes_are_refused(current: dict[str, str] | None, text: str, message: str) -> None:

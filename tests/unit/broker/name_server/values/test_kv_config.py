@@ -71,7 +71,7 @@ def test_a_file_without_the_table_is_refused(
     [
         ("n" * 256, "k", "v", "at most 255 characters"),
         ("N", "k" * 256, "v", "at most 255 characters"),
-        ("N", "k", "v" * 65_537, "65537 characters, and 65536 is the most"),
+        ("N", "k", "v" * 65_537, "65537 characters; at most 65536"),
     ],
 )
 def test_names_and_values_have_a_length(
@@ -89,7 +89,7 @@ def test_so_many_values_are_kept_and_no_more(
     monkeypatch.setattr(module, "VALUES_MAX", 2)
     table.put("N", "a", "1")
     table.put("M", "a", "1")
-    with pytest.raises(Refusal, match="2 values are kept"):
+    with pytest.raises(Refusal, match="2 values are stored"):
         table.put("N", "b", "1")
     table.put("N", "a", "2")
     table.delete("M", "a")
@@ -102,7 +102,7 @@ def test_so_many_values_are_kept_and_no_more(
     table.clear()
     table.from_json({"configTable": {"N": {"a": "1"}}})
     table.put("N", "g", "1")
-    with pytest.raises(Refusal, match="2 values are kept"):
+    with pytest.raises(Refusal, match="2 values are stored"):
         table.put("N", "h", "1")
 
 
@@ -111,11 +111,11 @@ def test_all_values_together_have_a_length(
 ) -> None:
     monkeypatch.setattr(module, "TOTAL_LENGTH_MAX", 10)
     table.put("N", "k", "123456789")
-    with pytest.raises(Refusal, match="at most 10 characters together"):
+    with pytest.raises(Refusal, match="at most 10 characters"):
         table.put("N", "l", "")
     table.put("N", "k", "1234567")
     table.put("N", "l", "1")
-    with pytest.raises(Refusal, match="at most 10 characters together"):
+    with pytest.raises(Refusal, match="at most 10 characters"):
         table.put("N", "l", "12")
     table.delete("N", "k")
     table.put("N", "l", "123456789")

@@ -75,13 +75,13 @@ def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledge
 
 def test_a_master_of_a_smaller_epoch_is_told() -> None:
     rig = Rig(voted_epoch=5)
-    assert rig.welcome() == [Send(9, Refused(5, "a larger epoch was promised")), Close(9)]
+    assert rig.welcome() == [Send(9, Refused(5, "this replica voted for a higher epoch")), Close(9)]
 
 
 def test_a_master_that_the_engine_deposed_is_told() -> None:
     rig = Rig()
     rig.following.elected_epoch = 4
-    assert rig.welcome()[0] == Send(9, Refused(4, "a larger epoch was promised"))
+    assert rig.welcome()[0] == Send(9, Refused(4, "this replica voted for a higher epoch"))
 
 
 def test_nothing_is_taken_after_a_larger_voted_epoch() -> None:

@@ -143,7 +143,7 @@ def test_a_master_steps_down_at_a_larger_voted_epoch_and_asks_for_a_larger_one_y
     rig.taken()
     rig.greet(voted_epoch=8)
     resign, *_, refused, closed = rig.taken()
-    assert resign == actions.Resign(2, "a replica has promised epoch 8")
+    assert resign == actions.Resign(2, "a replica voted for epoch 8")
     assert isinstance(refused, actions.Send)
     assert isinstance(refused.message, Refused)
     assert closed == actions.Close(7)
@@ -343,7 +343,7 @@ def test_a_log_that_is_given_up_is_unclean_and_in_no_epoch() -> None:
 
 def test_a_log_is_not_given_up_while_its_replica_asks_to_lead() -> None:
     rig = asked_to_lead()
-    with pytest.raises(ValueError, match="leads, or nobody does"):
+    with pytest.raises(ValueError, match="leads, or no replica does"):
         rig.machine.reseed()
 
 
@@ -459,7 +459,7 @@ def test_a_master_that_no_follower_reaches_gives_up_its_lease_if_one_runs() -> N
     assert gives_up(done)
     assert rig.machine.role is Role.FOLLOWING
     resigned = next(each for each in done if isinstance(each, actions.Resign))
-    assert "reaches no replica" in resigned.why
+    assert "cannot reach the replicas" in resigned.why
 
 
 def test_a_master_goes_on_if_nobody_runs_who_could_take_over() -> None:
@@ -560,5 +560,5 @@ def test_a_state_that_asks_more_of_its_writers_is_followed_and_not_changed() -> 
     rig.machine.saw(View(later, 5, None), 0)
     rig.machine.tick(2 * TIMING.silence_ms)
     assert rig.taken() == [actions.Read()]
-    with pytest.raises(ValueError, match="a later release has to lead"):
+    with pytest.raises(ValueError, match="a later release must lead"):
         rig.machine.lead_by_operator(2 * TIMING.silence_ms)

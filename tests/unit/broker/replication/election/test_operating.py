@@ -16,10 +16,10 @@ def test_a_replica_that_is_gone_may_be_scrapped() -> None:
 @pytest.mark.parametrize(
     ("view", "replica_id", "why"),
     [
-        (None, 2, "nothing of this set"),
-        (View(None, 0, None), 2, "nothing of this set"),
-        (View(STATE, 5, None), 1, "counted in sync"),
-        (View(STATE, 5, None, {2: Announcement(B, "i")}), 2, "runs: stop it first"),
+        (None, 2, "not reported this set"),
+        (View(None, 0, None), 2, "not reported this set"),
+        (View(STATE, 5, None), 1, "is in sync"),
+        (View(STATE, 5, None, {2: Announcement(B, "i")}), 2, "is running: stop it first"),
     ],
 )
 def test_others_may_not(view: View | None, replica_id: int, why: str) -> None:

@@ -142,7 +142,7 @@ def test_a_file_that_is_damaged_with_its_copy_is_refused_with_the_way_out(
     replica_disk.count_start("b", 0, may_have_lost=False)
     for path in (tmp_path / name, tmp_path / f"{name}.bak"):
         path.write_bytes(content)
-    with pytest.raises(CorruptFileError, match=f"{name}: damaged: .* aside"):
+    with pytest.raises(CorruptFileError, match=f"{name}: damaged: .* away"):
         ReplicaDisk(tmp_path)
 
 

@@ -124,17 +124,17 @@ def test_a_damaged_greeting_is_refused_or_another(position: int, damage: bytes) 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"RHHB", "is not how a replica greets"),
+        (b"RHHB", "is not the greeting of a replica"),
         (b"RHHA\0\2\0\0\0\0\0\0", "version 2"),
         (b"RHHA\0\1\0\0\xff\0\0\0", "a frame of 4,278,190,080 bytes"),
         (b"\3\0\0\0\0\x04\0\1", "a frame of 262,145 bytes"),
         (b"\4\0\0\0\0\x40\0\1" + bytes(28), "a frame of 4,194,305 bytes"),
         (b"\x09", "a frame of type 9"),
-        (b"\6\0\0\0\0\0\0\2[]", "no object"),
+        (b"\6\0\0\0\0\0\0\2[]", "not an object"),
         (b"\6\0\0\0\0\0\0\2{}", "promise is"),
         (b"\6\0\0\0\0\0\0\1{", "cannot be read"),
         (b"\6\0\0\0\0\1\x86\xa0" + b"[" * 100_000, "cannot be read"),
-        (wire.data_head(Beat(1, 1), 7, 3, crc32(b"log")) + b"lag", "at 7 whose CRC"),
+        (wire.data_head(Beat(1, 1), 7, 3, crc32(b"log")) + b"lag", "at 7 with a wrong CRC"),
     ],
 )
 def test_what_no_replica_sends_is_refused_with_what_it_was(data: bytes, why: str) -> None:

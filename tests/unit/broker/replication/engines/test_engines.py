@@ -61,7 +61,7 @@ async def test_etcd_is_asked_as_the_settings_say(tmp_path: Path) -> None:
 
 def test_kubernetes_is_asked_from_a_pod_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(EngineError, match="works in a pod alone"):
+    with pytest.raises(EngineError, match="works only in a pod"):
         engine_for(config_of("kubernetes://mq/broker-a"), lambda: 0.0)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     with pytest.raises(SettingError, match=r"haEngineCaFile=.*/ca\.crt"):

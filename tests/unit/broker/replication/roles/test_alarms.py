@@ -162,7 +162,7 @@ def test_a_master_that_never_came_back_leaves_its_set_at_the_floor(clock: Clock)
         alarms.look(machine, {}, healthy())
     assert alarms.shown[of_set.FLOOR] == (
         "2 of 3 replicas are in sync and minInSyncReplicas=2: if one more is lost, nothing is "
-        "stored; see why the others are away"
+        "stored; find out why the other replicas are away"
     )
 
 
@@ -203,14 +203,14 @@ def test_when_all_have_lost_their_memory_an_operator_is_asked(alarms: Alarms) ->
     machine.replica_state.is_clean = False
     announced(machine, OTHER, is_clean=False)
     alarms.look(machine, {}, healthy())
-    assert "the machines of replicas 1, 2," in alarms.shown[of_set.UNCLEAN]
+    assert "the machines of all in-sync replicas, 1, 2," in alarms.shown[of_set.UNCLEAN]
 
 
 def test_who_may_still_hold_all_is_to_be_started_first(alarms: Alarms) -> None:
     machine = a_machine({ME, OTHER})
     machine.replica_state.is_clean = False
     alarms.look(machine, {}, healthy())
-    assert "replicas 2, which are in sync, are away: start them" in alarms.shown[of_set.UNCLEAN]
+    assert "in-sync replicas 2 are away: start them" in alarms.shown[of_set.UNCLEAN]
 
 
 def test_one_that_lost_its_memory_waits_while_another_may_lead(alarms: Alarms) -> None:
@@ -262,7 +262,7 @@ def test_an_engine_that_answers_and_takes_no_writes_has_an_alarm_of_its_own(
     health.answered()
     alarms.look(a_machine({ME}), {}, health)
     assert list(alarms.shown) == [of_set.UNWRITABLE]
-    assert "takes no writes (database space exceeded)" in alarms.shown[of_set.UNWRITABLE]
+    assert "refuses writes (database space exceeded)" in alarms.shown[of_set.UNWRITABLE]
     health.announced(None)
     alarms.look(a_machine({ME}), {}, health)
     assert alarms.shown == {}
@@ -284,7 +284,7 @@ def test_when_the_stores_of_all_in_sync_are_gone_nobody_may_lead(
     clock.now_ms = of_set.GONE_PATIENCE_MS
     alarms.look(machine, {}, healthy())
     text = alarms.shown[of_set.GONE]
-    assert "the stores of replicas 1, 2, which alone were in sync, are gone" in text
+    assert "the stores of all in-sync replicas, 1, 2, are missing" in text
     assert "elect --unclean" in text
 
 
@@ -294,7 +294,7 @@ def test_who_is_away_may_have_the_only_store_that_is_left(alarms: Alarms, clock:
     for clock.now_ms in (0, of_set.GONE_PATIENCE_MS):
         alarms.look(machine, {}, healthy())
     text = alarms.shown[of_set.GONE]
-    assert "the stores of replicas 1 are gone, and replicas 2, which are in sync, are away" in text
+    assert "the stores of replicas 1 are missing, and the in-sync replicas 2 are away" in text
 
 
 @pytest.mark.parametrize("is_led", [True, False])
@@ -349,7 +349,9 @@ def test_settings_that_differ_are_named_by_replica(alarms: Alarms) -> None:
             alarms.look(machine, {}, healthy())
     assert len(logs) == 1
     assert alarms.shown == {
-        of_set.SETTINGS: "minInSyncReplicas is 2 at replica 1 and 1 at replica 2: set them alike"
+        of_set.SETTINGS: (
+            "minInSyncReplicas is 2 at replica 1 and 1 at replica 2: set them to the same value"
+        )
     }
 
 
@@ -359,7 +361,7 @@ def test_a_release_that_may_not_change_the_state_says_so(alarms: Alarms) -> None
     assert machine.view.state
     machine.view = replace(machine.view, state=replace(machine.view.state, writer=7))
     alarms.look(machine, {}, healthy())
-    assert "to know version 7" in alarms.shown[of_set.OLD]
+    assert "requires version 7" in alarms.shown[of_set.OLD]
 
 
 def test_every_alarm_has_its_remedy_on_the_page() -> None:

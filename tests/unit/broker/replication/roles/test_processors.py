@@ -129,7 +129,7 @@ async def test_operators_change_the_set(processors: ReplicaProcessors, member: M
 async def test_what_is_refused_is_told(processors: ReplicaProcessors) -> None:
     with pytest.raises(RequestError, match="replica 2 leads"):
         await change(processors, action="elect")
-    with pytest.raises(RequestError, match="'x' is no replica's id"):
+    with pytest.raises(RequestError, match="'x' is not a replica id"):
         await change(processors, action="switch", id="x")
-    with pytest.raises(RequestError, match="switch, elect, reseed, forget"):
+    with pytest.raises(RequestError, match="switch, elect, reseed or forget"):
         await change(processors, action="dance")

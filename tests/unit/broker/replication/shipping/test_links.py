@@ -103,7 +103,7 @@ async def test_another_set_is_told_what_differs(theirs: SetFacts, why: str) -> N
 
 async def test_another_secret_is_noticed_on_both_sides() -> None:
     async with a_master() as master:
-        with pytest.raises(WireError, match="it has another secret"):
+        with pytest.raises(WireError, match="it has a different secret"):
             await Links(replace(FACTS, secret=b"guess")).greet(master.address, lambda: HELLO)
         assert isinstance(await master.results.get(), WireError)
 
@@ -164,7 +164,7 @@ async def test_a_secret_is_rotated_replica_by_replica() -> None:
                     link = await Links(other).greet(master.address, lambda: HELLO)
                     assert await master.results.get() == HELLO
                     link.close()
-        with pytest.raises(WireError, match="it has another secret"):
+        with pytest.raises(WireError, match="it has a different secret"):
             await Links(replace(FACTS, secret=b"old")).greet(first.address, lambda: HELLO)
 
 

@@ -33,12 +33,12 @@ def test_a_reason_is_logged_once_while_it_goes_on(refusals: Refusals, clock: Clo
 
 
 def test_it_is_over_when_the_peer_is_taken_and_news_when_it_comes_back(refusals: Refusals) -> None:
-    refusals.note("the master is not reached", "replica 1", "another secret")
+    refusals.note("the master cannot be reached", "replica 1", "another secret")
     refusals.note("a peer was refused", "10.0.0.3", "another secret")
     refusals.clear("replica 1")
     assert refusals.sentences == ["a peer was refused: 10.0.0.3: another secret"]
     with structlog.testing.capture_logs() as logs:
-        refusals.note("the master is not reached", "replica 1", "another secret")
+        refusals.note("the master cannot be reached", "replica 1", "another secret")
     assert len(logs) == 1
 
 

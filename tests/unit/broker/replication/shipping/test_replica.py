@@ -450,10 +450,10 @@ async def test_nobody_dials_a_master_whose_store_is_gone(tmp_path: Path) -> None
             asked_ms = rig.members[0].clock()
             await until(lambda: rig.members[0].clock() > asked_ms + 4 * QUICK.reconnect_ms)
         assert replica.notes == [
-            f"the master is not reached: replica {master.number}: it has another store than the "
+            f"the master cannot be reached: replica {master.number}: its store is not the "
             "one that was elected"
         ]
-        assert len([each for each in logs if each["event"] == "the master is not reached"]) <= 1
+        assert len([each for each in logs if each["event"] == "the master cannot be reached"]) <= 1
 
 
 async def test_a_follower_whose_clock_is_wrong_says_so(tmp_path: Path) -> None:

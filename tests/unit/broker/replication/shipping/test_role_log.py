@@ -12,7 +12,7 @@ from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.shipping.role_log import RoleLog
 
 ME, OTHER = Replica(1, "a"), Replica(2, "b")
-HISTORY = (Term(4, OTHER, "first start"), Term(5, ME, "the lease was over"))
+HISTORY = (Term(4, OTHER, "first start"), Term(5, ME, "the lease expired"))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_an_election_is_told_with_its_reason_and_all_offsets(machine: Machine) -
         {
             "event": "this replica leads",
             "log_level": "info",
-            "why": "the lease was over",
+            "why": "the lease expired",
             "epoch": 5,
             "before": 2,
             "id": 1,
@@ -67,7 +67,7 @@ def test_a_master_is_told_once_and_so_is_the_next(machine: Machine) -> None:
             follow(machine, OTHER, epoch)
             role_log.look()
     assert lines(logs) == [
-        ("following", "it has found the set's master", 4),
+        ("following", "this replica found the set's master", 4),
         ("following", "another master was elected", 6),
     ]
 

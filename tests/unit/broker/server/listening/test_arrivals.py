@@ -77,7 +77,7 @@ async def test_silence_ends(monkeypatch: pytest.MonkeyPatch, said: bytes) -> Non
     if said:
         rig.peer.send(said)
     rig.arrival.look()
-    assert "said nothing" in str(await rig.ends())
+    assert "sent nothing" in str(await rig.ends())
 
 
 async def test_what_a_trusted_proxy_announces_is_taken_off() -> None:

@@ -72,5 +72,5 @@ async def test_those_that_do_not_close_are_aborted() -> None:
     last = Counted(made)
     made.admit(last)
     await made.all_gone(0)
-    assert last.aborted == ["the server stops"]
+    assert last.aborted == ["the server is stopping"]
     await connections().all_gone(3600)

@@ -107,7 +107,7 @@ def test_a_certificate_that_has_ended_never_replaces_a_valid_one(authority: Auth
     now += timedelta(days=7)
     with capture_logs() as lines:
         assert files.current() is valid
-    assert "has ended" in lines[0]["reason"]
+    assert "has expired" in lines[0]["reason"]
     assert files.expires_at_s == ends_s
     now += timedelta(days=7)
     assert files.current() is not valid

@@ -28,7 +28,7 @@ def test_a_client_must_show_a_certificate_where_that_is_required(authority: Auth
 
 def test_what_cannot_be_used_is_said_in_a_sentence(authority: Authority, tmp_path: Path) -> None:
     one, other = authority.issue("one"), authority.issue("other")
-    with pytest.raises(TlsError, match="is not that of the certificate"):
+    with pytest.raises(TlsError, match="does not belong to the certificate"):
         Tls(TlsFiles(one.certificate, other.key))
     with pytest.raises(TlsError, match="cannot be read"):
         Tls(TlsFiles(tmp_path / "nowhere", one.key))

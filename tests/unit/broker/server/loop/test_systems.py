@@ -21,7 +21,7 @@ def test_a_system_like_macos_serves_and_is_told_what_it_lacks(
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert systems.refusal() is None
     system, allocation, loop = systems.shortcomings()
-    assert "is darwin, and Linux is the one that is supported" in system
+    assert "is darwin, but only Linux is supported" in system
     assert "no posix_fallocate" in allocation
     assert "uvloop is not installed" in loop
 
@@ -31,4 +31,4 @@ def test_a_system_like_windows_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delattr(os, "pread")
     reason = systems.refusal()
     assert reason is not None
-    assert "has no module fcntl, no os.pread, and without no store" in reason
+    assert "lacks module fcntl, os.pread, which a store needs" in reason

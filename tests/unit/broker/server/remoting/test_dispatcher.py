@@ -45,7 +45,7 @@ def test_an_error_of_the_disk_is_answered_and_logged_in_a_sentence() -> None:
     (frame,) = FrameDecoder().feed(answer)
     command = decode_header(*frame)
     assert command.code == ResponseCode.SYSTEM_ERROR
-    assert command.remark == "the disk failed (Input/output error): look at the broker's disk"
+    assert command.remark == "the disk failed (Input/output error): check the broker's disk"
     assert [(line["event"], "exc_info" in line) for line in lines] == [
         ("request failed because of the disk", False)
     ]

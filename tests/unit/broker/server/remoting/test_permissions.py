@@ -29,7 +29,9 @@ def request(**ext: str) -> Request:
 def test_all_needs_must_be_met() -> None:
     rules = Rules((Action.SUB, ORDERS))
     asked = request(topic="orders", consumerGroup="billing")
-    with pytest.raises(NoPermission, match=r"nobody at 10.0.0.7 may not Sub Group:billing"):
+    with pytest.raises(
+        NoPermission, match=r"nobody at 10.0.0.7 is not allowed to Sub Group:billing"
+    ):
         check_access(rules, asked, PULLS)
     rules.allowed.add((Action.SUB, BILLING))
     check_access(rules, asked, PULLS)
@@ -37,7 +39,7 @@ def test_all_needs_must_be_met() -> None:
 
 def test_a_refusal_names_all_that_is_missing() -> None:
     asked = request(topic="orders", consumerGroup="billing")
-    text = r"^nobody at 10.0.0.7 may not Sub Topic:orders, nor Sub Group:billing$"
+    text = "^nobody at 10.0.0.7 is not allowed to Sub Topic:orders, nor Sub Group:billing$"
     with pytest.raises(NoPermission, match=text):
         check_access(Rules(), asked, PULLS)
 
@@ -53,7 +55,7 @@ def test_a_refusal_for_very_much_names_some_of_it() -> None:
 def test_any_action_of_a_need_is_enough() -> None:
     permission = on_topic(Action.PUB, Action.SUB)
     check_access(Rules((Action.SUB, ORDERS)), request(topic="orders"), [permission])
-    with pytest.raises(NoPermission, match="may not Pub or Sub Topic:orders"):
+    with pytest.raises(NoPermission, match="is not allowed to Pub or Sub Topic:orders"):
         check_access(Rules((Action.GET, ORDERS)), request(topic="orders"), [permission])
 
 
@@ -79,7 +81,7 @@ def test_a_retry_topic_stands_for_its_group(action: Action) -> None:
 @pytest.mark.parametrize("action", [Action.PUB, Action.SUB])
 def test_who_may_consume_in_a_group_may_not_touch_its_dead_letters(action: Action) -> None:
     asked = request(topic="%DLQ%billing")
-    with pytest.raises(NoPermission, match=f"may not {action.value} Topic:%DLQ%billing"):
+    with pytest.raises(NoPermission, match=f"is not allowed to {action.value} Topic:%DLQ%billing"):
         check_access(Rules((Action.SUB, BILLING)), asked, [on_topic(action)])
     check_access(Rules((action, Resource(Kind.TOPIC, "%DLQ%billing"))), asked, [on_topic(action)])
 

@@ -104,7 +104,7 @@ def test_a_port_in_use_says_so(ports: Ports) -> None:
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "no.such.host.invalid"])
 def test_a_host_that_is_not_here_says_so(host: str) -> None:
-    with pytest.raises(StartError, match=f"{host} is no address of this machine"):
+    with pytest.raises(StartError, match=f"{host} is not an address of this machine"):
         Ports(host).bind("listenPort", 0)
 
 

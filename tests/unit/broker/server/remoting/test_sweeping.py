@@ -33,7 +33,7 @@ class Watched:
         (Watched(frames_received=0), 10, "no request within 10 s"),
         (Watched(frame_begun_at_s=5.0, last_active_s=30.0), 35, "a frame was not completed"),
         (Watched(last_active_s=7.0), 127, "idle for 120 s"),
-        (Watched(stalled_at_s=3.0, writing_paused=True), 33, "no answer was read for 30 s"),
+        (Watched(stalled_at_s=3.0, writing_paused=True), 33, "the peer read no answer for 30 s"),
     ],
 )
 def test_a_reason_counts_when_its_time_is_over(

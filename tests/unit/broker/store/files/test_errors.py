@@ -31,19 +31,19 @@ def test_the_tree_at_the_top_of_the_module_names_every_error() -> None:
         (
             StoreLockedError(Path("/data")),
             "the store in /data is in use by another process: stop that broker, or give this one "
-            "a directory of its own (storePathRootDir)",
+            "its own directory (storePathRootDir)",
         ),
         (
             StoreLockedError(Path("/data"), "process 7", setting="storePathCommitLog"),
-            "the store in /data is in use by process 7: stop that broker, or give this one "
-            "a directory of its own (storePathCommitLog)",
+            "the store in /data is in use by process 7: stop that broker, or give this one its "
+            "own directory (storePathCommitLog)",
         ),
         (CorruptFileError(Path("/data/x"), "3 bytes long"), "/data/x: 3 bytes long"),
         (TooManyOpenFilesError(24, "no descriptor is free"), "no descriptor is free"),
         (
             QueueGapError("orders", 1, 5, 9),
-            "queue 1 of topic orders ends at offset 5 and was given offset 9: "
-            "rebuild the queue from the commit log",
+            "queue 1 of topic orders ends at offset 5, but the next entry has offset 9: rebuild "
+            "the queue from the commit log",
         ),
         (
             QueueConflictError("orders", 1, 5, 100, 200),

@@ -50,7 +50,7 @@ def test_other_processes_are_kept_out_until_release(tmp_path: Path) -> None:
 
 def test_second_attempt_of_the_same_process_is_refused_and_does_no_harm(tmp_path: Path) -> None:
     with lock(tmp_path):
-        with pytest.raises(StoreLockedError, match="this very process"):
+        with pytest.raises(StoreLockedError, match="this process itself"):
             lock(tmp_path)
         assert try_from_another_process(tmp_path / "lock") == "refused"
 

@@ -65,7 +65,7 @@ def test_only_file_that_is_empty_is_deleted(tmp_path: Path) -> None:
 
 def test_file_cut_short_is_noticed_by_its_name(tmp_path: Path) -> None:
     write_files(tmp_path / "log", ("00000000000000000008", bytes(5)))
-    with pytest.raises(CorruptFileError, match="cut short"):
+    with pytest.raises(CorruptFileError, match="truncated"):
         loaded(tmp_path / "log")
 
 

@@ -50,7 +50,7 @@ def test_several_do_not_begin_above_the_store_of_one(tmp_path: Path) -> None:
 
 def test_one_log_directory_for_several_is_refused(tmp_path: Path) -> None:
     config = StoreConfig(root=tmp_path, commit_log_directory=tmp_path / "log")
-    with pytest.raises(OtherStoresError, match="is one place, and there are 2"):
+    with pytest.raises(OtherStoresError, match="is one directory, but there are 2"):
         check_many(config, "broker-a", 2)
 
 

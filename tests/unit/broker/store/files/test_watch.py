@@ -56,7 +56,7 @@ def move_root(root: Path) -> None:
         (move_log, "commitlog was deleted, moved"),
         (replace_log, "moved, replaced"),
         (delete_newest_file, "commit log in"),
-        (cut_newest_file, "replaced or cut"),
+        (cut_newest_file, "replaced or truncated"),
         (move_root, "lock was deleted"),
     ],
 )

@@ -43,8 +43,8 @@ def test_another_pair_of_the_same_length_is_refused_once_it_was_noted(layout: St
     geometry.check(layout, BASIC30)
     with pytest.raises(GeometryError) as caught:
         geometry.check(layout, Geometry(11, 41))
-    assert "made with maxHashSlotNum=16 and maxIndexNum=40" in str(caught.value)
-    assert "the settings say maxHashSlotNum=11 and maxIndexNum=41" in str(caught.value)
+    assert "created with maxHashSlotNum=16 and maxIndexNum=40" in str(caught.value)
+    assert "the settings are maxHashSlotNum=11 and maxIndexNum=41" in str(caught.value)
     assert f"delete {layout.index}" in str(caught.value)
     assert geometry.load(layout) == BASIC30
 

@@ -18,6 +18,6 @@ def test_its_first_file_begins_there(tmp_path: Path) -> None:
 
 
 def test_no_file_begins_in_the_middle_of_one(tmp_path: Path) -> None:
-    with pytest.raises(GeometryError, match="files of 4096 bytes cannot begin at 100"):
+    with pytest.raises(GeometryError, match="files of 4096 bytes cannot start at 100"):
         log_start.begin_at(tmp_path / "commitlog", 4096, 100)
     assert not log_start.has_log(tmp_path / "commitlog")

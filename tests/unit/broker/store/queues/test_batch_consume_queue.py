@@ -91,7 +91,7 @@ def test_noting_a_record_again_changes_nothing(queue: BatchConsumeQueue) -> None
 
 def test_gap_and_conflict_are_refused(queue: BatchConsumeQueue) -> None:
     append(queue, *range(3))
-    with pytest.raises(QueueGapError, match="ends at offset 6 and was given offset 8"):
+    with pytest.raises(QueueGapError, match="ends at offset 6, but the next entry has offset 8"):
         append(queue, 4)
     with pytest.raises(QueueConflictError, match="offset 2"):
         queue.append(2, 777, 50, 0, 2, 0)

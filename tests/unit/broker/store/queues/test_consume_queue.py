@@ -114,7 +114,9 @@ def test_noting_a_message_again_changes_nothing(queue: ConsumeQueue) -> None:
 
 def test_gap_is_refused_and_changes_nothing(queue: ConsumeQueue) -> None:
     append(queue, 0, 1)
-    with pytest.raises(QueueGapError, match="ends at offset 2 and was given offset 4") as caught:
+    with pytest.raises(
+        QueueGapError, match="ends at offset 2, but the next entry has offset 4"
+    ) as caught:
         append(queue, 4)
     assert (caught.value.expected_offset, caught.value.given_offset) == (2, 4)
     assert (queue.max_offset, queue.commit_log_end) == (2, 150)

@@ -107,7 +107,7 @@ def test_queues_with_files_of_different_sizes_are_refused(tmp_path: Path) -> Non
 def test_topic_with_queues_of_both_kinds_is_refused(tmp_path: Path) -> None:
     append(new_table(tmp_path).get_or_create("A", 0), 0)
     new_table(tmp_path).get_or_create("A", 1, batch=True).append(0, 0, 50, 0, 1, 0)
-    with pytest.raises(CorruptFileError, match="batch consume queues and plain ones"):
+    with pytest.raises(CorruptFileError, match="both batch and plain consume queues"):
         loaded(tmp_path)
 
 

@@ -63,7 +63,7 @@ def test_the_log_of_another_store_is_refused_before_anything_changes(
     flush(other)
     replace_log(killed, other.layout.commit_log)
     before = files_below(killed)
-    with pytest.raises(CorruptFileError, match="is not the one of the store"):
+    with pytest.raises(CorruptFileError, match="does not belong to the store"):
         stores.open(killed)
     assert files_below(killed) == before
 

@@ -87,8 +87,8 @@ def test_a_restore_that_was_killed_begins_again(
     assert (tmp_path / "new" / "UNFINISHED").exists()
     for command in (("check",), ("show",), ("dump",), ("backup", tmp_path / "other", "--write")):
         ended = run(command[0], tmp_path / "new", *command[1:])
-        assert (ended.code, "is not whole" in ended.err) == (1, True)
-    with pytest.raises(StoreError, match="is not whole"):
+        assert (ended.code, "is incomplete" in ended.err) == (1, True)
+    with pytest.raises(StoreError, match="is incomplete"):
         open_stores.open_store(tmp_path / "new")
     assert run("restore", backup, tmp_path / "new", "--write").code == 0
     assert not (tmp_path / "new" / "UNFINISHED").exists()

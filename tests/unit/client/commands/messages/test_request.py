@@ -35,7 +35,9 @@ async def test_nobody_who_replies_is_one_sentence(broker: Broker, shell: Command
     await shell.run("topic", "create", "words", "--queues", "1")
     asked = await shell.run("request", "words", "four", "--timeout", "0.3")
     assert (asked.code, asked.out) == (1, "")
-    assert asked.err.startswith("rockhopper: the request was stored in 'words', but nobody replied")
+    assert asked.err.startswith(
+        "rockhopper: the request was stored in 'words', but no consumer replied"
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ async def test_groups_that_passed_wait_and_gave_up_are_told_apart(
     assert told["groups"] == [{"group": "billing", "state": "passed", "detail": "-"}]
     shown = (await shell.run("trace", second.message_id, "-t", "orders")).out
     assert "orders\nbroker-a:0 offset 1, stored " in shown
-    assert ["billing", "waits", "0", "in", "front", "of", "it"] in [
+    assert ["billing", "waits", "0", "before", "it"] in [
         line.split() for line in shown.splitlines()
     ]
 
@@ -59,7 +59,7 @@ async def test_what_failed_is_traced_by_its_id_alone(broker: Broker, shell: Comm
     await shell.run("dlq", "requeue", "billing", "--yes")
     shown = (await shell.run("trace", message_id)).out
     assert shown.startswith("orders\nbroker-a:0 offset 0, stored ")
-    assert "\nbilling  requeued  the copy waits; 0 in front of it\n" in shown
+    assert "\nbilling  requeued  the copy waits; 0 before it\n" in shown
     (first,) = (await shell.run("message", message_id, "--json")).objects
     assert (first["topic"], first["offset"]) == ("orders", 0)
 
@@ -72,7 +72,7 @@ async def test_what_is_delayed_says_when_it_comes_and_for_which_topic(
     async with Producer(broker.nameserver) as producer:
         receipt = await producer.send(Message("orders", b"x", **later))  # type: ignore[arg-type]
     shown = (await shell.run("trace", receipt.message_id, *topic)).out
-    assert shown.startswith("orders\ncomes 2")
+    assert shown.startswith("orders\ndue 2")
     assert "; until then it waits in\n" in shown
     facts = (await shell.run("message", receipt.message_id, *topic)).out.splitlines()
     told = dict(line.split(maxsplit=1) for line in facts if line.startswith(("waits", "comes")))

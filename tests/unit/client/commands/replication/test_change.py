@@ -31,11 +31,11 @@ async def test_the_set_is_switched_and_what_is_refused_says_why(three: ReplicaSe
     assert again.code == 1
     assert "this replica does not lead: ask the master" in again.err
     unclean = await line.run("ha", "elect", "--unclean", "-b", there, "--yes")
-    assert f"replica {other} leads: nothing has to be given up" in unclean.err
+    assert f"replica {other} leads: an unclean election is not needed" in unclean.err
     kept = await line.run("ha", "forget", "-b", elsewhere, str(master))
-    assert f"replica {master} is counted in sync" in kept.err
+    assert f"replica {master} is in sync" in kept.err
     seeded = await line.run("ha", "reseed", "-b", there, "--yes")
-    assert seeded.out == "this replica is seeded anew by its master\n"
+    assert seeded.out == "this replica is seeded again by its master\n"
     await three.master(in_sync=3)
 
 

@@ -52,7 +52,7 @@ def test_who_leads_who_lags_and_who_is_away(capsys: pytest.CaptureFixture[str]) 
     set_status.show(a_status())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (
-        "epoch 4: replica 1 leads; 2 of 3 in sync, at least 2 must be (asked b1:10911)"
+        "epoch 4: replica 1 leads; 2 of 3 in sync, at least 2 required (reported by b1:10911)"
     )
     assert lines[2].split() == ["1", "b1:10911", "master", "yes", "yes", "1,000", "0"]
     assert lines[3].split() == ["2", "b2:10911", "follower", "yes", "yes", "1,000", "100"]
@@ -63,9 +63,9 @@ def test_who_leads_who_lags_and_who_is_away(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_set_without_a_master(capsys: pytest.CaptureFixture[str]) -> None:
     set_status.show(a_status() | {"masterId": 0, "leaderId": 0, "history": [], "alarms": []})
-    assert "nobody leads; 2 of 3" in capsys.readouterr().out
+    assert "no replica leads; 2 of 3" in capsys.readouterr().out
     set_status.show(a_status() | {"leaderId": 0})
-    assert "nobody leads, replica 1 did last; 2 of 3" in capsys.readouterr().out
+    assert "no replica leads, replica 1 led last; 2 of 3" in capsys.readouterr().out
 
 
 def test_one_that_does_not_answer_though_it_was_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +196,7 @@ async def test_who_led_last_is_no_master_while_nobody_leads(
     alone = a_status() | {"leaderId": 0, "role": "following"}
     set_status.show(await of_set({"b1:10911": alone}, "b1:10911"))
     lines = capsys.readouterr().out.splitlines()
-    assert "nobody leads, replica 1 did last" in lines[0]
+    assert "no replica leads, replica 1 led last" in lines[0]
     assert lines[2].split()[2:] == ["follower", "yes", "yes", "1,000", "-"]
 
 

@@ -9,7 +9,7 @@ async def test_rules_decide_and_say_so(shell: CommandLine, secret_file: str) -> 
     await shell.run("user", "add", "alice", "--secret-file", secret_file)
     asked = ("acl", "test", "alice", "Pub", "Topic:orders", "--from", "10.1.2.3")
     denied = await shell.run(*asked)
-    assert (denied.code, denied.out) == (1, "broker-a: denied: no rule is about it\n")
+    assert (denied.code, denied.out) == (1, "broker-a: denied: no rule matches\n")
     allowed = await shell.run("acl", "allow", "alice", "Topic:ord*", "Pub", "--from", "10.0.0.0/8")
     assert allowed.out == "alice may Pub Topic:ord* on broker-a\n"
     decided = await shell.run(*asked)
@@ -32,8 +32,8 @@ async def test_rules_decide_and_say_so(shell: CommandLine, secret_file: str) -> 
     ("arguments", "said"),
     [
         (("acl", "allow", "nobody", "*", "Pub"), "there is no user nobody"),
-        (("acl", "allow", "root", "Queue:x", "Pub"), "is no resource"),
-        (("acl", "allow", "root", "*", "Eat"), "is no action"),
+        (("acl", "allow", "root", "Queue:x", "Pub"), "is not a resource"),
+        (("acl", "allow", "root", "*", "Eat"), "is not an action"),
         (("acl", "allow", "root", "*", "Pub", "--from", "here"), "neither an address"),
         (("acl", "test", "root", "Pub", "Topic:*"), "name one resource"),
     ],

@@ -40,16 +40,16 @@ async def test_accounts_become_users_once(broker: Broker, shell: CommandLine, fi
     assert "allow Pub, Sub Topic:orders" in done.out
     assert "allow Sub Topic:*, by default" in done.out
     assert "allow Pub Topic:RMQ_SYS_TRACE_TOPIC" in done.out
-    assert "his secret is short" in done.out
-    assert "not carried over: globalWhiteRemoteAddresses 10.0.0.*" in done.out
+    assert "the secret is short" in done.out
+    assert "not imported: globalWhiteRemoteAddresses 10.0.0.*" in done.out
     assert broker.tables.users.users["alice"].secret == "12345678"
     assert len(broker.tables.acls.rules["alice"]) == 3
     again = await shell.run("auth", "import", file)
-    assert "alice: is there already" in again.out
+    assert "alice: exists already" in again.out
 
 
 async def test_a_file_that_is_none_is_said(shell: CommandLine, file: str) -> None:
     Path(file).write_text("accounts: x\n")
     done = await shell.run("auth", "import", file)
     assert done.code == 1
-    assert "accounts is no list" in done.err
+    assert "accounts is not a list" in done.err

@@ -14,7 +14,7 @@ async def test_users_are_added_listed_changed_and_removed(
     broker: Broker, shell: CommandLine, secret_file: str
 ) -> None:
     added = await shell.run("user", "add", "alice", "--super", "--secret-file", secret_file)
-    assert added.out == f"alice is a user of broker-a ({broker.address})\n"
+    assert added.out == f"alice is a user on broker-a ({broker.address})\n"
     listed = (await shell.run("user", "list", "--json")).objects
     assert [(each["username"], each["userType"]) for each in listed] == [
         ("root", "Super"),
@@ -33,7 +33,7 @@ async def test_a_secret_is_long_and_on_no_command_line(
     shell: CommandLine, secret_file: str
 ) -> None:
     Path(secret_file).write_text("short\n")
-    for more, said in ((["--secret-file", secret_file], "12 or more"), ([], "--secret-file")):
+    for more, said in ((["--secret-file", secret_file], "at least 12"), ([], "--secret-file")):
         done = await shell.run("user", "add", "bob", *more)
         assert done.code == 2
         assert said in done.err
@@ -48,7 +48,7 @@ async def test_a_file_says_as_whom_to_ask(
     path.chmod(0o600)
     refused = await shell.run("user", "list")
     assert refused.code == 1
-    assert "asked as 'root' with the secret of $ROCKHOPPER_SECRET_KEY" in refused.err
+    assert "signed as 'root' with the secret of $ROCKHOPPER_SECRET_KEY" in refused.err
     for arguments in (
         ("user", "list", "--credentials", str(path)),
         ("--credentials", str(path), "user", "list"),
@@ -57,7 +57,7 @@ async def test_a_file_says_as_whom_to_ask(
     assert (await shell.run("user", "list")).code == 1
     path.write_text("accessKey: root\nsecretKey: wrong-one-of-root\n")
     refused = await shell.run("user", "list", "--credentials", str(path))
-    assert f"asked as 'root' with the secret of the credentials file {path}" in refused.err
+    assert f"signed as 'root' with the secret of the credentials file {path}" in refused.err
     assert "wrong-one" not in refused.err
     missing = await shell.run("user", "list", "--credentials", str(tmp_path / "gone"))
     assert missing.code == 2

@@ -36,13 +36,13 @@ async def test_a_context_is_added_used_seen_and_removed(home: Path, broker: Brok
     assert listed[2] == ["test", "127.0.0.1:1", "yes", str(secret)]
     topics = await asyncio.to_thread(run, "topic", "create", "orders")
     assert (topics.exit_code, topics.stderr) == (0, "")
-    assert run("context", "use", "test").output == "test is used\n"
+    assert run("context", "use", "test").output == "test is in use\n"
     shown = run("context", "show").output
     assert "test (in use, by context use)" in shown
     assert "ROCKHOPPER_TLS=true" in shown
     missing = await asyncio.to_thread(run, "topic", "show", "missing", "--context", "prod")
     assert missing.stderr.startswith("rockhopper [prod]: ")
-    assert run("context", "rm", "test").output == "test is removed; no context is used now\n"
+    assert run("context", "rm", "test").output == "test is removed; no context is in use now\n"
     assert "no context is in use" in run("context", "show").stderr
     # What a context says holds for one command.
     assert "ROCKHOPPER_TLS" not in os.environ
@@ -57,7 +57,7 @@ def test_a_bare_word_must_be_the_name_of_a_host(
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     refused = run("context", "add", "a", "-n", "nonsense")
-    assert (refused.exit_code, "'nonsense' is not known here" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "'nonsense' cannot be resolved here" in refused.stderr) == (2, True)
     assert run("context", "add", "a", "-n", "localhost").stderr == ""
     again = run("context", "add", "a", "-n", "localhost:1").stderr
     assert again == "note: it replaces a at localhost\n"

@@ -55,7 +55,7 @@ def test_options_and_environment_go_before_the_context_in_use(
 def test_a_context_that_is_not_there_is_named_with_those_that_are(path: Path) -> None:
     keep(path, current="gone")
     assert choose_context(None, has_nameserver=False, environment={}) is None
-    with pytest.raises(ContextError, match="'nix'; those that there are: prod, test"):
+    with pytest.raises(ContextError, match="'nix'; existing ones: prod, test"):
         choose_context("nix", has_nameserver=False)
 
 

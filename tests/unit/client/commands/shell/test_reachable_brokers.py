@@ -70,7 +70,9 @@ async def test_who_reads_gets_the_rest_the_silent_one_s_name_and_code_1(
         ended = await shell.run(*command)
         away = [line for line in ended.err.splitlines() if refusing.address in line]
         assert len(away) == 1, (command, ended)
-        assert away[0].startswith(f"rockhopper: away: broker-z ({refusing.address} refused"), away
+        assert away[0].startswith(
+            f"rockhopper: not reachable: broker-z ({refusing.address} refused"
+        ), away
         assert away[0].endswith(": not asked"), away
         assert ended.code == 1, command
         assert "at broker-z" not in ended.out, command
@@ -93,7 +95,7 @@ async def test_one_that_the_name_service_misses_is_named(shell: CommandLine, oth
         for command in commands:
             ended = await shell.run(*command)
             (away,) = [line for line in ended.err.splitlines() if "broker-z" in line]
-            assert away.startswith("rockhopper: away: broker-z (last heard of "), away
+            assert away.startswith("rockhopper: not reachable: broker-z (last seen "), away
             assert away.endswith(f" ago): not {done}"), away
             assert ended.code == code, (command, ended)
 
@@ -108,7 +110,11 @@ async def test_the_one_that_is_asked_for_has_its_own_error(
     shell: CommandLine, refusing: Broker
 ) -> None:
     ended = await shell.run("broker", "status", "--broker", "broker-z")
-    assert (ended.code, "away" in ended.err, refusing.address in ended.err) == (1, False, True)
+    assert (ended.code, "not reachable" in ended.err, refusing.address in ended.err) == (
+        1,
+        False,
+        True,
+    )
     assert (await shell.run("broker", "status", "--broker", "broker-a")).code == 0
 
 
@@ -117,7 +123,7 @@ async def test_where_none_answers_that_is_said(shell: CommandLine, other: Broker
     await other.server.close()
     for command in (("topic", "show"), ("pull",)):
         ended = await shell.run(*command, "there")
-        said = "rockhopper: no broker of the topic 'there' answers; away: broker-z ("
+        said = "rockhopper: no broker of the topic 'there' answers; not reachable: broker-z ("
         assert (ended.code, ended.err.startswith(said)) == (1, True), ended
         assert len(ended.err.splitlines()) == 1
 
@@ -129,5 +135,5 @@ async def test_one_that_hangs_is_waited_for_once(
     async with hanging(other) as hung:
         ended = await shell.run("group", "show", "billing")
     away = f"broker-z ({other.address} did not answer HEART_BEAT within 1 s): not asked\n"
-    assert (ended.code, ended.err) == (1, f"rockhopper: away: {away}")
+    assert (ended.code, ended.err) == (1, f"rockhopper: not reachable: {away}")
     assert ("broker-a" in ended.out, hung.requests) == (True, 1)

@@ -34,11 +34,11 @@ async def test_bad_bodies(
         line.acknowledge(*delivered)
     await line.settle(60.0)
     assert (values, backs.sent, held.position) == ([1, 3], sent, 3)
-    assert "no JSON" in caplog.text
+    assert "is not JSON" in caplog.text
 
 
 def test_bad_bodies_of_nobody_who_decodes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"bad_body is 'skip', .* give a deserializer"):
+    with pytest.raises(ValueError, match=r"bad_body is 'skip', .* there is no deserializer"):
         ConsumerSettings("g", {}, bad_body="skip")
 
 

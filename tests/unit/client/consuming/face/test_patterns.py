@@ -53,7 +53,7 @@ def test_what_no_topic_can_be_called_is_a_pattern(topic: Any) -> None:
     [
         ("*", r"write '\.\*'"),
         ("orders_*", r"write 'orders_\.\*'"),
-        ("orders_(", "no regular expression"),
+        ("orders_(", "not a regular expression"),
     ],
 )
 def test_what_is_meant_as_something_else_is_refused(topic: str, reason: str) -> None:

@@ -126,7 +126,7 @@ async def test_what_cannot_go_back_stays_and_the_others_go(
     page = await browser.get("dead-letters/back", group="billing", count=9)
     assert (page.status, "4 would go back" in page.text) == (200, True)
     assert "1 would stay:" in page.text
-    assert "offset 2 does not say where it came from" in page.text
+    assert "offset 2 does not name its original topic" in page.text
     moved = await browser.follow(await browser.post("dead-letters/of", **form(page)))
     assert "3 of the dead letters of billing went back" in moved.text
     assert "1 stayed: " in moved.text

@@ -114,7 +114,7 @@ async def test_it_ends_where_the_sender_may_look(alice: Browser, root: Admin) ->
 async def test_what_was_typed_stays_where_sending_is_refused(alice: Browser) -> None:
     refused = await alice.post("send", topic="secret", body="typed text")
     assert (refused.status, "typed text" in refused.text) == (403, True)
-    assert "alice at 127.0.0.1 may not Pub Topic:secret" in refused.text
+    assert "alice at 127.0.0.1 is not allowed to Pub Topic:secret" in refused.text
     assert "GET_ROUTEINFO" not in refused.text
     shown = await alice.get("send", topic="secret")
-    assert (shown.status, "may not Pub Topic:secret" in shown.text) == (200, True)
+    assert (shown.status, "is not allowed to Pub Topic:secret" in shown.text) == (200, True)

@@ -44,7 +44,7 @@ async def test_a_consumer_of_lite_topics_reads_what_is_missing(
 ) -> None:
     _, telemetry = await told(client, settings_of_consumer("g", "t", client_type=client_type))
     await telemetry.ended()
-    sentence = "lite topics are not served here"
+    sentence = "lite topics are not supported"
     assert sentence in telemetry.messages[0].status.message
     assert (telemetry.status, sentence in telemetry.fields["grpc-message"]) == ("12", True)
     beat = await client.ask("Heartbeat", request("Heartbeat", client_type=client_type))

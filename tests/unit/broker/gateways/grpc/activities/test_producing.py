@@ -176,7 +176,7 @@ async def test_who_names_another_topic_ends_nothing(served: GrpcBroker, client: 
     )
     reply = await client.ask("EndTransaction", ended)
     assert reply.status.code == Code.INVALID_TRANSACTION_ID
-    assert "none of the topic t" in reply.status.message
+    assert "does not belong to topic t" in reply.status.message
     assert stored(served, "tx") == []
 
 

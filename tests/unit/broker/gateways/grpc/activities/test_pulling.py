@@ -104,4 +104,4 @@ async def test_what_is_no_time_is_refused(served: GrpcBroker, client: GrpcClient
     made.timestamp.nanos = -1
     reply = await client.ask("QueryOffset", made)
     assert reply.status.code == Code.BAD_REQUEST
-    assert "the time that is asked for" in reply.status.message
+    assert "the requested time" in reply.status.message

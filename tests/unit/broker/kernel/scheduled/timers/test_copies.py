@@ -56,8 +56,8 @@ def test_what_has_no_room_for_more_goes_without_it(rig: TimerRig) -> None:
     ("changed", "reason"),
     [
         ({"REAL_TOPIC": "gone"}, "its topic gone was deleted"),
-        ({"REAL_TOPIC": ""}, "it is for no topic"),
-        ({"REAL_TOPIC": "rmq_sys_wheel_timer"}, "where nobody may send"),
+        ({"REAL_TOPIC": ""}, "its topic is no topic"),
+        ({"REAL_TOPIC": "rmq_sys_wheel_timer"}, "to which no client may send"),
         ({"REAL_QID": "x"}, "its queue id is 'x'"),
         ({"REAL_QID": "-1"}, "its queue id is '-1'"),
         ({"REAL_QID": "٣"}, "its queue id is"),

@@ -304,7 +304,7 @@ def test_a_batch_with_a_time_inside_is_refused(rig: TimerRig, properties: str) -
     body = encode_batch([(0, b"plain", b""), (0, b"later", properties.encode())])
     answer = rig.send({}, body, code=RequestCode.SEND_BATCH_MESSAGE)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "send it by itself" in (answer.remark or "")
+    assert "send it on its own" in (answer.remark or "")
     assert rig.bodies() == []
 
 

@@ -127,8 +127,8 @@ async def test_half_an_answer_is_none(server: Server, answer: bytes | None) -> N
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"SSH-2.0-OpenSSH\r\n", "no HTTP"),
-        (b"HTTP/1.1 abc\r\n", "no HTTP"),
+        (b"SSH-2.0-OpenSSH\r\n", "not an HTTP"),
+        (b"HTTP/1.1 abc\r\n", "not an HTTP"),
         (OK + b"Content-Length: two\r\n\r\n", "a length of 'two'"),
         (OK + b"Content-Length: -2\r\n\r\n", "a length of '-2'"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "a length of 'zz'"),

@@ -131,7 +131,7 @@ async def test_a_swap_is_tried_again_when_something_else_changed(pair: RecordPai
     pair.keeper.conflicts = SWAP_TRIES_MAX
     with capture_logs() as told:
         assert await pair.one.renew(LEADER_A, view.version) is Outcome.UNKNOWN
-    assert "changed by others" in told[0]["reason"]
+    assert "by other processes" in told[0]["reason"]
 
 
 async def test_a_swap_whose_answer_is_lost_is_unknown_and_not_repeated(pair: RecordPair) -> None:

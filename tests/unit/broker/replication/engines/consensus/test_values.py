@@ -59,7 +59,7 @@ def test_fields_that_came_later_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b'{"version":2,"shape":"new"}', "its version is 2, this broker reads 1"),
+        (b'{"version":2,"shape":"new"}', "its version is 2, but this broker reads 1"),
         (b'{"version":1,"id":1}', "missing required field"),
         (b'{"version":1,"id":"1","incarnation":"i","epoch":2}', r"Expected `int`, got `str`"),
         (b"\x00\x01", "JSON is malformed"),

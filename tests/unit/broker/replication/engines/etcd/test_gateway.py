@@ -163,7 +163,7 @@ async def test_a_token_that_is_never_taken_ends_the_tries(etcd: FakeEtcd) -> Non
     gateway = EtcdGateway(Access([endpoint], "rock", "hopper"), timeout_ms=PATIENT_MS)
     for _ in range(2):
         etcd.fail(forms.RANGE, refused(401, 16, "etcdserver: invalid auth token"), is_done=False)
-    with pytest.raises(RefusedError, match="takes no token"):
+    with pytest.raises(RefusedError, match="refuses every token"):
         await gateway.ask(forms.RANGE, READ, RangeAnswer)
     await gateway.close()
 
@@ -172,7 +172,7 @@ async def test_a_token_that_is_never_taken_ends_the_tries(etcd: FakeEtcd) -> Non
     ("user", "hint"),
     [
         (("rock", "another"), "correct haEngineUser and haEnginePasswordFile"),
-        (None, "enable it, or leave out haEngineUser"),
+        (None, "enable it, or remove haEngineUser"),
     ],
 )
 async def test_a_wrong_password_says_what_to_change(
@@ -209,7 +209,7 @@ async def test_a_watch_that_is_silent_ends(etcd: FakeEtcd) -> None:
     ("answer", "reason"),
     [
         (LOST, "closed the connection"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[]\n", "makes no sense"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n[]\n", "invalid answer"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}\n", "the watch ended: an empty line"),
         (refused(503, 14, "etcdserver: no leader"), "no leader"),
         (refused(403, 7, "etcdserver: permission denied"), "grant a role"),

@@ -33,5 +33,5 @@ def test_an_answer_from_before_its_request_is_refused(answer: Header) -> None:
 def test_another_cluster_is_refused() -> None:
     horizon = Horizon()
     horizon.record(header(10, 2), horizon.seen)
-    with pytest.raises(FromThePastError, match="cluster 8, not 7"):
+    with pytest.raises(FromThePastError, match="cluster 8, not to 7"):
         horizon.record(header(20, 3, 8), horizon.seen)

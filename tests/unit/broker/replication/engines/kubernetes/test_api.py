@@ -40,7 +40,7 @@ def test_a_pod_finds_its_server_in_the_environment() -> None:
     assert endpoint_in_pod({"KUBERNETES_SERVICE_HOST": "fd00::1"}) == "[fd00::1]:443"
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
     assert endpoint_in_pod(environment) == "10.0.0.1:6443"
-    with pytest.raises(EngineError, match="works in a pod alone"):
+    with pytest.raises(EngineError, match="works only in a pod"):
         endpoint_in_pod({})
 
 

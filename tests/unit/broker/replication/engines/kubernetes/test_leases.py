@@ -222,7 +222,7 @@ async def test_an_announcement_that_others_change_all_the_time_is_told(pair: Lea
     await pair.two.announce(MEMBER)
     for _ in range(3):
         pair.server.fail("PUT", refused(409, "Conflict", "modified"), is_done=False)
-    with pytest.raises(EngineError, match="two replicas have one id"):
+    with pytest.raises(EngineError, match="two replicas have the same id"):
         await pair.two.announce(MEMBER)
 
 

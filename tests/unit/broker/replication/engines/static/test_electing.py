@@ -38,7 +38,7 @@ async def test_nobody_leads_before_an_operator_says_so(tmp_path: Path) -> None:
 
 
 async def test_who_is_designated_leads_and_then_another(tmp_path: Path) -> None:
-    assert elect(tmp_path, 1) == (0, "replica 1 of a may lead; no other does\n")
+    assert elect(tmp_path, 1) == (0, "replica 1 of a may lead; no other may\n")
     engine = engine_of(tmp_path)
     assert (await engine.read()).designated == 1
     assert await engine.campaign(FIRST, LEADER_B) == (Outcome.REFUSED, None)
@@ -50,7 +50,7 @@ async def test_who_is_designated_leads_and_then_another(tmp_path: Path) -> None:
     code, told = elect(tmp_path, 2)
     assert (code, told) == (
         0,
-        "replica 2 of a leads as soon as replica 1 (epoch 1) is gone or hands over\n",
+        "replica 2 of a leads as soon as replica 1 (epoch 1) stops or hands over\n",
     )
     assert await engine.renew(LEADER_A, view.version) is Outcome.DONE
     assert (await engine.campaign(over(view), LEADER_B))[0] is Outcome.DONE
@@ -74,7 +74,7 @@ async def test_who_lacks_something_is_not_elected(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
     code, told = elect(tmp_path / "gone", 1)
     assert code == 1
-    assert "is no directory: mount" in told
+    assert "is not a directory: mount" in told
     assert not (tmp_path / "gone").exists()
 
 
@@ -82,4 +82,4 @@ def test_a_directory_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
 def test_an_engine_that_elects_by_itself_is_told_nothing(engine: str) -> None:
     result = CliRunner().invoke(main, ["--engine", engine, "--id", "1"])
     assert result.exit_code == 2
-    assert "elect by themselves" in result.output
+    assert "elect a master by themselves" in result.output

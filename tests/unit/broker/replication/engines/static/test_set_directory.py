@@ -98,7 +98,7 @@ async def test_a_record_that_outgrows_its_slot_is_refused(tmp_path: Path) -> Non
 
 async def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     directory = SetDirectory(tmp_path / "gone", timeout_ms=PATIENT_MS)
-    with pytest.raises(EngineError, match=r"cannot be used .* a new set begins with"):
+    with pytest.raises(EngineError, match=r"cannot be used .* to create a set, run"):
         await directory.load()
     await directory.close()
     with pytest.raises(EngineError, match="closed"):

@@ -130,10 +130,10 @@ async def test_reports_acknowledge(serving: Serving) -> None:
 @pytest.mark.parametrize(
     ("reports", "complaint"),
     [
-        ([2501], "ends at offset 2501 and this one at 2500"),
+        ([2501], "ends at offset 2501, beyond the end of this one at 2500"),
         ([-1], "ends at offset -1"),
-        ([999], "begins at 1000: what is between them has expired"),
-        ([2000, 2501], "was sent nothing beyond 2500"),
+        ([999], "starts at 1000: the messages between them have expired"),
+        ([2000, 2501], "only the log up to 2500 was sent"),
         ([2000, -5], "reports offset -5"),
     ],
 )
@@ -159,7 +159,7 @@ async def test_what_has_expired_meanwhile_ends_the_connection(serving: Serving) 
         served.feed.wake()
         await slave.closed()
         await until(lambda: served.why is not None)
-        assert "at offset 2500 and this log begins at 3000" in str(served.why)
+        assert "at offset 2500, but this log starts at 3000" in str(served.why)
 
 
 async def test_silence_ends_the_connection(serving: Serving) -> None:

@@ -127,7 +127,7 @@ async def test_files_that_the_master_deleted_go(apache: ClassicMaster, make: Mak
 async def test_a_takeover_waits_until_nobody_writes(apache: ClassicMaster, make: Make) -> None:
     async with make() as broker:
         await all_of(broker, apache)
-        with pytest.raises(FollowError, match=r"still takes messages.*brokerPermission -v 4"):
+        with pytest.raises(FollowError, match=r"still accepts messages.*brokerPermission -v 4"):
             await broker.takeover.begin(follower_of(broker), force=False)
         assert broker.follower is not None
 
@@ -167,7 +167,7 @@ async def test_it_takes_over_by_force_without_its_master(apache: ClassicMaster, 
     async with make() as broker:
         await all_of(broker, apache)
         apache.server.handlers.clear()
-        with pytest.raises(FollowError, match="cannot be asked"):
+        with pytest.raises(FollowError, match="does not answer"):
             await broker.takeover.begin(follower_of(broker), force=False)
         await broker.takeover.begin(follower_of(broker), force=True)
         await taken_over(broker)
@@ -179,7 +179,7 @@ async def test_started_without_following_it_takes_over_if_it_may(
 ) -> None:
     async with make() as broker:
         await all_of(broker, apache)
-    with pytest.raises(StartError, match=r"this store follows another.*still takes messages"):
+    with pytest.raises(StartError, match=r"this store follows another.*still accepts messages"):
         await make(followMaster="").start()
     apache.send(5)
     apache.settings["brokerPermission"] = "4"
@@ -195,7 +195,7 @@ async def test_started_so_by_force_it_asks_nobody(apache: ClassicMaster, make: M
     async with make() as broker:
         await all_of(broker, apache)
     apache.server.handlers.clear()
-    with pytest.raises(StartError, match=r"cannot be asked.*forceTakeover=true"):
+    with pytest.raises(StartError, match=r"does not answer.*forceTakeover=true"):
         await make(followMaster="").start()
     async with make(followMaster="", forceTakeover="true") as broker:
         assert broker.store.queue_range("topic-0", 0) == (0, 600)
@@ -204,12 +204,12 @@ async def test_started_so_by_force_it_asks_nobody(apache: ClassicMaster, make: M
 async def test_a_store_of_its_own_follows_nobody(make: Make) -> None:
     async with make(followMaster="") as broker:
         await send(broker.address, "orders", b"mine")
-    with pytest.raises(StartError, match="a broker's own, and no copy"):
+    with pytest.raises(StartError, match="belongs to a broker and is not a copy"):
         await make().start()
 
 
 async def test_it_cannot_follow_who_does_not_answer(make: Make) -> None:
-    with pytest.raises(StartError, match=r"127\.0\.0\.1:1 cannot be asked"):
+    with pytest.raises(StartError, match=r"127\.0\.0\.1:1 does not answer"):
         await make(followMaster="127.0.0.1:1").start()
 
 
@@ -217,7 +217,9 @@ async def test_a_longer_copy_is_refused_at_the_start(apache: ClassicMaster, make
     async with make() as broker:
         await all_of(broker, apache)
     end, apache.log.end = apache.log.end, 5000
-    with pytest.raises(StartError, match=f"ends at offset {end} and the master's log at 5000"):
+    with pytest.raises(
+        StartError, match=f"ends at offset {end}, beyond the end of the master's log at 5000"
+    ):
         await make().start()
 
 

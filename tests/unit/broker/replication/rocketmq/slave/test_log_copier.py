@@ -147,7 +147,7 @@ async def test_another_offset_than_the_next_ends_the_connection(
         async with copying() as copier:
             await apache.connected(3)
             assert not copier.is_connected
-    assert copier.problem == "the master sent offset 4000 where 1 was to come"
+    assert copier.problem == "the master sent offset 4000 instead of 1"
     assert len([line for line in lines if line["log_level"] == "error"]) == 1
     assert store.max_commit_log_offset == 0
 
@@ -160,7 +160,9 @@ async def test_a_copy_that_is_longer_than_its_master_is_left_as_it_is(
         apache.log.end = 5000
         apache.drop()
         await until(lambda: copier.problem is not None and "5000" in copier.problem)
-        assert f"the copy ends at offset {end} and the master's log at 5000" in str(copier.problem)
+        assert f"the copy ends at offset {end}, beyond the end of the master's log at 5000" in str(
+            copier.problem
+        )
         assert "Nothing was cut" in str(copier.problem)
     assert store.max_commit_log_offset == end
 
@@ -173,7 +175,7 @@ async def test_a_copy_that_has_fallen_out_of_its_masters_log_is_told(
         apache.min_offset = 10 * FILE_SIZE_BYTES
         apache.log.end = 11 * FILE_SIZE_BYTES
         apache.drop()
-        await until(lambda: copier.problem is not None and "has expired there" in copier.problem)
+        await until(lambda: copier.problem is not None and "have expired there" in copier.problem)
 
 
 async def test_a_log_that_was_written_anew_is_noticed(
