@@ -82,7 +82,9 @@ async def test_after_the_bound_it_is_started_again_and_both_members_say_so(
             await until(lambda: len(new.done) >= 2)
             old.may_end.set()
     assert set(new.done) <= set(jobs)
-    assert "is given up with 1 messages in work, which another member starts again" in caplog.text
+    assert (
+        "is given up with 1 messages in progress, which another member starts again" in caplog.text
+    )
 
 
 async def test_a_queue_with_nothing_in_work_is_not_waited_for(

@@ -213,7 +213,7 @@ async def test_owners_and_homes_of_sinks_outlive_kill_9(tmp_path: Path) -> None:
             await ask(peer, RequestCode.SINK_PUBLISH, body, batchId=0, owner="query 2"),
         ):
             assert answer.code == ResponseCode.ILLEGAL_OPERATION
-            assert "has batches of query 1, and this is query 2" in (answer.remark or "")
+            assert "has batches of query 1, but this is query 2" in (answer.remark or "")
         assert (await ask(peer, RequestCode.SINK_PUBLISH, body, **ours)).ext["repeated"] == "true"  # type: ignore[index]
         assert await bodies(peer) == ["a"]
 

@@ -65,7 +65,7 @@ async def test_who_meets_the_wrong_kind_of_port_is_told_what_to_do(
         for nameserver, tls, says in (
             (daemon.nameserver, False, "use tls=True"),
             (daemon.nameserver, True, "unknown CA"),
-            (by_name, TlsOptions(authority.ca), "another name"),
+            (by_name, TlsOptions(authority.ca), "a different name"),
         ):
             with pytest.raises(BrokerUnreachableError, match=says):
                 async with Admin(nameserver, tls=tls) as admin:

@@ -49,7 +49,7 @@ async def test_users_are_served_and_nobody_else(
                 assert "orders" in await admin.topics()
         else:
             async with Admin(broker.nameserver) as admin:
-                who = "the request was not signed" if user is None else f"asked as {user[0]!r}"
+                who = "the request was not signed" if user is None else f"signed as {user[0]!r}"
                 with pytest.raises(ClientError, match=rf"sign.*{who}"):
                     await admin.topics()
     assert SECRET not in capsys.readouterr().out

@@ -280,7 +280,7 @@ async def test_users_and_passwords(single_etcd: EtcdCluster) -> None:
     (endpoint,) = single_etcd.endpoints
     prefix = "/rockhopper/c/b/"
     known = EtcdGateway(Access([endpoint], "rock", "hopper"))
-    with pytest.raises(RefusedError, match="enable it, or leave out haEngineUser"):
+    with pytest.raises(RefusedError, match="enable it, or remove haEngineUser"):
         await EtcdEngine(known, prefix).read()
     await enable_users(endpoint, prefix)
     for access, hint in (
