@@ -205,7 +205,7 @@ class Master:
             reason = error.strerror or str(error)
         except RefusedError as error:
             reason = str(error)
-        raise FollowError(f"the master at {self.address} does not answer: {reason}") from None
+        raise FollowError(f"cannot query the master at {self.address}: {reason}") from None
 
     def close(self) -> None:
         """Close the connection."""

@@ -65,7 +65,7 @@ class Outcome(Enum):
     """The group gave up after the last retry."""
     REQUEUED = "requeued"
     """The group gave up, and the message was sent back since and waits again."""
-    DELAYED = "not there yet"
+    DELAYED = "not delivered yet"
     """Its delivery time has not come."""
     WAITING = "not consumed yet"
     """The group is online and has not reached it."""
