@@ -109,7 +109,7 @@ async def test_refusals_silence_and_absence_are_told(
 ) -> None:
     apache.server.on(RequestCode.GET_BROKER_CONFIG, lambda _: Command(16, remark="no admin"))
     with pytest.raises(
-        FollowError, match="cannot query the master.*refused with code 16: no admin"
+        FollowError, match=r"cannot query the master.*refused with code 16: no admin"
     ):
         await master.facts()
     monkeypatch.setattr(followed_master, "ANSWER_TIMEOUT_S", 0.01)

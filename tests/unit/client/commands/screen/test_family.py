@@ -16,7 +16,9 @@ def test_usual_names_work_and_help_shows_them(name: str, other: str) -> None:
     for family in ("topic", "group"):
         assert f"{name}, {other}" in run(main, [family, "--help"]).output
         own, same = (run(main, [family, each, "--help"]).output for each in (name, other))
-        assert own.replace(f" {family} {name} ", "", 1) == same.replace(f" {family} {other} ", "", 1)
+        assert own.replace(f" {family} {name} ", "", 1) == same.replace(
+            f" {family} {other} ", "", 1
+        )
 
 
 def test_a_name_that_nobody_has_is_refused() -> None:
