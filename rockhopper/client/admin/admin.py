@@ -175,11 +175,10 @@ class Admin(ClosedAtEnd):
                 remedy="pass drain=True to keep these queues readable until they are empty",
             )
         for target in targets:
-            here = [each.queue for each in full if each.queue.broker_name == target.name]
             fields = CreateTopicRequest(
                 topic=topic,
                 default_topic=AUTO_CREATE_TOPIC,
-                read_queue_nums=max((queue.queue_id + 1 for queue in here), default=queues),
+                read_queue_nums=_count_read_queues(target, queues, full),
                 write_queue_nums=queues if write_queues is None else write_queues,
                 perm=perm,
                 topic_sys_flag=0,
@@ -436,6 +435,11 @@ class Admin(ClosedAtEnd):
     @property
     def _name_service(self) -> str:
         return str(self.session.name_services)
+
+
+def _count_read_queues(target: BrokerAddress, queues: int, full: Sequence[QueueRange]) -> int:
+    here = [each.queue for each in full if each.queue.broker_name == target.name]
+    return max((queue.queue_id + 1 for queue in here), default=queues)
 
 
 def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:

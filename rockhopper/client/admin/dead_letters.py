@@ -132,6 +132,16 @@ class _Asked:
             return self.message_id in (message.message_id, message.offset_message_id)
         return self.only is None or message.offset_message_id in self.only
 
+    def limit(self, count_max: int | None) -> int | None:
+        """Return how many dead letters to send back at most; None for no limit."""
+        if self.message_id is not None:
+            return 1
+        return count_max if self.only is None else len(self.only)
+
+    def start(self, low: int, mark: int) -> int:
+        """Return the offset to begin at: *mark*, or *low* since one message may be before it."""
+        return mark if self.message_id is None else low
+
 
 class _NoOriginError(ClientStateError):
     """A dead letter does not name its original topic."""
@@ -214,7 +224,7 @@ class DeadLetters:
         """
         queues = await self._queues(group)
         asked = _Asked(to, message_id, only, go_on, dry_run)
-        left = 1 if message_id is not None else max_count if only is None else len(only)
+        left = asked.limit(max_count)
         found = False
         for queue in queues:
             if not dry_run:
@@ -242,9 +252,8 @@ class DeadLetters:
         low, mark, high = await self._range(queue)
         noted = mark
         stays = False  # whether a dead letter was left behind, so that the mark must stay before it
-        start = mark if asked.message_id is None else low
         try:
-            async for message in self._messages(queue, start, high):
+            async for message in self._messages(queue, asked.start(low, mark), high):
                 if left == 0:
                     return
                 if not asked.has(message):

@@ -257,45 +257,14 @@ class GroupReader:
         connections = await asyncio.gather(
             *(self._connections(group, master) for master in masters)
         )
-        members: dict[str, GroupMember] = {}
-        subscriptions: dict[str, str] = {}
-        filters: dict[str, dict[str, str]] = {}
-        models: dict[str, str] = {}
-        known = [connection for connection in connections if connection is not None]
-        for connection in known:
-            for each in connection.connection_set:
-                members.setdefault(
-                    each.client_id,
-                    GroupMember(each.client_id, each.client_addr, each.language, each.version),
-                )
-            for topic, data in connection.subscription_table.items():
-                subscriptions[topic] = data.sub_string or "*"
-            for member in connection.different_members:
-                models[member.client_id] = member.message_model
-                filters.setdefault(member.client_id, {}).update(
-                    (topic, wanted)
-                    for topic, wanted in member.subscriptions.items()
-                    if not is_retry_topic(topic)
-                )
-        queues: list[QueueLag] = []
-        if with_lag:
-            lags = await asyncio.gather(
-                *(self._lag_on(group, master, sorted(subscriptions)) for master in masters)
-            )
-            queues = sorted((each for lag in lags for each in lag), key=lambda each: each.queue)
-        first = known[0] if known else None
-        return GroupState(
-            group,
-            members=sorted(members.values(), key=lambda each: each.client_id),
-            subscriptions=dict(sorted(subscriptions.items())),
-            consume_type=first.consume_type if first is not None else None,
-            model=first.message_model if first is not None else None,
-            start_from=first.consume_from_where if first is not None else None,
-            queues=queues,
-            filters=dict(sorted(filters.items())),
-            models=dict(sorted(models.items())),
-            shared_ids=sorted({each for found in known for each in found.shared_client_ids}),
+        state = _merge_connections(group, [each for each in connections if each is not None])
+        if not with_lag:
+            return state
+        lags = await asyncio.gather(
+            *(self._lag_on(group, master, sorted(state.subscriptions)) for master in masters)
         )
+        queues = sorted((each for lag in lags for each in lag), key=lambda each: each.queue)
+        return replace(state, queues=queues)
 
     async def _connections(
         self, group: str, master: BrokerAddress
@@ -310,6 +279,15 @@ class GroupReader:
     async def _lag_on(
         self, group: str, master: BrokerAddress, subscribed: Sequence[str]
     ) -> list[QueueLag]:
+        table = await self._all_stats(group, master, subscribed)
+        topics = sorted({key.topic for key in table})
+        begins = await asyncio.gather(*(self._begins(topic, master) for topic in topics))
+        low = {key: offset for begin in begins for key, offset in begin.items()}
+        return [_queue_lag(key, at, low) for key, at in table.items()]
+
+    async def _all_stats(
+        self, group: str, master: BrokerAddress, subscribed: Sequence[str]
+    ) -> dict[MessageQueueKey, Any]:
         table = await self._stats(group, master, None)
         known = {key.topic for key in table}
         # Brokers omit topics that no online member subscribes to, and topics without offsets.
@@ -320,10 +298,7 @@ class GroupReader:
         if retries not in {key.topic for key in table}:
             found_retries = await self._stats(group, master, retries)
             table |= {key: at for key, at in found_retries.items() if at.broker_offset}
-        topics = sorted({key.topic for key in table})
-        begins = await asyncio.gather(*(self._begins(topic, master) for topic in topics))
-        low = {key: offset for begin in begins for key, offset in begin.items()}
-        return [_queue_lag(key, at, low) for key, at in table.items()]
+        return table
 
     async def _committed_topics(self, group: str, master: BrokerAddress) -> Sequence[str]:
         told = await self._ask(
@@ -423,6 +398,45 @@ class GroupReader:
             address=address,
             remedy="list the existing ones with `rockhopper group list`",
         ).about(group=group)
+
+
+def _merge_connections(group: str, known: Sequence[MarkedConsumerConnection]) -> GroupState:
+    members: dict[str, GroupMember] = {}
+    subscriptions: dict[str, str] = {}
+    filters: dict[str, dict[str, str]] = {}
+    models: dict[str, str] = {}
+    for connection in known:
+        for each in connection.connection_set:
+            members.setdefault(
+                each.client_id,
+                GroupMember(each.client_id, each.client_addr, each.language, each.version),
+            )
+        for topic, data in connection.subscription_table.items():
+            subscriptions[topic] = data.sub_string or "*"
+        for member in connection.different_members:
+            models[member.client_id] = member.message_model
+            filters.setdefault(member.client_id, {}).update(
+                (topic, wanted)
+                for topic, wanted in member.subscriptions.items()
+                if not is_retry_topic(topic)
+            )
+    state = GroupState(
+        group,
+        members=sorted(members.values(), key=lambda each: each.client_id),
+        subscriptions=dict(sorted(subscriptions.items())),
+        queues=[],
+        filters=dict(sorted(filters.items())),
+        models=dict(sorted(models.items())),
+        shared_ids=sorted({each for found in known for each in found.shared_client_ids}),
+    )
+    if not known:
+        return state
+    return replace(
+        state,
+        consume_type=known[0].consume_type,
+        model=known[0].message_model,
+        start_from=known[0].consume_from_where,
+    )
 
 
 def _queue_lag(key: MessageQueueKey, at: Any, low: Mapping[MessageQueueKey, int]) -> QueueLag:

@@ -17,6 +17,7 @@ The file has a fixed structure, so the parser is small and rejects everything it
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,20 +111,24 @@ def _account(entry: dict[str, Any], left_out: list[str]) -> PlainAccount:
     rules = [
         *_rules(entry.get("topicPerms"), "Topic", name, left_out),
         *_rules(entry.get("groupPerms"), "Group", name, left_out),
+        *_default_rules(entry, name),
     ]
-    for kind, permission in (
-        ("Topic", entry.get("defaultTopicPerm")),
-        ("Group", entry.get("defaultGroupPerm")),
-    ):
-        # Without a rule, access is denied.
-        if permission and permission != _DENY:
-            rules.append(_rule(f"{kind}:*", str(permission), name, is_default=True))
     is_super = entry.get("admin") == "true"
     traces = f"Topic:{TRACE_TOPIC}"
     if not is_super and traces not in [rule.resource for rule in rules]:
         # RocketMQ allows this to every user since 4.9.4.
         rules.append(PlainRule(traces, ["Pub"], True))
     return PlainAccount(name, secret, is_super, rules)
+
+
+def _default_rules(entry: dict[str, Any], name: str) -> Iterator[PlainRule]:
+    for kind, permission in (
+        ("Topic", entry.get("defaultTopicPerm")),
+        ("Group", entry.get("defaultGroupPerm")),
+    ):
+        # Without a rule, access is denied.
+        if permission and permission != _DENY:
+            yield _rule(f"{kind}:*", str(permission), name, is_default=True)
 
 
 def _rules(value: Any, kind: str, name: str, left_out: list[str]) -> list[PlainRule]:

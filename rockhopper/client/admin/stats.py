@@ -102,10 +102,26 @@ class StatsReader:
     async def _of_another_kind(self, address: str) -> Figures:
         configs = await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
         offsets = await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, "offsetTable")
-        names = sorted(configs)
+        topics, ends = await self._count_messages(address, sorted(configs))
+        groups: dict[str, GroupFigures] = {}
+        for key, queues in offsets.items():
+            topic, _, name = key.partition("@")
+            if topic not in topics or not isinstance(queues, dict):
+                continue
+            group = groups.setdefault(name, GroupFigures(name, topics=[]))
+            _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
+        members = await _some_at_a_time(self._members(address, name) for name in groups)
+        for group, connection in zip(groups.values(), members, strict=True):
+            if connection is not None:
+                _set_members(group, connection)
+        return Figures(list(topics.values()), list(groups.values()))
+
+    async def _count_messages(
+        self, address: str, names: Sequence[str]
+    ) -> tuple[dict[str, TopicFigures], dict[str, dict[int, tuple[int, int]]]]:
+        """Return the topics, and for each the smallest and largest offset of its queues."""
         stats = await _some_at_a_time(self._stats(address, name) for name in names)
         topics: dict[str, TopicFigures] = {}
-        groups: dict[str, GroupFigures] = {}
         ends: dict[str, dict[int, tuple[int, int]]] = {}
         for name, table in zip(names, stats, strict=True):
             rows = table.offset_table if table is not None else {}
@@ -117,19 +133,7 @@ class StatsReader:
                 sum(high for _, high in ends[name].values()),
                 groups=[],
             )
-        for key, queues in offsets.items():
-            topic, _, name = key.partition("@")
-            if topic not in topics or not isinstance(queues, dict):
-                continue
-            group = groups.setdefault(name, GroupFigures(name, topics=[]))
-            _add_progress(topics[topic], group, {int(q): int(at) for q, at in queues.items()}, ends)
-        members = await _some_at_a_time(self._members(address, name) for name in groups)
-        for group, connection in zip(groups.values(), members, strict=True):
-            if connection is not None:
-                group.members = len({each.client_id for each in connection.connection_set})
-                if connection.message_model == "BROADCASTING":
-                    group.lag = LAG_UNKNOWN
-        return Figures(list(topics.values()), list(groups.values()))
+        return topics, ends
 
     async def _table(self, address: str, code: RequestCode, name: str) -> dict[str, object]:
         answer = await self._session.request(address, code, timeout_s=_TIMEOUT_S)
@@ -149,6 +153,12 @@ class StatsReader:
         fields = encode_fields(ConsumerGroupRequest(consumer_group=group))
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
         return await ask_if_told(self._session, address, code, fields, ConsumerConnection, _ANY)
+
+
+def _set_members(group: GroupFigures, connection: ConsumerConnection) -> None:
+    group.members = len({each.client_id for each in connection.connection_set})
+    if connection.message_model == "BROADCASTING":
+        group.lag = LAG_UNKNOWN
 
 
 def _add_progress(

@@ -112,10 +112,7 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
         *(_forms(admin, each, message, unseen) for each in (topic, *WAITING_TOPICS))
     )
     delayed = [each for found in waiting for each in found if not is_withdrawal(each)]
-    first = message
-    if message.queue.topic != topic or is_requeued(message):
-        still = newest([each for each in delayed if target_topic(each) == topic])
-        first = original(here) or still or message
+    first = _first_form(message, topic, here, delayed)
     due = await due_ms(admin, first) if target_topic(first) == topic else None
     requeued = [each for each in here if is_requeued(each)]
     whole = _Whole(admin, first, topic, due, requeued, delayed, unseen)
@@ -123,6 +120,18 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
     groups = sorted({*readers, *whole.groups_of_copies(message)})
     groups = [each for each in groups if not is_system_group(each)]
     return History(first, topic, due, await whole.tracks(groups[:GROUPS_MAX]))
+
+
+def _first_form(
+    message: ReceivedMessage,
+    topic: str,
+    here: Sequence[ReceivedMessage],
+    delayed: Sequence[ReceivedMessage],
+) -> ReceivedMessage:
+    if message.queue.topic == topic and not is_requeued(message):
+        return message
+    still = newest([each for each in delayed if target_topic(each) == topic])
+    return original(here) or still or message
 
 
 async def due_ms(admin: Admin, message: ReceivedMessage) -> int | None:
@@ -242,10 +251,7 @@ class _Whole:
     async def _by_copy(self, group: str, state: GroupState, copy: ReceivedMessage) -> Track:
         times, topic = copy.reconsume_times, copy.queue.topic
         if topic == dlq_topic(group):
-            mark = await self.admin.offsets.committed(REQUEUE_GROUP, copy.queue)
-            is_sent_back = mark is not None and mark > copy.queue_offset
-            detail = f"in {topic}; sent back since, to another topic" if is_sent_back else ""
-            return Track(group, Outcome.DEAD, detail or f"in {topic}", copy.store_time_ms)
+            return await self._by_dead_letter(group, copy)
         if topic == SCHEDULE_TOPIC:
             due = await due_ms(self.admin, copy)
             return Track(group, Outcome.RETRYING, f"retry {times:,} at its delay level", due)
@@ -258,6 +264,13 @@ class _Whole:
         if is_behind:
             return replace(at, detail="the copy that was requeued")
         return Track(group, Outcome.REQUEUED, f"the copy waits; {at.detail}")
+
+    async def _by_dead_letter(self, group: str, copy: ReceivedMessage) -> Track:
+        mark = await self.admin.offsets.committed(REQUEUE_GROUP, copy.queue)
+        detail = f"in {copy.queue.topic}"
+        if mark is not None and mark > copy.queue_offset:
+            detail += "; sent back since, to another topic"
+        return Track(group, Outcome.DEAD, detail, copy.store_time_ms)
 
     async def _by_place(self, group: str, state: GroupState, message: ReceivedMessage) -> Track:
         committed = await self.admin.offsets.committed(group, message.queue)
