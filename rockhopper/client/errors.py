@@ -186,11 +186,15 @@ def _remedy(code: int, said: str, asked_as: str | None) -> str | None:
         remedy = None
     if asked_as is None:
         return remedy
-    if code in UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN):
+    if _is_unproven(code, said):
         return f"signed as {asked_as}: check both there" if asked_as else _UNSIGNED_REMEDY
     if code == ResponseCode.NO_PERMISSION and asked_as:
-        return f"{remedy}; signed as {asked_as}" if remedy else f"signed as {asked_as}"
+        return "; ".join(filter(None, (remedy, f"signed as {asked_as}")))
     return remedy
+
+
+def _is_unproven(code: int, said: str) -> bool:
+    return code in UNPROVEN_CODES and any(mark in said.lower() for mark in _UNPROVEN)
 
 
 class BrokerUnreachableError(ClientError):

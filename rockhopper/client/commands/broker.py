@@ -313,16 +313,7 @@ def _print_settings(
         for each in facts:
             write_line(f"{each.key}={printable(str(each.value))}")
         return
-    rows: list[tuple[str, ...]] = [
-        (
-            each.key,
-            _setting_text(each.value),
-            each.unit or "-",
-            _changes(each),
-            "" if each.value == each.default else _setting_text(each.default),
-        )
-        for each in facts
-    ]
+    rows = [_setting_row(each) for each in facts]
     columns: tuple[str, ...] = ("SETTING", "VALUE", "UNIT", "CHANGES", "DEFAULT")
     is_any_changed = any(each.changed_since_start for each in facts)
     if only_live and not is_any_changed:  # "live" in every row is no information
@@ -330,6 +321,11 @@ def _print_settings(
     print_table(columns, rows)
     if is_any_changed:
         write_line("live*: changed since the start; to keep it, write it into broker.conf")
+
+
+def _setting_row(facts: "SettingFacts") -> tuple[str, ...]:
+    default = "" if facts.value == facts.default else _setting_text(facts.default)
+    return (facts.key, _setting_text(facts.value), facts.unit or "-", _changes(facts), default)
 
 
 def _changes(facts: "SettingFacts") -> str:
@@ -366,35 +362,11 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
     failed = False
     rows: list[tuple[object, ...]] = []
     for each, (facts, problem) in zip(brokers, answers, strict=True):
-        failed = failed or problem is not None
         if as_json:
-            write_json(
-                {
-                    "cluster": each.cluster,
-                    "broker": each.name,
-                    "id": each.broker_id,
-                    "address": each.address,
-                    "version": facts.get("brokerVersionDesc"),
-                    "rockhopperVersion": facts.get(ROCKHOPPER_VERSION),
-                    "putTps": _first_rate(facts, "putTps"),
-                    "getTps": _first_rate(facts, "getTransferredTps"),
-                    "commitLogDiskRatio": _first_rate(facts, "commitLogDiskRatio"),
-                    "error": problem,
-                }
-            )
-        rows.append(
-            (
-                each.cluster,
-                each.name,
-                each.broker_id,
-                each.address,
-                _version(facts, ""),
-                f"{_first_rate(facts, 'putTps') or 0:,.1f}" if facts else "-",
-                f"{_first_rate(facts, 'getTransferredTps') or 0:,.1f}" if facts else "-",
-                _percent(facts.get("commitLogDiskRatio")),
-            )
-        )
+            write_json(_broker_json(each, facts, problem))
+        rows.append(_broker_row(each, facts))
         if problem is not None:
+            failed = True
             report(problem)
     if not as_json:
         version = "VERSION (OURS)"
@@ -404,6 +376,36 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         report(f"not reachable: {who}")
     if failed:
         raise Failure("")
+
+
+def _broker_json(
+    broker: BrokerAddress, facts: dict[str, str], problem: str | None
+) -> dict[str, Any]:
+    return {
+        "cluster": broker.cluster,
+        "broker": broker.name,
+        "id": broker.broker_id,
+        "address": broker.address,
+        "version": facts.get("brokerVersionDesc"),
+        "rockhopperVersion": facts.get(ROCKHOPPER_VERSION),
+        "putTps": _first_rate(facts, "putTps"),
+        "getTps": _first_rate(facts, "getTransferredTps"),
+        "commitLogDiskRatio": _first_rate(facts, "commitLogDiskRatio"),
+        "error": problem,
+    }
+
+
+def _broker_row(broker: BrokerAddress, facts: dict[str, str]) -> tuple[object, ...]:
+    return (
+        broker.cluster,
+        broker.name,
+        broker.broker_id,
+        broker.address,
+        _version(facts, ""),
+        f"{_first_rate(facts, 'putTps') or 0:,.1f}" if facts else "-",
+        f"{_first_rate(facts, 'getTransferredTps') or 0:,.1f}" if facts else "-",
+        _percent(facts.get("commitLogDiskRatio")),
+    )
 
 
 async def _ask(admin: "Admin", broker: BrokerAddress) -> tuple[dict[str, str], str | None]:

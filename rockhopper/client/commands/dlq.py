@@ -196,59 +196,80 @@ async def _requeue(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    sent: Counter[str] = Counter()
-    stayed: Counter[str] = Counter()
-    repeated = 0
+    outcome = _Outcome(dry_run)
     async with list_reachable(nameserver, topic=dlq_topic(group)) as admin:
         if not dry_run and not yes:
             waiting = (await admin.dead_letters.count(group)).waiting
-            how_many = 1 if message_id is not None else min(waiting, max_count or waiting)
-            if how_many:
-                where = to or "their original topics"
-                confirm(f"Send {counted(how_many, 'dead letter')} of {group} to {where}?", yes)
+            _confirm_requeue(group, waiting, max_count, to, message_id)
         requeues = admin.dead_letters.requeue(
             group, max_count=max_count, to=to, message_id=message_id, go_on=True, dry_run=dry_run
         )
         try:
             async with aclosing(requeues):
                 async for requeued in requeues:
-                    if requeued.problem is not None:
-                        stayed[str(requeued.problem)] += 1
-                    elif requeued.receipt is None and not dry_run:
-                        repeated += 1
-                    else:
-                        sent[requeued.target] += 1
+                    outcome.count(requeued)
                     if as_json:
                         write_json(_requeued_json(requeued, dry_run=dry_run))
                         flush()
         except BaseException:
-            if sent and not dry_run:
-                report(f"{_counted(sent.total())} sent back before the error")
+            if outcome.sent and not dry_run:
+                report(f"{_counted(outcome.sent.total())} sent back before the error")
             raise
     if not as_json:
-        _print_requeued(group, sent, repeated, dry_run=dry_run)
-        if not sent and not repeated and not stayed:
+        outcome.print(group)
+    outcome.raise_failure()
+
+
+def _confirm_requeue(
+    group: str, waiting: int, max_count: int | None, to: str | None, message_id: str | None
+) -> None:
+    count = 1 if message_id is not None else min(waiting, max_count or waiting)
+    if count:
+        where = to or "their original topics"
+        confirm(f"Send {counted(count, 'dead letter')} of {group} to {where}?", False)
+
+
+class _Outcome:
+    """Counts the dead letters of a requeue by what became of them."""
+
+    def __init__(self, dry_run: bool) -> None:
+        self._dry_run = dry_run
+        self.sent: Counter[str] = Counter()
+        self._stayed: Counter[str] = Counter()
+        self._repeated = 0
+
+    def count(self, requeued: "Requeued") -> None:
+        if requeued.problem is not None:
+            self._stayed[str(requeued.problem)] += 1
+        elif requeued.receipt is None and not self._dry_run:
+            self._repeated += 1
+        else:
+            self.sent[requeued.target] += 1
+
+    def print(self, group: str) -> None:
+        for topic, count in sorted(self.sent.items()):
+            verb = "would be" if self._dry_run else "were" if count > 1 else "was"
+            letters = counted(count, "dead letter")
+            write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
+        if self._repeated:
+            write_line(
+                f"{self._repeated:,} had been sent by a requeue that was interrupted, or on their "
+                "own"
+            )
+        if not self.sent and not self._repeated and not self._stayed:
             write_note(f"group {group} has no dead letters left to send back")
-    if stayed:
-        verb = "would stay" if dry_run else "stayed"
-        told = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in _first(stayed)]
-        raise Failure("\n".join(told))
 
-
-def _first(stayed: Counter[str]) -> list[tuple[str, int]]:
-    """Return the most frequent reasons; each dead letter may have its own."""
-    told = stayed.most_common(_REASONS_MAX)
-    rest = stayed.total() - sum(count for _, count in told)
-    return [*told, ("--json shows the reason of each", rest)] if rest else told
-
-
-def _print_requeued(group: str, sent: Counter[str], repeated: int, *, dry_run: bool) -> None:
-    for topic, count in sorted(sent.items()):
-        verb = "would be" if dry_run else "were" if count > 1 else "was"
-        letters = counted(count, "dead letter")
-        write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
-    if repeated:
-        write_line(f"{repeated:,} had been sent by a requeue that was interrupted, or on their own")
+    def raise_failure(self) -> None:
+        """Raise Failure with the most frequent reasons, if dead letters stayed."""
+        if not self._stayed:
+            return
+        verb = "would stay" if self._dry_run else "stayed"
+        reasons = self._stayed.most_common(_REASONS_MAX)  # each dead letter may have its own
+        rest = self._stayed.total() - sum(count for _, count in reasons)
+        if rest:
+            reasons.append(("--json shows the reason of each", rest))
+        lines = [f"{counted(count, 'dead letter')} {verb}: {why}" for why, count in reasons]
+        raise Failure("\n".join(lines))
 
 
 def _counted(count: int) -> str:

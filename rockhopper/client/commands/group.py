@@ -32,7 +32,7 @@ from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.admin.admin_groups import OffsetMove, Target
-    from rockhopper.client.admin.group_states import GroupState, QueueLag
+    from rockhopper.client.admin.group_states import GroupMember, GroupState, QueueLag
     from rockhopper.client.queues import MessageQueue
 
     _Seconds = Mapping[MessageQueue, float]
@@ -157,16 +157,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
     numbers = _numbers(state) if _is_narrow() else {}
     if state.members:
         write_line("")
-        members = [
-            (each.client_id, each.address, each.language, str(each.version))
-            for each in state.members
-        ]
-        columns: tuple[str, ...] = ("MEMBER", "ADDRESS", "LANGUAGE", "VERSION")
-        if numbers:
-            columns = ("#", *columns)
-            print_table(columns, [(numbers[each[0]], *each) for each in members])
-        else:
-            print_table(columns, members)
+        _print_members(state.members, numbers)
     if state.silent:
         write_line(f"{counted(len(state.silent), 'member')} did not report their queues in time")
     if not state.is_consistent:
@@ -178,6 +169,15 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         write_line("")
         owners = {queue: numbers.get(who, who) for queue, who in state.owners.items()}
         _print_lag(state.queues, seconds, owners)
+
+
+def _print_members(members: "Sequence[GroupMember]", numbers: "Mapping[str, str]") -> None:
+    columns: tuple[str, ...] = ("MEMBER", "ADDRESS", "LANGUAGE", "VERSION")
+    rows = [(each.client_id, each.address, each.language, str(each.version)) for each in members]
+    if numbers:
+        print_table(("#", *columns), [(numbers[row[0]], *row) for row in rows])
+    else:
+        print_table(columns, rows)
 
 
 def _print_differences(state: "GroupState", numbers: Mapping[str, str]) -> None:

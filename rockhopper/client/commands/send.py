@@ -57,6 +57,11 @@ class _Job:
     as_json: bool
     timeout_s: float
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether a user types the messages, one a line, at a terminal."""
+        return self.body is None and self.source is None and sys.stdin.isatty()
+
     def message(self, body: bytes) -> "Message":
         from rockhopper.protocol.message import Message
 
@@ -155,19 +160,10 @@ def send(
     if is_by_line and source is None:
         raise click.UsageError('--lines needs --file; "-" sends the lines of standard input')
     is_by_line |= body == "-"
-    if is_by_line and asked["count"] > 1:
-        raise click.UsageError("--count does not work with lines: every line is sent once")
-    if reason := tag_error(asked["tag"] or ""):
-        raise click.UsageError(reason)
-    if asked["is_oneway"] and asked["batch"] > 1:
-        raise click.UsageError("--oneway and --batch exclude each other")
-    _check_delivery(asked)
+    _check_options(asked, is_by_line=is_by_line)
     content = None
     if not is_by_line:
-        text = (body or "").encode(errors="surrogateescape")
-        content = text if source is None else source.read()
-        if source is not None:
-            _tell_of_lines(source.name, content)
+        content = _read_content(body, source)
     job = _Job(body=content, source=source, properties=parse_properties(properties), **asked)
     try:
         job.message(b"")
@@ -176,12 +172,28 @@ def send(
     run(_send(job, nameserver()))
 
 
-def _tell_of_lines(name: str, content: bytes) -> None:
+def _read_content(body: str | None, source: BinaryIO | None) -> bytes:
+    """Return the body of the one message; report a file of several lines."""
+    if source is None:
+        return (body or "").encode(errors="surrogateescape")
+    content = source.read()
     line_count = len(content.splitlines())
     if line_count > 1:
         report(
-            f"{name} is one message of {line_count:,} lines; --lines sends each line as a message"
+            f"{source.name} is one message of {line_count:,} lines; "
+            "--lines sends each line as a message"
         )
+    return content
+
+
+def _check_options(asked: dict[str, Any], *, is_by_line: bool) -> None:
+    if is_by_line and asked["count"] > 1:
+        raise click.UsageError("--count does not work with lines: every line is sent once")
+    if reason := tag_error(asked["tag"] or ""):
+        raise click.UsageError(reason)
+    if asked["is_oneway"] and asked["batch"] > 1:
+        raise click.UsageError("--oneway and --batch exclude each other")
+    _check_delivery(asked)
 
 
 def _check_delivery(asked: dict[str, Any]) -> None:
@@ -212,7 +224,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
 
     started = time.monotonic()
     total = job.count if job.body is not None else None
-    is_chatty = total == 1 or (job.body is None and job.source is None and sys.stdin.isatty())
+    is_chatty = total == 1 or job.is_typed
     async with Producer(nameserver, timeout_s=job.timeout_s) as producer:
         queue = await _queue(producer, job)
         await tell_of_new_topic(producer, job.topic, nameserver)
@@ -237,7 +249,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
                 if total != 1:
                     error.add_note(f"{_counted(progress.done)} sent before the error")
                 raise
-    if not job.as_json and not (is_chatty and not job.is_oneway):
+    if not job.as_json and (job.is_oneway or not is_chatty):
         _print_summary(job, progress.done, time.monotonic() - started)
 
 

@@ -77,9 +77,7 @@ class Handout:
 
     def offer(self, held: ProcessQueue) -> None:
         """Add a queue to the line, if it has a message that can be delivered now."""
-        if held.is_ready or held.is_dropped or held.is_suspended or held.is_paused:
-            return
-        if not held.waiting:
+        if held.is_ready or not held.is_deliverable:
             return
         if self._settings.orderly and held.in_flight and not held.is_collected:
             return
@@ -113,36 +111,38 @@ class Handout:
         In orderly mode, a caller that `collects` may take more messages of a queue it has marked as
         collected.
         """
-        ready = self._ready
-        orderly = self._settings.orderly
-        pauses = self.pauses
-        while ready and not self._is_stopped:
-            held = ready.popleft()
-            if (
-                not held.waiting
-                or held.is_paused
-                or held.is_suspended
-                or held.is_dropped
-                or (orderly and not self._is_next(held, collects))
-            ):
+        while (held := self._next_queue(collects)) is not None:
+            message = self._next_of(held)
+            if message is None:
                 held.is_ready = False
                 continue
-            if pauses.topics and pauses.split(held.queue):
-                message = held.take_first(self.pauses.may_be)
-                if message is None:
-                    held.is_ready = False
-                    continue
-            else:
-                message = held.next_message()
-            if (orderly and not collects) or not held.waiting:
+            if (self._settings.orderly and not collects) or not held.waiting:
                 held.is_ready = False
             else:
-                ready.append(held)
+                self._ready.append(held)
             if self.trace is not None:
                 self._traced[id(message)] = self.trace.consuming(self._settings.group, [message])
             if self._decoding is None or self._decoding.accepts(held, message):
                 return held, message
         return None
+
+    def _next_queue(self, collects: bool) -> ProcessQueue | None:
+        """Take the next queue that may deliver out of the line; drop those that may not."""
+        ready = self._ready
+        while ready and not self._is_stopped:
+            held = ready.popleft()
+            if held.is_deliverable and (
+                not self._settings.orderly or self._is_next(held, collects)
+            ):
+                return held
+            held.is_ready = False
+        return None
+
+    def _next_of(self, held: ProcessQueue) -> ReceivedMessage | None:
+        pauses = self.pauses
+        if pauses.topics and pauses.split(held.queue):
+            return held.take_first(pauses.may_be)
+        return held.next_message()
 
     def _is_next(self, held: ProcessQueue, collects: bool) -> bool:
         """In orderly mode, whether no message of the queue is in flight and its lock is valid."""

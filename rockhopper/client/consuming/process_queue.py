@@ -117,6 +117,11 @@ class ProcessQueue:
         return len(self._in_flight)
 
     @property
+    def is_deliverable(self) -> bool:
+        """Whether a message waits, and nothing holds the queue back."""
+        return bool(self.waiting) and not (self.is_paused or self.is_suspended or self.is_dropped)
+
+    @property
     def position(self) -> int:
         """The offset to commit: that of the first unfinished message."""
         first = self.waiting[0].queue_offset if self.waiting else self.fetch_offset

@@ -202,9 +202,23 @@ class Rebalancer:
             routes, undecided, is_complete = await self._routes()
         is_complete = self._nobody_is_absent(routes.values()) and is_complete
         self._tell_failures(failures)
-        is_complete = is_complete and not failures
+        wanted, lonely, open_topics = await self._find_wanted(routes)
+        undecided |= open_topics
+        is_complete = is_complete and not failures and not open_topics
+        if self._now_s() < self._not_before_s:
+            return False  # a broker came back meanwhile and does not know the whole group yet
+        held = self._assignment.held
+        await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
+        is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
+        return is_taken and is_complete
+
+    async def _find_wanted(
+        self, routes: dict[str, TopicRoute]
+    ) -> tuple[set[MessageQueue], set[str], set[str]]:
+        """Return this member's queues, the topics that it reads alone, and the undecided topics."""
         wanted: set[MessageQueue] = set()
         lonely: set[str] = set()
+        undecided: set[str] = set()
         heard: dict[str, GetConsumerListByGroupBody] = {}
         self._differences.begin()
         all_answered = True
@@ -218,19 +232,13 @@ class Rebalancer:
                 queues = self._share(route, members, readers)
             if queues is None:
                 undecided.add(topic)
-                is_complete = False
                 continue
             wanted |= queues
             if members is not None and len(set(members)) <= 1:
                 lonely.add(topic)
         if all_answered:
             self._differences.tell()
-        if self._now_s() < self._not_before_s:
-            return False  # a broker came back meanwhile and does not know the whole group yet
-        held = self._assignment.held
-        await self._give_up([q for q in held if q not in wanted and q.topic not in undecided])
-        is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
-        return is_taken and is_complete
+        return wanted, lonely, undecided
 
     def _tell_failures(self, failures: Iterable[ClientError]) -> None:
         for failure in failures:
@@ -339,10 +347,7 @@ class Rebalancer:
         topic, members = route.topic, answer.consumer_id_list
         named = (answer.readers or {}).get(topic)
         if named is None:
-            if answer.readers is not None:
-                self._beside_others.discard(topic)
-            if topic in self._beside_others or topic in (answer.topics_at_risk or ()):
-                self._differences.at_risk.add(topic)
+            self._check_risk(topic, answer)
             return members
         readers = await self._agreed(route, set(named), heard)
         is_retry = topic == self._settings.retry_topic
@@ -354,6 +359,13 @@ class Rebalancer:
         if not is_retry:
             self._differences.add(topic, named, self._session.client_id)
         return [member for member in members if member in readers]
+
+    def _check_risk(self, topic: str, answer: GetConsumerListByGroupBody) -> None:
+        """Note a topic whose readers a broker cannot name although members may differ."""
+        if answer.readers is not None:
+            self._beside_others.discard(topic)
+        if topic in self._beside_others or topic in (answer.topics_at_risk or ()):
+            self._differences.at_risk.add(topic)
 
     async def _agreed(
         self, route: TopicRoute, readers: set[str], heard: dict[str, GetConsumerListByGroupBody]
@@ -424,12 +436,7 @@ class Rebalancer:
             ) from error
 
     async def _take_over(self, added: set[MessageQueue], lonely: set[str]) -> bool:
-        free = {queue for queue in added if not self._assignment.is_releasing(queue)}
-        is_complete = free == added
-        if self._locks is not None and free:
-            refused, all_answered = await self._locks.lock(free)
-            free = {queue for queue in free if self._locks.holds(queue)}
-            is_complete = is_complete and all_answered and not refused
+        free, is_complete = await self._lock_free(added)
         ordered = sorted(free)
         try:
             starts = await self._starts_of(ordered)
@@ -452,9 +459,7 @@ class Rebalancer:
         for queue, outcome in zip(ordered, outcomes, strict=True):
             if isinstance(outcome, ClientError | OSError):
                 is_complete = False
-                if isinstance(outcome, RequestRefusedError) and outcome.is_forbidden:
-                    self._forbidden(queue.topic, outcome)
-                self._problem(f"{queue} cannot be taken over yet: {outcome}")
+                self._tell_not_taken(queue, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
         if callbacks.on_assigned is not None:
@@ -462,6 +467,21 @@ class Rebalancer:
             await callbacks.assigned(taken)
             self._assignment.suspend(taken, False)
         return is_complete
+
+    async def _lock_free(self, added: set[MessageQueue]) -> tuple[set[MessageQueue], bool]:
+        """Return the queues that may be taken over now, and whether these are all."""
+        free = {queue for queue in added if not self._assignment.is_releasing(queue)}
+        is_complete = free == added
+        if self._locks is None or not free:
+            return free, is_complete
+        refused, all_answered = await self._locks.lock(free)
+        held = {queue for queue in free if self._locks.holds(queue)}
+        return held, is_complete and all_answered and not refused
+
+    def _tell_not_taken(self, queue: MessageQueue, error: ClientError | OSError) -> None:
+        if isinstance(error, RequestRefusedError) and error.is_forbidden:
+            self._forbidden(queue.topic, error)
+        self._problem(f"{queue} cannot be taken over yet: {error}")
 
     async def _give_up(self, queues: list[MessageQueue]) -> None:
         callbacks = self._settings.callbacks

@@ -25,15 +25,7 @@ def subscriptions_of(
         ValueError: no topic, an invalid topic name, or an invalid pattern.
         SubscriptionError: an invalid filter.
     """
-    filters: dict[Topic, Filter]
-    if isinstance(topics, str | re.Pattern):
-        filters = {topics: SUBSCRIBE_ALL}
-    elif isinstance(topics, Mapping):
-        filters = dict(topics.items())
-    elif isinstance(topics, Iterable):
-        filters = dict.fromkeys(topics, SUBSCRIBE_ALL)
-    else:
-        filters = {topics: SUBSCRIBE_ALL}
+    filters = _filters_of(topics)
     if not all(isinstance(topic, str | re.Pattern) for topic in filters):
         raise TypeError(
             "topics are strings: pass one, several, or a mapping of topics to filters, not "
@@ -53,6 +45,14 @@ def subscriptions_of(
         else:
             subscriptions[topic] = subscription_to(topic, wanted, version)
     return subscriptions, patterns
+
+
+def _filters_of(topics: Topics) -> dict[Topic, Filter]:
+    if isinstance(topics, Mapping):
+        return dict(topics.items())
+    if isinstance(topics, Iterable) and not isinstance(topics, str):
+        return dict.fromkeys(topics, SUBSCRIBE_ALL)
+    return {topics: SUBSCRIBE_ALL}
 
 
 def _check_filter(topic: Topic, wanted: Filter) -> None:

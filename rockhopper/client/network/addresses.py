@@ -63,13 +63,18 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
         part = part.strip().removeprefix("http://").rstrip("/")
         if not part:
             continue
-        if ":" not in part or (part.startswith("[") and part.endswith("]")):
-            part = f"{part}:{_NAMESERVER_PORT}"
-        split_address(part)
-        if part not in addresses:
-            addresses.append(part)
+        address = _with_port(part)
+        split_address(address)
+        if address not in addresses:
+            addresses.append(address)
     if not addresses:
         raise ValueError(
             f"{text!r} contains no name service: it must look like host:port;host:port"
         )
     return tuple(addresses)
+
+
+def _with_port(text: str) -> str:
+    if ":" not in text or (text.startswith("[") and text.endswith("]")):
+        return f"{text}:{_NAMESERVER_PORT}"
+    return text

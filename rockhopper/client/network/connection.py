@@ -253,17 +253,7 @@ class Connection(asyncio.Protocol):
     def _expire_now(self) -> None:
         self._timer = None
         now = self._loop.time()
-        expired = [opaque for opaque, entry in self.pending.items() if entry[1] <= now]
-        heard_nothing = False
-        for opaque in expired:
-            future, deadline, code, timeout_s = self.pending.pop(opaque)
-            self._negotiating.discard(opaque)
-            silent_since = self._unanswered_since
-            if silent_since is not None and silent_since <= deadline - timeout_s:
-                is_long = now - silent_since >= SILENCE_NOTED_S
-                heard_nothing |= is_long and code not in _HELD_CODES
-            if not future.done():
-                future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
+        heard_nothing = self._expire_pending(now)
         if self._unanswered_since is not None and now - self._unanswered_since > _SILENCE_MAX_S:
             log.warning(
                 "nothing received from %s for %d s: reconnecting", self.address, _SILENCE_MAX_S
@@ -278,6 +268,20 @@ class Connection(asyncio.Protocol):
             self._set_timer(min(entry[1] for entry in self.pending.values()))
         elif self._is_retiring:
             self.close()
+
+    def _expire_pending(self, now: float) -> bool:
+        """End the requests that are overdue; return whether nothing came since one was sent."""
+        heard_nothing = False
+        for opaque in [opaque for opaque, entry in self.pending.items() if entry[1] <= now]:
+            future, deadline, code, timeout_s = self.pending.pop(opaque)
+            self._negotiating.discard(opaque)
+            silent_since = self._unanswered_since
+            if silent_since is not None and silent_since <= deadline - timeout_s:
+                is_long = now - silent_since >= SILENCE_NOTED_S
+                heard_nothing |= is_long and code not in _HELD_CODES
+            if not future.done():
+                future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
+        return heard_nothing
 
     def _expect(
         self, opaque: int, code: int, timeout_s: float, spent_s: float

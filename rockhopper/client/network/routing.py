@@ -101,36 +101,43 @@ class TopicRoute:
         }
 
 
+def _expand(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
+    return [MessageQueue(topic, broker_name, number) for number in range(count)]
+
+
+def _addresses_of(data: TopicRouteData) -> dict[str, dict[int, str]]:
+    return {
+        broker.broker_name: dict(broker.broker_addrs)
+        for broker in data.broker_datas
+        if broker.broker_addrs
+    }
+
+
 def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int = 0) -> TopicRoute:
     """Expand a name server's answer into queues, in the order of Java's clients.
 
     With `guess_queue_count`, the data is that of the template topic, and each broker gets at most
     that many queues.
     """
-    brokers = {
-        broker.broker_name: dict(broker.broker_addrs)
-        for broker in data.broker_datas
-        if broker.broker_addrs
-    }
-    write_queues: list[MessageQueue] = []
+    brokers = _addresses_of(data)
     read_queues: list[MessageQueue] = []
-    masterless: list[MessageQueue] = []
+    write_counts: list[tuple[str, int]] = []
     for queue_data in sorted(data.queue_datas, key=lambda each: each.broker_name):
         name = queue_data.broker_name
         reads, writes = queue_data.read_queue_nums, queue_data.write_queue_nums
         if guess_queue_count:
             reads = writes = min(guess_queue_count, reads)
         if queue_data.perm & PERM_READ and name in brokers:
-            read_queues += [MessageQueue(topic, name, number) for number in range(reads)]
+            read_queues += _expand(topic, name, reads)
         if queue_data.perm & PERM_WRITE:
-            has_master = MASTER_ID in brokers.get(name, {})
-            queues = write_queues if has_master else masterless
-            queues += [MessageQueue(topic, name, number) for number in range(writes)]
+            write_counts.append((name, writes))
     if data.order_topic_conf:
-        write_queues, masterless = [], []
-        for name, count in data.ordered_counts():  # unchanged while a broker is away
-            queues = write_queues if MASTER_ID in brokers.get(name, {}) else masterless
-            queues += [MessageQueue(topic, name, number) for number in range(count)]
+        write_counts = list(data.ordered_counts())  # unchanged while a broker is away
+    write_queues: list[MessageQueue] = []
+    masterless: list[MessageQueue] = []
+    for name, count in write_counts:
+        queues = write_queues if MASTER_ID in brokers.get(name, {}) else masterless
+        queues += _expand(topic, name, count)
     return TopicRoute(
         topic,
         tuple(write_queues),

@@ -11,6 +11,7 @@ and a lane holds one batch, so lingering buffers no more than the callers allow.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -70,6 +71,10 @@ class _Lane(msgspec.Struct, eq=False):
     waiting: _Waiting = []
     size_bytes: int = 0
 
+    def accepts(self, timeout_s: float, size_bytes_max: int) -> bool:
+        """Whether a message with this timeout may join, if the lane has at most this size."""
+        return self.timeout_s == timeout_s and self.size_bytes <= size_bytes_max
+
 
 class Lingering:
     """The lingering sends of one producer, and their batches in flight."""
@@ -95,11 +100,8 @@ class Lingering:
         goes_alone = size_bytes > self._size_bytes_max or outgoing.sys_flag or is_retry_topic(topic)
         key = (topic, choice)
         lane = self._lanes.get(key)
-        if lane is not None and (
-            goes_alone
-            or lane.timeout_s != allowed_s
-            or lane.size_bytes + size_bytes > self._size_bytes_max
-        ):
+        room_bytes = self._size_bytes_max - size_bytes
+        if lane is not None and (goes_alone or not lane.accepts(allowed_s, room_bytes)):
             self._leave(key)
             lane = None
         if goes_alone:
@@ -140,20 +142,32 @@ class Lingering:
             receipts = await self._sender.send(
                 outgoing, messages, lane.choice, lane.timeout_s, lane.began_s
             )
-            for (_, outcome), receipt in zip(waiting, receipts, strict=True):
-                if not outcome.done():
-                    outcome.set_result(receipt)
+            _finish(waiting, receipts)
         except Exception as error:
-            is_fault = isinstance(error, RequestRefusedError) and error.code in _FAULTS
-            if is_fault and len(waiting) > 1:
+            if _is_fault(error) and len(waiting) > 1:
                 await asyncio.gather(*(self._deliver(lane, [each]) for each in waiting))
-                return
-            for _, outcome in waiting:
-                if not outcome.done():
-                    outcome.set_exception(another(error))
+            else:
+                _fail(waiting, error)
         finally:
             for _, outcome in waiting:
                 outcome.cancel()  # ends the waiting if this task is cancelled
+
+
+def _is_fault(error: Exception) -> bool:
+    """Whether a broker refused the content of a message."""
+    return isinstance(error, RequestRefusedError) and error.code in _FAULTS
+
+
+def _finish(waiting: _Waiting, receipts: Sequence[SendReceipt]) -> None:
+    for (_, outcome), receipt in zip(waiting, receipts, strict=True):
+        if not outcome.done():
+            outcome.set_result(receipt)
+
+
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    for _, outcome in waiting:
+        if not outcome.done():
+            outcome.set_exception(another(error))
 
 
 def goes_ahead(message: Message) -> bool:

@@ -38,7 +38,8 @@ class Tries:
         self._retries = retries
         self._is_bound = is_bound
         self._is_keyed = outgoing.sharding_key is not None
-        self._is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
+        is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
+        self._is_sent_once = is_half or not retries  # unless it is certain that it was not stored
         self._failures: list[ClientError] = []
         self._waits = 0
         self._queues_unknown = 0
@@ -63,26 +64,33 @@ class Tries:
     def pause_s(self, *, has_others: bool) -> float | None:
         """Return the pause before the next try; None if there must be no more."""
         error = self._failures[-1]
-        if may_be_stored(error) and (self._is_half or not self._retries):
+        if may_be_stored(error) and self._is_sent_once:
             return None
-        if isinstance(error, RequestRefusedError) and error.was_outdated:
-            return 0.0  # nothing was stored, and the next try has a new signature
-        if isinstance(error, RequestRefusedError) and error.is_queue_unknown:
-            return self._pause_queue_unknown_s()
+        if isinstance(error, RequestRefusedError):
+            if error.was_outdated:
+                return 0.0  # nothing was stored, and the next try has a new signature
+            if error.is_queue_unknown:
+                return self._pause_queue_unknown_s()
         if may_have_moved(error):
-            if has_others:
-                return 0.0
-            # After the pause every broker may be tried again.
-            self.failed_on = frozenset()
-            self._waits += 1
-            return float(min(_FIRST_PAUSE_S * 2 ** min(self._waits - 1, 8), _PAUSE_MAX_S))
+            return self._pause_moved_s(has_others)
         if len(self._failures) > self._retries:
             return None
         if isinstance(error, RequestRefusedError):
             return self._pause_refused_s(error, has_others)
-        if isinstance(error, RequestTimeoutError):
-            return _PAUSE_S if self._is_keyed else None if self._is_bound else 0.0
-        return None
+        return self._pause_timeout_s() if isinstance(error, RequestTimeoutError) else None
+
+    def _pause_moved_s(self, has_others: bool) -> float:
+        if has_others:
+            return 0.0
+        # After the pause every broker may be tried again.
+        self.failed_on = frozenset()
+        self._waits += 1
+        return float(min(_FIRST_PAUSE_S * 2 ** min(self._waits - 1, 8), _PAUSE_MAX_S))
+
+    def _pause_timeout_s(self) -> float | None:
+        if self._is_keyed:
+            return _PAUSE_S
+        return None if self._is_bound else 0.0
 
     def _pause_queue_unknown_s(self) -> float | None:
         """Return time for the broker to register the changed topic; the first retry needs none."""

@@ -101,7 +101,7 @@ class LoopThread:
             with self._caller_serves:
                 if not self._loop.is_running():
                     return self._loop.run_until_complete(coroutine)
-        if self._thread is None or threading.current_thread() is self._thread:
+        if self._is_in_loop():
             coroutine.close()
             raise ClientStateError(
                 "a synchronous client was called in the event loop that serves it: in coroutine "
@@ -131,6 +131,10 @@ class LoopThread:
             future.cancel()  # no effect if done
             self._waiting.discard(future)
             self._exits.pop(future, None)
+
+    def _is_in_loop(self) -> bool:
+        """Whether the calling thread runs the loop."""
+        return self._thread is None or threading.current_thread() is self._thread
 
     def _begin(self, coroutine: Coroutine[Any, Any, _Result], future: Future[_Result]) -> None:
         """Run a coroutine for a future of another thread; cancelling the future cancels it."""

@@ -30,20 +30,7 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
         ClientError: it cannot be reached.
     """
     first = await _ask(admin, address)
-    asked = {
-        each["id"]: each.get("ownAddress") or each["address"]
-        for each in first["replicas"]
-        if each["address"] and not (each["id"] == first["id"] and _holds_id(first))
-    }
-    answers = await asyncio.gather(
-        *(_ask(admin, other) for other in asked.values()), return_exceptions=True
-    )
-    found = [(address, first)]
-    for other, answer in zip(asked.values(), answers, strict=True):
-        if isinstance(answer, dict):
-            found.append((other, answer))
-        elif not isinstance(answer, ClientError):
-            raise answer
+    found = [(address, first), *await _ask_others(admin, first)]
     told: dict[int, dict[str, Any]] = {}
     owners: dict[str, dict[str, Any]] = {}
     for place, answer in found:
@@ -59,6 +46,25 @@ async def of_set(admin: "Admin", address: str) -> dict[str, Any]:
     shown = {key: status[key] for key in status if key != _NAMES}
     shown |= _texts(owners) | {"leaderId": _leader_id(status, told), "asked": place}
     return shown | {"replicas": [_with_answer(each, shown, told) for each in status["replicas"]]}
+
+
+async def _ask_others(admin: "Admin", first: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the addresses and answers of the other replicas that answer."""
+    addresses = [
+        each.get("ownAddress") or each["address"]
+        for each in first["replicas"]
+        if each["address"] and not (each["id"] == first["id"] and _holds_id(first))
+    ]
+    answers = await asyncio.gather(
+        *(_ask(admin, each) for each in addresses), return_exceptions=True
+    )
+    found: list[tuple[str, dict[str, Any]]] = []
+    for address, answer in zip(addresses, answers, strict=True):
+        if isinstance(answer, dict):
+            found.append((address, answer))
+        elif not isinstance(answer, ClientError):
+            raise answer
+    return found
 
 
 def _holds_id(answer: dict[str, Any]) -> bool:

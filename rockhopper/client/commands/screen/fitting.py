@@ -73,7 +73,7 @@ def table_lines(
     """
     texts = [""] * len(rows)
     below = []
-    if ends_in_text and width is not None and _total(_natural(columns, rows)) > width:
+    if ends_in_text and _is_too_wide(columns, rows, width):
         *columns, last = columns
         texts = [row[-1].removeprefix("-") for row in rows]
         rows = [row[:-1] for row in rows]
@@ -81,15 +81,19 @@ def table_lines(
     head, *others = _lines(columns, rows, width)
     for lines, text in zip(others, texts, strict=True):
         if text and width is not None:
-            indent = " " * _INDENTATION
-            lines += wrap(
-                text,
-                width,
-                initial_indent=indent,
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-            )
+            lines += _wrap_indented(text, width)
     return head + below, [line for lines in others for line in lines]
+
+
+def _is_too_wide(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> bool:
+    return width is not None and _total(_natural(columns, rows)) > width
+
+
+def _wrap_indented(text: str, width: int) -> list[str]:
+    indent = " " * _INDENTATION
+    return wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def _natural(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -100,10 +104,7 @@ def _lines(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> list[list[str]]:
     """Return the lines of the head and of each row."""
-    numbers = [
-        all(NUMBER.fullmatch(row[index]) for row in rows) and any(row[index] != "-" for row in rows)
-        for index in range(len(columns))
-    ]
+    numbers = [_holds_numbers([row[index] for row in rows]) for index in range(len(columns))]
     widths = _natural(columns, rows)
     folds = [range(len(columns))]
     if width is None:
@@ -112,15 +113,22 @@ def _lines(
     else:
         widths, folds = _fit(columns, widths, numbers, width)
     head, *others = (
-        [
-            (" " * _INDENTATION * (number > 0) + "  ".join(texts[i] for i in fold)).rstrip()
-            for number, fold in enumerate(folds)
-        ]
-        for texts in (
-            _aligned(row, widths, numbers, is_whole=width is None) for row in (columns, *rows)
-        )
+        _folded(_aligned(row, widths, numbers, is_whole=width is None), folds)
+        for row in (columns, *rows)
     )
     return [head, *([line for line in lines if line or len(folds) == 1] for lines in others)]
+
+
+def _holds_numbers(column: Sequence[str]) -> bool:
+    return all(map(NUMBER.fullmatch, column)) and any(text != "-" for text in column)
+
+
+def _folded(texts: Sequence[str], folds: Sequence[range]) -> list[str]:
+    """Return the lines of one row; all but the first are indented."""
+    return [
+        (" " * _INDENTATION * (number > 0) + "  ".join(texts[i] for i in fold)).rstrip()
+        for number, fold in enumerate(folds)
+    ]
 
 
 def _aligned(

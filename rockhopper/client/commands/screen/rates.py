@@ -116,41 +116,55 @@ class Sample:
     def since(self, before: "Sample") -> Flow:
         """Return the rates between two samples; zeros if they are the same."""
         seconds = self.at_s - before.at_s
-
-        def per_s(now: int, then: int | None) -> float:
-            # A new counter has no rate yet. A counter that has decreased was reset by a broker's
-            # restart.
-            if then is None or seconds <= 0:
-                return 0.0
-            return (now - then if now >= then else now) / seconds
-
-        topics, groups = [], []
-        for topic in self.topics.values():
-            old = before.topics.get(topic.name)
-            topics.append(
-                TopicFlow(
-                    topic.name,
-                    per_s(topic.sent, None if old is None else old.sent),
-                    per_s(topic.handed_out, None if old is None else old.handed_out),
-                    topic.sent,
-                    topic.groups,
-                )
+        topics = [
+            _topic_flow(topic, before.topics.get(topic.name), seconds)
+            for topic in self.topics.values()
+        ]
+        groups = [
+            _group_flow(
+                group,
+                before.groups.get(group.name),
+                seconds,
+                self.ages_s.get(group.name, 0.0 if group.lag == 0 else None),
             )
-        for group in self.groups.values():
-            was = before.groups.get(group.name)
-            is_known = LAG_UNKNOWN not in (group.lag, None if was is None else was.lag)
-            grows = None
-            if is_known:
-                grows = (group.lag - was.lag) / seconds if was is not None and seconds > 0 else 0.0
-            groups.append(
-                GroupFlow(
-                    group.name,
-                    None if group.lag == LAG_UNKNOWN else group.lag,
-                    grows,
-                    per_s(group.handed_out, None if was is None else was.handed_out),
-                    group.members,
-                    [topic for topic in group.topics if not is_retry_topic(topic)],
-                    self.ages_s.get(group.name, 0.0 if group.lag == 0 else None),
-                )
-            )
+            for group in self.groups.values()
+        ]
         return Flow(seconds, self.broker_count, topics, groups)
+
+
+def _topic_flow(topic: TopicFigures, was: TopicFigures | None, seconds: float) -> TopicFlow:
+    if was is None:
+        return TopicFlow(topic.name, 0.0, 0.0, topic.sent, topic.groups)
+    return TopicFlow(
+        topic.name,
+        _per_s(topic.sent, was.sent, seconds),
+        _per_s(topic.handed_out, was.handed_out, seconds),
+        topic.sent,
+        topic.groups,
+    )
+
+
+def _group_flow(
+    group: GroupFigures, was: GroupFigures | None, seconds: float, oldest_s: float | None
+) -> GroupFlow:
+    grows_per_s: float | None = 0.0
+    if LAG_UNKNOWN in (group.lag, None if was is None else was.lag):
+        grows_per_s = None
+    elif was is not None and seconds > 0:
+        grows_per_s = (group.lag - was.lag) / seconds
+    return GroupFlow(
+        group.name,
+        None if group.lag == LAG_UNKNOWN else group.lag,
+        grows_per_s,
+        0.0 if was is None else _per_s(group.handed_out, was.handed_out, seconds),
+        group.members,
+        [topic for topic in group.topics if not is_retry_topic(topic)],
+        oldest_s,
+    )
+
+
+def _per_s(now: int, then: int, seconds: float) -> float:
+    # A counter that has decreased was reset by a broker's restart.
+    if seconds <= 0:
+        return 0.0
+    return (now - then if now >= then else now) / seconds

@@ -119,16 +119,20 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
             if view.as_json:
                 write_json(_json(flow))
             else:
-                width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-                rows = view.row_count or _ROWS_WITHOUT_TERMINAL
-                lines = [] if is_first else [""]
-                lines += [_head(flow), *_topics(flow, view, rows, width), ""]
-                lines += _groups(flow, view, rows, width)
-                sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
+                _print_report(flow, view, is_first=is_first)
             sys.stdout.buffer.flush()
             is_first = False
             if once:
                 return
+
+
+def _print_report(flow: Flow, view: _View, *, is_first: bool) -> None:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    rows = view.row_count or _ROWS_WITHOUT_TERMINAL
+    lines = [] if is_first else [""]
+    lines += [_head(flow), *_topics(flow, view, rows, width), ""]
+    lines += _groups(flow, view, rows, width)
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
 
 async def _live(view: _View, interval_s: float, _once: bool, names: str | None) -> None:

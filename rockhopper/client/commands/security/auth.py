@@ -1,6 +1,7 @@
 """`rockhopper auth`: imports users and rules from RocketMQ 4."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from rockhopper.client.commands.running import (
 )
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
+
+if TYPE_CHECKING:
+    from rockhopper.client.admin.plain_acl import PlainAccount, PlainAcl
 
 
 @click.group()
@@ -36,21 +40,8 @@ def import_file(file: Path, dry_run: bool, broker: str | None) -> None:
 
 async def _import(file: Path, dry_run: bool, broker: str | None, names: str | None) -> None:
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.admin.plain_acl import PlainAccount, PlainAclError, read_plain_acl
 
-    try:
-        acl = read_plain_acl(file.read_text("utf-8"))
-    except (PlainAclError, UnicodeDecodeError) as error:
-        raise Failure(f"{file}: {error}") from None
-
-    def write_account(account: PlainAccount) -> None:
-        kind = "Super user" if account.is_super else "user"
-        write_line(f"{account.name}: {kind}, {counted(len(account.rules), 'rule')}")
-        for rule in account.rules:
-            decision = "allow" if rule.is_allowed else "deny"
-            default = ", by default" if rule.is_default else ""
-            write_line(f"    {decision} {', '.join(rule.actions)} {rule.resource}{default}")
-
+    acl = _read_acl(file)
     async with (
         Admin(names) if dry_run else list_reachable(names, broker=broker, changes=True) as admin
     ):
@@ -64,7 +55,7 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
                 continue
             if not dry_run:
                 await admin.accounts.add_account(account, broker=broker)
-            write_account(account)
+            _write_account(account)
             if len(account.secret) < SECRET_LENGTH_MIN:
                 write_line(f"    the secret is short: rockhopper user passwd {account.name}")
     for sentence in acl.left_out:
@@ -74,3 +65,21 @@ async def _import(file: Path, dry_run: bool, broker: str | None, names: str | No
             "RocketMQ 4 requires no right to groups in many requests: a user who is refused now "
             "needs a rule for the group (rockhopper acl allow USER Group:name Sub)"
         )
+
+
+def _read_acl(file: Path) -> "PlainAcl":
+    from rockhopper.client.admin.plain_acl import PlainAclError, read_plain_acl
+
+    try:
+        return read_plain_acl(file.read_text("utf-8"))
+    except (PlainAclError, UnicodeDecodeError) as error:
+        raise Failure(f"{file}: {error}") from None
+
+
+def _write_account(account: "PlainAccount") -> None:
+    kind = "Super user" if account.is_super else "user"
+    write_line(f"{account.name}: {kind}, {counted(len(account.rules), 'rule')}")
+    for rule in account.rules:
+        decision = "allow" if rule.is_allowed else "deny"
+        default = ", by default" if rule.is_default else ""
+        write_line(f"    {decision} {', '.join(rule.actions)} {rule.resource}{default}")

@@ -174,11 +174,15 @@ def show(name: str | None, as_json: bool) -> None:
     each = contexts.get(shown)
     if as_json:
         write_json({"context": shown, "inUse": shown == used, **_json(each)})
-        return
+    else:
+        _print_context(shown, each, is_used=shown == used)
+
+
+def _print_context(name: str, shown: Context, *, is_used: bool) -> None:
     by = f"by ${CONTEXT_VARIABLE}" if os.environ.get(CONTEXT_VARIABLE) else "by context use"
-    write_line(f"context       {shown}{f' (in use, {by})' if shown == used else ''}")
-    write_line(f"name service  {each.nameserver}")
-    texts = [f"{name}={text}" for name, text in each.variables().items()]
+    write_line(f"context       {name}{f' (in use, {by})' if is_used else ''}")
+    write_line(f"name service  {shown.nameserver}")
+    texts = [f"{name}={text}" for name, text in shown.variables().items()]
     for text in texts or ["no TLS, no credentials"]:
         write_line(f"              {text}")
 

@@ -67,8 +67,9 @@ async def leave_out_unreachable(
         RouteNotFoundError,
     )
 
-    names = None
+    names, whose = None, ""
     if topic is not None:
+        whose = f" of the topic {topic!r}"
         try:
             names = (await admin.route(topic)).brokers
         except RouteNotFoundError:
@@ -85,7 +86,6 @@ async def leave_out_unreachable(
         tuple(f"{each.name} ({problem})" for each, problem in silent), tuple(await admin.away())
     )
     if not there:
-        whose = "" if topic is None else f" of the topic {topic!r}"
         raise BrokerUnreachableError(f"no broker{whose} answers; {away.said}")
     return away
 

@@ -19,15 +19,12 @@ async def collect(handout: Handout, count_max: int, wait_s: float) -> Sequence[D
     """
     batch: list[Delivered] = []
     try:
-        if not _take_next(handout, batch) and not _add(batch, await handout.next(collects=True)):
+        if not await _wait_next(handout, batch):
             return batch
         try:
             async with asyncio.timeout(wait_s):
-                while len(batch) < count_max:
-                    if _take_next(handout, batch):
-                        continue
-                    if not _add(batch, await handout.next(collects=True)):
-                        break
+                while len(batch) < count_max and await _wait_next(handout, batch):
+                    pass
         except TimeoutError:
             pass
         except ClientError as error:
@@ -48,8 +45,11 @@ def check_batches(count_max: int, wait_s: float) -> None:
     check_seconds("wait_s", wait_s, may_be_zero=True)
 
 
-def _take_next(handout: Handout, batch: list[Delivered]) -> bool:
-    return _add(batch, handout.next_message(collects=True))
+async def _wait_next(handout: Handout, batch: list[Delivered]) -> bool:
+    """Add the next message, waiting for it if none is ready; False after stop."""
+    return _add(batch, handout.next_message(collects=True)) or _add(
+        batch, await handout.next(collects=True)
+    )
 
 
 def _add(batch: list[Delivered], delivered: Delivered | None) -> bool:
