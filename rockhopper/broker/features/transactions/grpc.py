@@ -8,7 +8,7 @@ from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
 from rockhopper.broker.gateways.grpc.resources import sendable_topic_of
-from rockhopper.broker.gateways.grpc.statuses import OK, StatusError
+from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import (
@@ -47,15 +47,15 @@ class TransactionGrpc:
         _ = call.client_id
         topic = sendable_topic_of(request.topic)
         if not request.transaction_id.strip():
-            raise StatusError(Code.INVALID_TRANSACTION_ID, "the transaction id is blank")
+            raise GrpcStatusError(Code.INVALID_TRANSACTION_ID, "the transaction id is blank")
         try:
             transaction = parse_transaction_id(request.transaction_id)
         except ValueError as error:
-            raise StatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
+            raise GrpcStatusError(Code.INVALID_TRANSACTION_ID, str(error)) from None
         half = self._ledger.half_at(transaction.log_offset)
         if half is not None and half.properties.get(PROPERTY_REAL_TOPIC) != topic:
             # Permission to publish to one topic must not end a transaction of another.
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.INVALID_TRANSACTION_ID, f"the transaction does not belong to topic {topic}"
             )
         if request.resolution not in (RESOLUTION_COMMIT, RESOLUTION_ROLLBACK):

@@ -29,7 +29,7 @@ READ_BYTES_MAX = 32 << 20
 _SEPARATOR = "-"
 
 
-class Line(NamedTuple):
+class MessageLine(NamedTuple):
     """A message in a list, without its body."""
 
     queue: MessageQueue
@@ -43,10 +43,10 @@ class Line(NamedTuple):
     properties: Mapping[str, str]
 
 
-def line(message: ReceivedMessage) -> Line:
+def line(message: ReceivedMessage) -> MessageLine:
     """Return a message as a line of a list."""
     stored = message.stored
-    return Line(
+    return MessageLine(
         message.queue,
         message.queue_offset,
         stored.message_id,
@@ -63,7 +63,7 @@ def line(message: ReceivedMessage) -> Line:
 class Listed:
     """A page of messages."""
 
-    lines: list[Line]
+    lines: list[MessageLine]
     places: str = ""
     """The positions of the next page; blank if there is none."""
     left_out: str = ""
@@ -79,13 +79,13 @@ def read_places(text: str, count: int) -> list[int] | None:
 
 
 @dataclass
-class _Part:
+class _QueuePart:
     """One queue's part of a page: the lines that were read, and the range that was not."""
 
     queue: MessageQueue
     start: int
     end: int
-    lines: list[Line] = field(default_factory=list)
+    lines: list[MessageLine] = field(default_factory=list)
 
     def advance(self, count: int, *, is_back: bool) -> tuple[int, int]:
         """Take the range of the next *count* messages, from the end if *is_back*."""
@@ -120,7 +120,10 @@ class Browser:
         ]
         chosen = self._busiest(ends)
         lines = await self._page(
-            [_Part(each.queue, max(each.min_offset, end - PAGE_SIZE), end) for each, end in chosen],
+            [
+                _QueuePart(each.queue, max(each.min_offset, end - PAGE_SIZE), end)
+                for each, end in chosen
+            ],
             is_back=True,
         )
         lowest = {each.queue: each.offset for each in lines[::-1]}
@@ -148,7 +151,7 @@ class Browser:
         self._is_short = len(chosen) > QUEUES_READ_MAX
         lines = await self._page(
             [
-                _Part(each.queue, start, min(start + PAGE_SIZE, each.max_offset))
+                _QueuePart(each.queue, start, min(start + PAGE_SIZE, each.max_offset))
                 for each, start in chosen[:QUEUES_READ_MAX]
             ],
             is_back=False,
@@ -172,7 +175,7 @@ class Browser:
         chosen.sort(key=lambda pair: -pair[0].newest_ms)
         return chosen[:QUEUES_READ_MAX]
 
-    def _listed(self, lines: list[Line], places: Sequence[int] | None) -> Listed:
+    def _listed(self, lines: list[MessageLine], places: Sequence[int] | None) -> Listed:
         left_out = ""
         if self._bytes_left <= 0:
             left_out = "The messages are so large that not all of this page were read."
@@ -184,10 +187,10 @@ class Browser:
         text = "" if places is None else _SEPARATOR.join(map(str, places))
         return Listed(lines, text, left_out)
 
-    async def _page(self, parts: Sequence[_Part], *, is_back: bool) -> list[Line]:
+    async def _page(self, parts: Sequence[_QueuePart], *, is_back: bool) -> list[MessageLine]:
         """Return the first messages of all *parts* by time, reading little more than is shown."""
         count = max(-(-PAGE_SIZE // max(len(parts), 1)), READ_COUNT_MIN)
-        lines: list[Line] = []
+        lines: list[MessageLine] = []
         short = parts
         while short and self._bytes_left > 0:
             found = await together(
@@ -207,9 +210,9 @@ class Browser:
             ]
         return lines
 
-    async def _read(self, queue: MessageQueue, start: int, end: int) -> list[Line]:
+    async def _read(self, queue: MessageQueue, start: int, end: int) -> list[MessageLine]:
         """Return the messages of a part of a queue, up to the page's size limit."""
-        found: list[Line] = []
+        found: list[MessageLine] = []
         while start < end and self._bytes_left > 0:
             result = await self._puller.pull(queue, start, end - start)
             if not result.messages and result.next_offset <= start:
@@ -221,5 +224,5 @@ class Browser:
         return found
 
 
-def _lines(messages: Sequence[ReceivedMessage]) -> list[Line]:
+def _lines(messages: Sequence[ReceivedMessage]) -> list[MessageLine]:
     return [line(each) for each in messages]

@@ -31,7 +31,7 @@ class Timer(Protocol):
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
-class _Client:
+class _UserClient:
     """One client: in use, or waiting for the next page."""
 
     def __init__(self, admin: Admin) -> None:
@@ -40,7 +40,7 @@ class _Client:
         self.end: Timer | None = None
 
 
-class Clients:
+class UserClients:
     """The open clients by user. Belongs to the event loop."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Clients:
         self._tls = tls
         self._idle_s = idle_s
         self._call_later = call_later
-        self._open: dict[tuple[str, Credentials | None], _Client] = {}
+        self._open: dict[tuple[str, Credentials | None], _UserClient] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Clients:
             self._make_room()
             admin = Admin(name_services, tls=self._tls or False, credentials=credentials)
             admin.session.pool.at_once_max = REQUESTS_AT_ONCE_MAX
-            client = self._open[key] = _Client(admin)
+            client = self._open[key] = _UserClient(admin)
             await admin.session.start()
         if client.end is not None:
             client.end.cancel()

@@ -9,7 +9,7 @@ import structlog
 
 from rockhopper.broker.gateways.console import elsewhere
 from rockhopper.broker.gateways.console.cache import ResultCache
-from rockhopper.broker.gateways.console.clients import Clients, tls_of
+from rockhopper.broker.gateways.console.clients import UserClients, tls_of
 from rockhopper.broker.gateways.console.forms import Tokens
 from rockhopper.broker.gateways.console.hosts import FOLDER, HOME
 from rockhopper.broker.gateways.console.rendering import (
@@ -30,11 +30,11 @@ from rockhopper.broker.gateways.console.views import (
     topics,
 )
 from rockhopper.broker.gateways.console.visit import (
-    Data,
+    JsonDocument,
     Moved,
     Raw,
     Result,
-    Shown,
+    TemplatePage,
     Turns,
     Visit,
     WrongInput,
@@ -120,7 +120,7 @@ class Site:
         self._name_services = name_services
         self._tokens = tokens
         self._tls = tls_of(config.tls, certificate)
-        self.clients = Clients(self._tls)
+        self.clients = UserClients(self._tls)
         self._kept = ResultCache()
         self._unreachable = UnreachableBrokers()
         self._turns = Turns()
@@ -200,7 +200,9 @@ class Site:
 
     async def refuse(self, visit: Visit, sentence: str, status: int) -> Page:
         """Return a page that contains only a sentence."""
-        return await self._render(visit, Shown("sentence.html", {"sentence": sentence}, status))
+        return await self._render(
+            visit, TemplatePage("sentence.html", {"sentence": sentence}, status)
+        )
 
     async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
         if not visit.name_services:
@@ -255,9 +257,9 @@ class Site:
 
     async def _page(self, visit: Visit, result: Result) -> Page:
         match result:
-            case Shown():
+            case TemplatePage():
                 return await self._render(visit, result)
-            case Data(document):
+            case JsonDocument(document):
                 return Page(as_json(document), content_type="application/json")
             case Raw(body, name):
                 saved = ("Content-Disposition", f'attachment; filename="{name}"')
@@ -271,7 +273,7 @@ class Site:
                     headers=(("Location", root_of(visit.path) + link(path, **query, **said)),),
                 )
 
-    async def _render(self, visit: Visit, shown: Shown) -> Page:
+    async def _render(self, visit: Visit, shown: TemplatePage) -> Page:
         values: dict[str, Any] = {
             "visit": visit,
             "root": root_of(visit.path),

@@ -28,7 +28,7 @@ _Row = TypeVar("_Row")
 _Found = TypeVar("_Found")
 
 
-class Shown(NamedTuple):
+class TemplatePage(NamedTuple):
     """A page: a template and its values."""
 
     template: str
@@ -36,7 +36,7 @@ class Shown(NamedTuple):
     status: int = 200
 
 
-class Data(NamedTuple):
+class JsonDocument(NamedTuple):
     """JSON for the console's scripts."""
 
     document: Any
@@ -57,7 +57,7 @@ class Moved(NamedTuple):
     notice: str = ""
 
 
-Result = Shown | Data | Raw | Moved
+Result = TemplatePage | JsonDocument | Raw | Moved
 
 
 class WrongInput(Exception):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.gateways.grpc.identity import Proved
-from rockhopper.broker.gateways.grpc.statuses import StatusError, status_of, unconfirmed_status
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, status_of, unconfirmed_status
 from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
@@ -49,7 +49,7 @@ def _allow_all() -> None:
     """Allow every caller."""
 
 
-class Line(Protocol):
+class CallConnection(Protocol):
     """The connection of a call."""
 
     loop: asyncio.AbstractEventLoop
@@ -85,7 +85,7 @@ class Line(Protocol):
         """Run *work* as its own task."""
 
 
-class Waiting:
+class WaitingCall:
     """A waiting call as a peer: it can be notified, and can disconnect."""
 
     def __init__(self, call: "Call") -> None:
@@ -132,7 +132,7 @@ class Call:
 
     def __init__(
         self,
-        connection: Line,
+        connection: CallConnection,
         stream_id: int,
         rpc: Rpc,
         fields: dict[str, str],
@@ -152,16 +152,18 @@ class Call:
         self.is_over = False
         self.on_lost: Callable[[int], None] | None = None
         """Called with the number of unsent messages if the client disconnects too early."""
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingCall | None = None
         self.check_access: Callable[[], None] = _allow_all
         """Raises a Refusal if the caller has lost the permission; for calls that have waited."""
 
     @property
     def client_id(self) -> str:
-        """The client's id. Raises StatusError if it is missing."""
+        """The client's id. Raises GrpcStatusError if it is missing."""
         client_id = self.fields.get("x-mq-client-id", "")
         if not client_id or client_id.isspace() or len(client_id) > CLIENT_ID_LENGTH_MAX:
-            raise StatusError(Code.CLIENT_ID_REQUIRED, "the header field x-mq-client-id is blank")
+            raise GrpcStatusError(
+                Code.CLIENT_ID_REQUIRED, "the header field x-mq-client-id is blank"
+            )
         return client_id
 
     def remaining_s(self) -> float | None:
@@ -172,13 +174,13 @@ class Call:
         passed_s = self.connection.loop.time() - self.started_s
         return int(found[1]) * _UNITS_S[found[2]] - passed_s
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingCall:
         """Return the object that represents this call while it waits.
 
         It is closed when the call is over.
         """
         if self._waiting is None:
-            self._waiting = Waiting(self)
+            self._waiting = WaitingCall(self)
         return self._waiting
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:

@@ -14,7 +14,7 @@ from rockhopper.broker.gateways.grpc.sending_rules import (
     check_times,
     type_of,
 )
-from rockhopper.broker.gateways.grpc.statuses import StatusError, millis_of
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, millis_of
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.calendar_times import in_calendar
@@ -69,7 +69,10 @@ class SendLimits:
 def checked_properties(
     message: Any, topic: str, born_host: str, limits: SendLimits
 ) -> dict[str, str]:
-    """Validate a producer's *message* and return the properties to store. Raises StatusError."""
+    """Validate a producer's *message* and return the properties to store.
+
+    Raises GrpcStatusError.
+    """
     system = message.system_properties
     properties: dict[str, str] = dict(message.user_properties)
     check_body(message.body, limits.body_size_bytes_max)
@@ -105,7 +108,7 @@ def checked_properties(
 def send_of(
     message: Any, topic: str, queue_id: int, properties: dict[str, str], born_host: bytes
 ) -> Send:
-    """Convert a producer's message for the sender. Raises StatusError."""
+    """Convert a producer's message for the sender. Raises GrpcStatusError."""
     system = message.system_properties
     body, sys_flag = message.body, 0
     if system.body_encoding == Encoding.GZIP:
@@ -134,14 +137,16 @@ def send_of(
 
 
 def _as_zlib(body: bytes) -> bytes:
-    """Convert a gzip body to zlib, which RocketMQ 4 consumers can read. Raises StatusError."""
+    """Convert a gzip body to zlib, which RocketMQ 4 consumers can read. Raises GrpcStatusError."""
     inflater = zlib.decompressobj(_GZIP)
     try:
         inflated = inflater.decompress(body, INFLATED_SIZE_BYTES_MAX)
     except zlib.error as error:
-        raise StatusError(Code.MESSAGE_CORRUPTED, f"the body is not valid gzip: {error}") from None
+        raise GrpcStatusError(
+            Code.MESSAGE_CORRUPTED, f"the body is not valid gzip: {error}"
+        ) from None
     if inflater.unconsumed_tail or not inflater.eof:
-        raise StatusError(
+        raise GrpcStatusError(
             Code.MESSAGE_CORRUPTED,
             f"the body is incomplete, or inflates to more than {INFLATED_SIZE_BYTES_MAX} bytes",
         )

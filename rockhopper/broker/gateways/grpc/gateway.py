@@ -6,7 +6,7 @@ import socket
 import structlog
 
 from rockhopper.broker.gateways.grpc import permissions
-from rockhopper.broker.gateways.grpc.activities.clients import Clients
+from rockhopper.broker.gateways.grpc.activities.clients import ClientLifecycle
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
 from rockhopper.broker.gateways.grpc.activities.routes import Routes, RouteSource
@@ -42,7 +42,9 @@ class GrpcGateway:
         config, store = broker.config, broker.store
         topics, groups = broker.topics, broker.groups
         self.sessions = Sessions(broker.passed_ms)
-        clients = Clients(config, topics, groups, broker.consumers, broker.producers, self.sessions)
+        clients = ClientLifecycle(
+            config, topics, groups, broker.consumers, broker.producers, self.sessions
+        )
         producing = Producing(
             config,
             store,
@@ -134,7 +136,7 @@ class GrpcGateway:
 
 def _table(
     routes: Routes,
-    clients: Clients,
+    clients: ClientLifecycle,
     producing: Producing,
     pulling: Pulling,
 ) -> dict[str, Served]:

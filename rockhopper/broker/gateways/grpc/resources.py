@@ -6,7 +6,7 @@ clients of both protocols use the same resource. RocketMQ's proxy drops the name
 
 from typing import Any
 
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.names import (
     group_error,
@@ -28,7 +28,7 @@ def full_name(resource: Any) -> str:
 
 
 def topic_of(resource: Any) -> str:
-    """Return the topic of a request. Raises StatusError."""
+    """Return the topic of a request. Raises GrpcStatusError."""
     name = full_name(resource)
     if name in _sound_topics:
         return name
@@ -36,7 +36,7 @@ def topic_of(resource: Any) -> str:
     if problem is None and is_system_topic(name):
         problem = f"topic {name} belongs to the broker"
     if problem is not None:
-        raise StatusError(Code.ILLEGAL_TOPIC, problem)
+        raise GrpcStatusError(Code.ILLEGAL_TOPIC, problem)
     if len(_sound_topics) >= TOPICS_REMEMBERED_MAX:
         _sound_topics.clear()
     _sound_topics.add(name)
@@ -44,21 +44,21 @@ def topic_of(resource: Any) -> str:
 
 
 def sendable_topic_of(resource: Any) -> str:
-    """Return the topic of a producer's request. Raises StatusError."""
+    """Return the topic of a producer's request. Raises GrpcStatusError."""
     name = topic_of(resource)
     if name[0] == "%" and (is_retry_topic(name) or is_dlq_topic(name)):
-        raise StatusError(
+        raise GrpcStatusError(
             Code.ILLEGAL_TOPIC, f"topic {name} belongs to a group: only the broker may send to it"
         )
     return name
 
 
 def group_of(resource: Any) -> str:
-    """Return the consumer group of a request. Raises StatusError."""
+    """Return the consumer group of a request. Raises GrpcStatusError."""
     name = full_name(resource)
     problem = group_error(name)
     if problem is None and is_system_group(name):
         problem = f"group {name} is reserved for tools and brokers"
     if problem is not None:
-        raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, problem)
+        raise GrpcStatusError(Code.ILLEGAL_CONSUMER_GROUP, problem)
     return name

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from rockhopper.broker.gateways.grpc.statuses import StatusError, millis_of
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, millis_of
 from rockhopper.broker.kernel.tables.topic_attributes import (
     MESSAGE_TYPE_DELAY,
     MESSAGE_TYPE_FIFO,
@@ -93,10 +93,10 @@ def accepted_types(declared: str | None) -> list[int]:
 
 
 def check_type(topic: str, declared: str | None, number: int) -> None:
-    """Check that *topic* accepts messages of a type. Raises StatusError."""
+    """Check that *topic* accepts messages of a type. Raises GrpcStatusError."""
     if number not in accepted_types(declared):
         name = _TYPE_NAMES[number]
-        raise StatusError(
+        raise GrpcStatusError(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"topic {topic} accepts {declared or 'NORMAL'} messages, and this one is {name}: set "
             f"its attribute, +message.type={name} or MIXED",
@@ -104,20 +104,20 @@ def check_type(topic: str, declared: str | None, number: int) -> None:
 
 
 def check_body(body: bytes, size_bytes_max: int) -> None:
-    """Check that a body can be stored. Raises StatusError."""
+    """Check that a body can be stored. Raises GrpcStatusError."""
     if not body:
-        raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
+        raise GrpcStatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
     if len(body) > size_bytes_max:
-        raise StatusError(
+        raise GrpcStatusError(
             Code.MESSAGE_BODY_TOO_LARGE,
             f"the body has {len(body)} bytes; {size_bytes_max} are allowed",
         )
 
 
 def check_properties(user: dict[str, str], system: Any) -> None:
-    """Check that the properties of a message can be stored. Raises StatusError."""
+    """Check that the properties of a message can be stored. Raises GrpcStatusError."""
     if len(user) > USER_PROPERTIES_MAX:
-        raise StatusError(
+        raise GrpcStatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{len(user)} user properties; {USER_PROPERTIES_MAX} are allowed",
         )
@@ -126,7 +126,7 @@ def check_properties(user: dict[str, str], system: Any) -> None:
     for name, value in user.items():
         length += len(name) + len(value)
         if not name or name in SYSTEM_PROPERTIES:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
                 f"{name!r} is not a valid name of a user property",
             )
@@ -142,7 +142,7 @@ def check_properties(user: dict[str, str], system: Any) -> None:
 def _check_size(texts: Iterable[str]) -> None:
     size_bytes = sum(len(text.encode()) for text in texts)
     if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
-        raise StatusError(
+        raise GrpcStatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{size_bytes} bytes of properties; {PROPERTIES_SIZE_BYTES_MAX} are allowed",
         )
@@ -152,23 +152,23 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
     # RocketMQ treats a present but empty value as missing.
     if tag:
         if not tag.strip() or "|" in tag:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.ILLEGAL_MESSAGE_TAG,
                 f"{tag[:100]!r} is not a valid tag: it is blank, or contains |",
             )
         _check_text(tag, Code.ILLEGAL_MESSAGE_TAG, "the tag")
     for key in keys:
         if key and not key.strip():
-            raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
+            raise GrpcStatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
         _check_text(key, Code.ILLEGAL_MESSAGE_KEY, "a key")
     message_id = system.message_id
     if not message_id.strip():
-        raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message id is blank")
+        raise GrpcStatusError(Code.ILLEGAL_MESSAGE_ID, "the message id is blank")
     _check_text(message_id, Code.ILLEGAL_MESSAGE_ID, "the message id")
     if system.HasField("message_group"):
         group = system.message_group
         if not group.strip() or len(group.encode()) >= MESSAGE_GROUP_SIZE_BYTES_MAX:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.ILLEGAL_MESSAGE_GROUP,
                 f"the message group {group[:100]!r} is blank, or has "
                 f"{MESSAGE_GROUP_SIZE_BYTES_MAX} bytes or more",
@@ -179,12 +179,12 @@ def _check_labels(system: Any, tag: str, keys: Iterable[str]) -> None:
 
 
 def check_times(system: Any, now_ms: int, delay_ms_max: int) -> None:
-    """Check the times of a message. Raises StatusError."""
+    """Check the times of a message. Raises GrpcStatusError."""
     if system.HasField("delivery_timestamp"):
         delivery = system.delivery_timestamp
         delay_ms = millis_of(delivery, Code.ILLEGAL_DELIVERY_TIME, "the delivery time") - now_ms
         if delay_ms > delay_ms_max:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.ILLEGAL_DELIVERY_TIME,
                 f"the delivery is {delay_ms} ms ahead; {delay_ms_max} are allowed",
             )
@@ -192,7 +192,7 @@ def check_times(system: Any, now_ms: int, delay_ms_max: int) -> None:
         recovery = system.orphaned_transaction_recovery_duration
         recovery_ms = millis_of(recovery, Code.BAD_REQUEST, "the recovery of the transaction")
         if recovery_ms > RECOVERY_MS_MAX:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.BAD_REQUEST,
                 f"the recovery of the transaction after {recovery_ms} ms; {RECOVERY_MS_MAX} are "
                 "allowed",
@@ -204,4 +204,4 @@ def _check_text(text: str, code: Code, what: str) -> None:
         return
     for character in text:
         if unicodedata.category(character) == "Cc":
-            raise StatusError(code, f"{what} contains the control character {ord(character)}")
+            raise GrpcStatusError(code, f"{what} contains the control character {ord(character)}")

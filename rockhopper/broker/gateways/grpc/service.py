@@ -13,7 +13,7 @@ from typing import Any
 
 from rockhopper.broker.gateways.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.gateways.grpc.identity import identify
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import Access, name_missing
@@ -112,7 +112,7 @@ class GrpcService:
             if not self.access.may_any(principal, actions, resource)
         ]
         if missing:
-            raise StatusError(Code.UNAUTHORIZED, name_missing(principal, missing))
+            raise GrpcStatusError(Code.UNAUTHORIZED, name_missing(principal, missing))
 
 
 def _snake(name: str) -> str:

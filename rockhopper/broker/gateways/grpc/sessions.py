@@ -13,7 +13,7 @@ import structlog
 
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.commands import Commands, recovery_of
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.kernel.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.users.peer import Notice, Peer, Principal, TransactionCheck
 from rockhopper.protocol.codes import MQ_VERSION, LanguageCode
@@ -36,7 +36,7 @@ _LANGUAGES = {
 }
 
 
-class Session:
+class ClientSession:
     """One client as the broker's peer."""
 
     def __init__(self, call: Call) -> None:
@@ -127,52 +127,52 @@ class Sessions:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ClientSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[ClientSession]:
         return iter(list(self._sessions.values()))
 
-    def find(self, call: Call) -> Session | None:
+    def find(self, call: Call) -> ClientSession | None:
         """Return the session of a call's client; None before its settings.
 
         Raises:
-            StatusError: the client has no id, or that of another user's client.
+            GrpcStatusError: the client has no id, or that of another user's client.
         """
         session = self._sessions.get(call.client_id)
         if session is not None and session.principal.user != call.principal.user:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.UNAUTHORIZED,
                 f"the client id {call.client_id} belongs to a client of another user",
             )
         return session
 
-    def known(self, call: Call) -> Session:
-        """Return the session, or refuse with a request for settings. Raises StatusError."""
+    def known(self, call: Call) -> ClientSession:
+        """Return the session, or refuse with a request for settings. Raises GrpcStatusError."""
         session = self.find(call)
         if session is None or session.settings is None:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.UNRECOGNIZED_CLIENT_TYPE,
                 "the client has sent no settings through Telemetry: send them first, then retry",
             )
         session.last_seen_ms = self._now_ms()
         return session
 
-    def open(self, call: Call) -> Session:
-        """Return the session of a call's client, creating it if necessary. Raises StatusError."""
+    def open(self, call: Call) -> ClientSession:
+        """Return or create the session of a call's client. Raises GrpcStatusError."""
         session = self.find(call)
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
-                raise StatusError(
+                raise GrpcStatusError(
                     Code.TOO_MANY_REQUESTS, f"{SESSIONS_MAX} clients are connected already"
                 )
-            session = self._sessions[call.client_id] = Session(call)
+            session = self._sessions[call.client_id] = ClientSession(call)
         session.last_seen_ms = self._now_ms()
         return session
 
-    def end_session(self, session: Session) -> None:
+    def end_session(self, session: ClientSession) -> None:
         """End the session of a client that leaves."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]

@@ -4,7 +4,7 @@ They are more specific than those of RocketMQ's proxy in local mode, which retur
 everything that its broker refuses.
 
     Refusal of broker/access        the code of its class, in REFUSAL_CODES
-    StatusError                     its own
+    GrpcStatusError                 its own
     StoreError                      41301 too large, 42900 too much waits, else 50001
     anything else                   50001, and one line in the log, because it is a bug of ours
 """
@@ -44,7 +44,7 @@ REFUSAL_CODES: dict[type[errors.Refusal], Code] = {
 }
 
 
-class StatusError(errors.Refusal):
+class GrpcStatusError(errors.Refusal):
     """A refusal with a code that only this protocol has."""
 
     def __init__(self, code: Code, text: str) -> None:
@@ -63,7 +63,7 @@ def status(code: Code, text: str) -> Status:
 
 def status_of(error: Exception) -> Status:
     """Return the status for *error*, and log an unexpected error."""
-    if isinstance(error, StatusError):
+    if isinstance(error, GrpcStatusError):
         return status(error.code, str(error))
     if isinstance(error, errors.Refusal):
         return status(REFUSAL_CODES[type(error)], str(error))
@@ -89,8 +89,8 @@ def unconfirmed_status(error: StoreError) -> Status:
 
 
 def millis_of(time: Any, code: Code, what: str) -> int:
-    """Convert a protobuf time or duration to ms. Raises StatusError if it is invalid."""
+    """Convert a protobuf time or duration to ms. Raises GrpcStatusError if it is invalid."""
     try:
         return int(time.ToMilliseconds())
     except ValueError as error:
-        raise StatusError(code, f"{what} is invalid: {error}") from None
+        raise GrpcStatusError(code, f"{what} is invalid: {error}") from None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rockhopper.broker.features.pop.grpc.handles import Handles
-from rockhopper.broker.features.pop.grpc.receiving import Receiving
+from rockhopper.broker.features.pop.grpc.receiving import PopReceiving
 from rockhopper.broker.features.pop.grpc.settling import Settling
 from rockhopper.broker.features.pop.processors.checks import PopChecks
 from rockhopper.broker.features.pop.service import PopService
@@ -21,7 +21,7 @@ class PopGrpc:
     ) -> None:
         name, now_ms = kernel.config.broker_name, kernel.clock.steady_ms
         self.handles = Handles(pop, name, now_ms)
-        receiving = Receiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
+        receiving = PopReceiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
         settling = Settling(kernel.store, self.handles, kernel.send_back)
         self.rpcs: Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
             "ReceiveMessage": (receiving.receive, permissions.of_queue),

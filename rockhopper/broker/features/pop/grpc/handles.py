@@ -21,8 +21,8 @@ import structlog
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, real_topic
 from rockhopper.broker.features.pop.service import PopService
-from rockhopper.broker.gateways.grpc.sessions import Session
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.sessions import ClientSession
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.server.loop.wall_waits import WallTimer
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -43,7 +43,7 @@ _RENEWALS_PER_TURN = 500
 _Key = tuple[str, str, int, int]
 
 
-class InFlight:
+class HeldMessage:
     """A message that a group has received, with its current handle."""
 
     __slots__ = ("group", "handle", "topic")
@@ -64,12 +64,12 @@ class InFlight:
         return ExtraInfo(*self.handle[:5])
 
 
-class _Renewed(InFlight):
+class _Renewed(HeldMessage):
     """A received message that is renewed."""
 
     __slots__ = ("first_pop_ms", "is_done", "times")
 
-    def __init__(self, received: InFlight) -> None:
+    def __init__(self, received: HeldMessage) -> None:
         super().__init__(received.group, received.topic, received.handle)
         self.first_pop_ms = received.handle.pop_ms
         self.times = 0
@@ -92,7 +92,7 @@ class Handles:
     def __len__(self) -> int:
         return len(self._renewed)
 
-    def renew(self, session: Session, received: InFlight) -> None:
+    def renew(self, session: ClientSession, received: HeldMessage) -> None:
         """Renew *received* until the session ends or the client settles it."""
         mine = self._of_session.get(session)
         if mine is None:
@@ -102,36 +102,38 @@ class Handles:
         renewed = self._renewed[received.key] = mine[received.key] = _Renewed(received)
         self._schedule(renewed)
 
-    def settle(self, text: str, group: str, topic: str, *, may_be_late: bool = False) -> InFlight:
+    def settle(
+        self, text: str, group: str, topic: str, *, may_be_late: bool = False
+    ) -> HeldMessage:
         """Return the message that a client's handle means; stop renewing it.
 
         Raises:
-            StatusError: the handle is invalid, or the message is visible again or about to be.
+            GrpcStatusError: the handle is invalid, or the message is visible again or about to be.
         """
         try:
             handle = parse_receipt_handle(text)
         except ValueError as error:
-            raise StatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
+            raise GrpcStatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
         if handle.broker_name != self._broker_name:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.BAD_REQUEST,
                 f"the handle belongs to broker {handle.broker_name}, and this is "
                 f"{self._broker_name}",
             )
-        meant = InFlight(group, real_topic(group, topic, handle.retry_flag), handle)
+        meant = HeldMessage(group, real_topic(group, topic, handle.retry_flag), handle)
         renewed = self._renewed.get(meant.key)
         if renewed is not None and renewed.first_pop_ms == handle.pop_ms:
             self._forget(meant.key)
-            meant = InFlight(group, meant.topic, renewed.handle)
+            meant = HeldMessage(group, meant.topic, renewed.handle)
         if meant.handle.visible_ms <= self._now_ms() and not may_be_late:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.INVALID_RECEIPT_HANDLE,
                 "the handle has expired: the message is redelivered",
             )
         return meant
 
     def change(
-        self, meant: InFlight, invisible_ms: int, *, suspend: bool = False
+        self, meant: HeldMessage, invisible_ms: int, *, suspend: bool = False
     ) -> ReceiptHandle | None:
         """Make the message visible after *invisible_ms*; return its new handle, None if it is gone.
 
@@ -153,7 +155,7 @@ class Handles:
             return None
         return handle._replace(pop_ms=changed[0], invisible_ms=changed[1])
 
-    def ack(self, meant: InFlight) -> None:
+    def ack(self, meant: HeldMessage) -> None:
         """Acknowledge the message.
 
         Raises:
@@ -162,7 +164,7 @@ class Handles:
         """
         handle = meant.handle
         if self._pop.lanes.get(meant.group, meant.topic, handle.queue_id) is None:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.INVALID_RECEIPT_HANDLE,
                 f"the group {meant.group} has received no message of queue {handle.queue_id} of "
                 f"{meant.topic}",

@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 
 from rockhopper.broker.features.pop.extra_info import real_topic
-from rockhopper.broker.features.pop.grpc.handles import RENEWED_INVISIBLE_MS, Handles, InFlight
+from rockhopper.broker.features.pop.grpc.handles import RENEWED_INVISIBLE_MS, Handles, HeldMessage
 from rockhopper.broker.features.pop.processors.checks import PopChecks
 from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
-from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
-from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
+from rockhopper.broker.gateways.grpc.sessions import ClientSession, Sessions
+from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.server.loop.cooperative_work import CooperativeWork
 from rockhopper.broker.users.errors import SubscriptionNotParsed, TooManyWait
@@ -40,7 +40,7 @@ EVERYTHING = ("", "*")
 _Reply = METHODS["ReceiveMessage"].reply
 
 
-class Receiving:
+class PopReceiving:
     """Serves consumers that pop."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Receiving:
         self._checks.broker_is_readable("pop")
         self._checks.may_read(call.connection.peer, wanted.topic, wanted.group, ANY_QUEUE)
         if self._is_orderly(wanted.group) != wanted.order:
-            raise StatusError(Code.MESSAGE_NOT_FOUND, "the ordering of this group has changed")
+            raise GrpcStatusError(Code.MESSAGE_NOT_FOUND, "the ordering of this group has changed")
 
     def _is_orderly(self, group: str) -> bool:
         settings = self._groups.get(group)
@@ -149,7 +149,7 @@ class Receiving:
         subscription = self._subscriptions[key] = None if is_everything else parsed
         return subscription
 
-    def handed_out(self, receipt: "_Receipt", answer: PopAnswer) -> list[tuple[Any, InFlight]]:
+    def handed_out(self, receipt: "_Receipt", answer: PopAnswer) -> list[tuple[Any, HeldMessage]]:
         """Return the messages of *answer* in the client's format, with their in-flight records."""
         records = iter(answer.records)
         return [
@@ -160,7 +160,7 @@ class Receiving:
 
     def _message(
         self, receipt: "_Receipt", answer: PopAnswer, found: Found, offset: int, record: bytes
-    ) -> tuple[Any, InFlight]:
+    ) -> tuple[Any, HeldMessage]:
         wanted = receipt.wanted
         stored = decode_message(record)
         handle = ReceiptHandle(
@@ -181,14 +181,14 @@ class Receiving:
         attempts = answer.order_counts.get((found.queue_id, offset), stored.reconsume_times)
         system.delivery_attempt = attempts + 1
         topic = real_topic(wanted.group, wanted.topic, found.retry_flag)
-        return message, InFlight(wanted.group, topic, handle)
+        return message, HeldMessage(wanted.group, topic, handle)
 
-    def given_back(self, received: list[InFlight]) -> None:
+    def given_back(self, received: list[HeldMessage]) -> None:
         """Make messages visible again that the client did not receive; on failure they time out."""
         for each in received:
             self._handles.change(each, 0)
 
-    def renew(self, session: Session, received: list[InFlight]) -> None:
+    def renew(self, session: ClientSession, received: list[HeldMessage]) -> None:
         """Renew the messages that a push consumer has received, so that they do not return."""
         for each in received:
             self._handles.renew(session, each)
@@ -199,9 +199,9 @@ class _Receipt:
 
     def __init__(
         self,
-        receiving: Receiving,
+        receiving: PopReceiving,
         call: Call,
-        session: Session | None,
+        session: ClientSession | None,
         wanted: Wanted,
         auto_renew: bool,
         namespace: str,
@@ -238,8 +238,8 @@ class _Receipt:
         call.end()
 
 
-def _polling_s(call: Call, request: Any, session: Session | None) -> float:
-    """Return how long the client waits for messages. Raises StatusError."""
+def _polling_s(call: Call, request: Any, session: ClientSession | None) -> float:
+    """Return how long the client waits for messages. Raises GrpcStatusError."""
     remaining_s, wait_s = call.remaining_s(), POLLING_S_MAX
     if request.HasField("long_polling_timeout"):
         wait_s = (
@@ -256,7 +256,7 @@ def _polling_s(call: Call, request: Any, session: Session | None) -> float:
         if remaining_s < POLLING_S_MIN:
             version = call.fields.get("x-mq-client-version", "")
             is_old = version < "5.0.3"
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.BAD_REQUEST if is_old else Code.ILLEGAL_POLLING_TIME,
                 f"the client waits for only {remaining_s:.1f} s more, but polling needs at least "
                 f"{POLLING_S_MIN:.0f} s",
@@ -266,14 +266,14 @@ def _polling_s(call: Call, request: Any, session: Session | None) -> float:
 
 
 def _invisible_ms(request: Any) -> int:
-    """Return how long the messages stay invisible. Raises StatusError."""
+    """Return how long the messages stay invisible. Raises GrpcStatusError."""
     if request.auto_renew:
         return RENEWED_INVISIBLE_MS
     invisible_ms = millis_of(
         request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
     )
     if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
-        raise StatusError(
+        raise GrpcStatusError(
             Code.ILLEGAL_INVISIBLE_TIME,
             f"invisible for {invisible_ms} ms; {INVISIBLE_MS_MIN} to {INVISIBLE_MS_MAX} are "
             "allowed",

@@ -9,7 +9,7 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import (
     OK,
-    StatusError,
+    GrpcStatusError,
     millis_of,
     status,
     status_of,
@@ -73,14 +73,14 @@ class Settling:
             request.invisible_duration, Code.ILLEGAL_INVISIBLE_TIME, "the invisible time"
         )
         if not 0 <= invisible_ms <= INVISIBLE_MS_MAX:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible for {invisible_ms} ms; 0 to {INVISIBLE_MS_MAX} are allowed",
             )
         meant = self._handles.settle(request.receipt_handle, group, topic)
         handle = self._handles.change(meant, invisible_ms, suspend=request.suspend)
         if handle is None:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.INVALID_RECEIPT_HANDLE,
                 "this handle matches no message in flight: the message was acknowledged, or has "
                 "a newer handle",
@@ -97,7 +97,9 @@ class Settling:
         topic, group = topic_of(request.topic), group_of(request.group)
         meant = self._handles.settle(request.receipt_handle, group, topic, may_be_late=True)
         if meant.handle.log_offset < 0:
-            raise StatusError(Code.INVALID_RECEIPT_HANDLE, "the handle does not identify a message")
+            raise GrpcStatusError(
+                Code.INVALID_RECEIPT_HANDLE, "the handle does not identify a message"
+            )
         end_offset = self._send_back.store_again(
             group,
             meant.handle.log_offset,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.browsing import line
-from rockhopper.broker.gateways.console.visit import Moved, Shown, Visit, WrongInput, number
+from rockhopper.broker.gateways.console.visit import Moved, TemplatePage, Visit, WrongInput, number
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.client.admin.topic_stats import together
 from rockhopper.client.errors import ClientError
@@ -19,7 +19,7 @@ REQUEUED_AT_ONCE_MAX = 1000
 REASON_CHARS_MAX = 300
 
 
-async def show_all(visit: Visit) -> Shown:
+async def show_all(visit: Visit) -> TemplatePage:
     """Show the groups with dead letters."""
     names = [
         topic.removeprefix(DLQ_PREFIX)
@@ -28,10 +28,10 @@ async def show_all(visit: Visit) -> Shown:
     counts = await together(map(visit.admin.dead_letters.count, names[:GROUPS_MAX]))
     found = sorted((each for each in counts if each.count), key=lambda each: -each.waiting)
     hidden = max(len(names) - GROUPS_MAX, 0)
-    return Shown("dead_letters.html", {"counts": found, "hidden": hidden})
+    return TemplatePage("dead_letters.html", {"counts": found, "hidden": hidden})
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show the dead letters of a group, those not yet sent back first."""
     group = visit.needed("group")
     visit.check(Action.SUB, group, Kind.GROUP)
@@ -54,7 +54,7 @@ async def show(visit: Visit) -> Shown:
         "letters": letters,
         "topic": dlq_topic(group),
     }
-    return Shown("dead_letters_of.html", values)
+    return TemplatePage("dead_letters_of.html", values)
 
 
 class Back(NamedTuple):
@@ -70,7 +70,7 @@ class Back(NamedTuple):
 
 
 @dataclass
-class _Sums:
+class _RequeueTotals:
     """The results of a requeue or its preview."""
 
     targets: Counter[str] = field(default_factory=Counter)
@@ -107,9 +107,9 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
     return Back(group, message_id, letters, None if message_id else count, to)
 
 
-async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _Sums:
+async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotals:
     """Requeue, or plan it; return where each message goes, or why it stays."""
-    sums = _Sums()
+    sums = _RequeueTotals()
     requeued = visit.admin.dead_letters.requeue(
         asked.group,
         max_count=asked.count_max,
@@ -136,11 +136,11 @@ async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _Sums:
     return sums
 
 
-async def preview(visit: Visit) -> Shown:
+async def preview(visit: Visit) -> TemplatePage:
     """Show what sending some back would do, without doing it."""
     asked = _back_of(visit, visit.query)
     sums = await _counted(visit, asked, dry_run=True)
-    return Shown("dead_letters_back.html", {"asked": asked, "sums": sums})
+    return TemplatePage("dead_letters_back.html", {"asked": asked, "sums": sums})
 
 
 async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:

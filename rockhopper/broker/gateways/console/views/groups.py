@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rockhopper.broker.gateways.console.views.messages import time_of
 from rockhopper.broker.gateways.console.visit import (
     Moved,
-    Shown,
+    TemplatePage,
     Visit,
     WrongInput,
     format_error,
@@ -31,7 +31,7 @@ QUEUES_SHOWN_MAX = 100
 TARGETS = ("earliest", "latest", "time", "offset")
 
 
-class Row(NamedTuple):
+class GroupRow(NamedTuple):
     """A group in the list."""
 
     state: GroupState
@@ -47,7 +47,7 @@ class Row(NamedTuple):
         return sorted(topic for topic in read if not is_retry_topic(topic))
 
 
-async def show_all(visit: Visit) -> Shown:
+async def show_all(visit: Visit) -> TemplatePage:
     """Show the list: searched, sorted, one page at a time."""
     wanted = visit.query.get("search", "").strip()
     found = await figures(visit, with_system=bool(visit.query.get("system")))
@@ -65,7 +65,7 @@ async def show_all(visit: Visit) -> Shown:
         **pager,
         "wanted": wanted,
     }
-    return Shown("groups.html", values)
+    return TemplatePage("groups.html", values)
 
 
 async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigures]:
@@ -81,13 +81,13 @@ async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigur
     return [found[name] for name in visit.only_seen(found, Kind.GROUP)]
 
 
-async def _row(visit: Visit, name: str) -> Row:
+async def _row(visit: Visit, name: str) -> GroupRow:
     try:
         state, _ = hide_topics(visit, await visit.admin.groups.progress(name))
     except ClientError as error:
-        return Row(GroupState(name), None, format_error(error))
+        return GroupRow(GroupState(name), None, format_error(error))
     seconds = await lag_seconds(visit.puller(), state.queues)
-    return Row(state, max(seconds.values(), default=None))
+    return GroupRow(state, max(seconds.values(), default=None))
 
 
 def hide_topics(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
@@ -108,7 +108,7 @@ def hide_topics(visit: Visit, state: GroupState) -> tuple[GroupState, bool]:
     )
 
 
-async def show(visit: Visit, problem: str = "") -> Shown:
+async def show(visit: Visit, problem: str = "") -> TemplatePage:
     """Show one group: its members, and its progress in each queue.
 
     *problem* describes an invalid reset target in the query.
@@ -144,7 +144,7 @@ async def show(visit: Visit, problem: str = "") -> Shown:
             key=lambda topic: (is_retry_topic(topic), topic),
         ),
     }
-    return Shown("group.html", values, 400 if problem else 200)
+    return TemplatePage("group.html", values, 400 if problem else 200)
 
 
 class Reset(NamedTuple):
@@ -183,7 +183,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     return Reset(group, topic, to, [queue])
 
 
-async def preview_reset(visit: Visit) -> Shown:
+async def preview_reset(visit: Visit) -> TemplatePage:
     """Show what a reset would do, without doing it."""
     try:
         asked = await _reset_of(visit, visit.query)
@@ -207,7 +207,7 @@ async def preview_reset(visit: Visit) -> Shown:
         "sums": sum_moves(moves),
         "target": describe_target(asked.to),
     }
-    return Shown("reset.html", values)
+    return TemplatePage("reset.html", values)
 
 
 async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:

@@ -9,7 +9,7 @@ from rockhopper.broker.gateways.console.visit import (
     Moved,
     Raw,
     Result,
-    Shown,
+    TemplatePage,
     Visit,
     WrongInput,
     queue_of,
@@ -68,7 +68,7 @@ async def browse(visit: Visit) -> Result:
         "listed": listed,
         "kept": sum(each.messages for each in queues),
     }
-    return Shown("messages.html", values, 400 if problem else 200)
+    return TemplatePage("messages.html", values, 400 if problem else 200)
 
 
 async def _from_queues(visit: Visit, queues: list[QueueFigures], by: str) -> Listed:
@@ -126,7 +126,7 @@ async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
     return message, found
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show one message."""
     message, found = await _message(visit)
     body, went, due = await asyncio.gather(
@@ -146,7 +146,7 @@ async def show(visit: Visit) -> Shown:
         "first_topic": went.topic,
         "due_ms": due,
     }
-    return Shown("message.html", values)
+    return TemplatePage("message.html", values)
 
 
 async def save(visit: Visit) -> Raw:

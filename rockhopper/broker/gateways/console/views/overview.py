@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rockhopper.broker.gateways.console.rendering import ago, rate
 from rockhopper.broker.gateways.console.views.groups import figures
 from rockhopper.broker.gateways.console.views.topics import plain_only
-from rockhopper.broker.gateways.console.visit import Data, Shown, Visit
+from rockhopper.broker.gateways.console.visit import JsonDocument, TemplatePage, Visit
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.unreachable_brokers import display_name
 from rockhopper.client.errors import ClientError, RouteNotFoundError
@@ -122,7 +122,7 @@ async def _state(admin: Admin, broker: BrokerAddress) -> BrokerState:
         return BrokerState(broker, {}, str(error))
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show the cluster's content, its state and its problems."""
     found, topics, groups = await asyncio.gather(
         states(visit),
@@ -155,7 +155,7 @@ async def show(visit: Visit) -> Shown:
             )[:BEHIND_SHOWN_MAX]
         ],
     }
-    return Shown("overview.html", values)
+    return TemplatePage("overview.html", values)
 
 
 async def _groups(visit: Visit) -> list[GroupFigures] | None:
@@ -165,15 +165,15 @@ async def _groups(visit: Visit) -> list[GroupFigures] | None:
         return None  # No broker answers; the page shows that.
 
 
-async def brokers(visit: Visit) -> Shown:
+async def brokers(visit: Visit) -> TemplatePage:
     """Show the complete status of all brokers."""
-    return Shown("brokers.html", {"states": await states(visit)})
+    return TemplatePage("brokers.html", {"states": await states(visit)})
 
 
-async def rates(visit: Visit) -> Data:
+async def rates(visit: Visit) -> JsonDocument:
     """Return counters from which a script computes rates."""
     found = await states(visit)
-    return Data(
+    return JsonDocument(
         {
             "timeMs": time.time_ns() // 1_000_000,
             "brokers": {

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rockhopper.broker.gateways.console.browsing import Line, line
+from rockhopper.broker.gateways.console.browsing import MessageLine, line
 from rockhopper.broker.gateways.console.views.overview import BrokerState, states
-from rockhopper.broker.gateways.console.visit import Shown, Visit, if_allowed
+from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, if_allowed
 from rockhopper.broker.users.access import Action
 from rockhopper.client.admin.message_forms import timer_due_ms
 from rockhopper.client.admin.topic_stats import TopicReader
@@ -35,7 +35,7 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 _LEVEL_KEY = "scheduleMessageOffset_"
 
 
-class Level(NamedTuple):
+class DelayLevel(NamedTuple):
     """The messages that wait in a delay level of a broker."""
 
     broker: str
@@ -44,10 +44,10 @@ class Level(NamedTuple):
     waiting: int
 
 
-class Waiting(NamedTuple):
+class ScheduledMessage(NamedTuple):
     """A message with a delivery time."""
 
-    line: Line
+    line: MessageLine
     topic: str
     due_ms: int
 
@@ -55,13 +55,13 @@ class Waiting(NamedTuple):
 class Half(NamedTuple):
     """A half message of an open transaction."""
 
-    line: Line
+    line: MessageLine
     topic: str
     group: str
     checks: int
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show everything that the visitor may see, on all brokers."""
     found = await states(visit)
     masters = [each for each in found if each.broker.is_master and not each.problem]
@@ -83,15 +83,15 @@ async def show(visit: Visit) -> Shown:
         "timer_topic": TIMER_TOPIC,
         "half_topic": TRANSACTION_HALF_TOPIC,
     }
-    return Shown("later.html", values)
+    return TemplatePage("later.html", values)
 
 
-async def _levels(visit: Visit, masters: Iterable[BrokerState]) -> list[Level]:
+async def _levels(visit: Visit, masters: Iterable[BrokerState]) -> list[DelayLevel]:
     visit.check(Action.SUB, SCHEDULE_TOPIC)
     return [level for each in masters for level in await _levels_of(visit, each)]
 
 
-async def _levels_of(visit: Visit, state: BrokerState) -> list[Level]:
+async def _levels_of(visit: Visit, state: BrokerState) -> list[DelayLevel]:
     marked = {
         int(key.removeprefix(_LEVEL_KEY)): value
         for key, value in state.facts.items()
@@ -110,11 +110,11 @@ async def _levels_of(visit: Visit, state: BrokerState) -> list[Level]:
         left = whole_number(end) - whole_number(delivered)
         if left > 0:
             delay_s = delays[level - 1] / 1000 if level <= len(delays) else 0
-            found.append(Level(state.broker.name, level, delay_s, left))
+            found.append(DelayLevel(state.broker.name, level, delay_s, left))
     return found
 
 
-async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Waiting]:
+async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[ScheduledMessage]:
     """Return the timed messages that are not due yet, from the last ones accepted."""
     visit.check(Action.SUB, TIMER_TOPIC)
     now_ms = time.time_ns() // 1_000_000
@@ -125,7 +125,7 @@ async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Wai
             due_ms = timer_due_ms(message)
             if due_ms is not None and due_ms > now_ms:
                 topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
-                found.append(Waiting(line(message), topic, due_ms))
+                found.append(ScheduledMessage(line(message), topic, due_ms))
     return found
 
 

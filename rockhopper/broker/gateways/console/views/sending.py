@@ -9,7 +9,7 @@ from string import hexdigits
 from rockhopper.broker.gateways.console.views.messages import time_of
 from rockhopper.broker.gateways.console.visit import (
     Moved,
-    Shown,
+    TemplatePage,
     Visit,
     WrongInput,
     format_error,
@@ -33,12 +33,12 @@ LOST = ". The message may be stored all the same: look at the topic before you s
 MAKE_IT = "Correct the name, or say below that it is to be made."
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show the form."""
     return await _form(visit, visit.query)
 
 
-async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
+async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> TemplatePage:
     topic = fields.get("topic", "").strip()
     queues: list[str] = []
     is_new = False
@@ -60,10 +60,12 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
         "is_new": is_new,
     }
     status = 403 if refusal else 400
-    return Shown("send.html", values, status if problem and fields is not visit.query else 200)
+    return TemplatePage(
+        "send.html", values, status if problem and fields is not visit.query else 200
+    )
 
 
-async def send(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
+async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
     """Send the message and show its page; on an error show the form with the input."""
     topic = form.get("topic", "").strip()
     try:

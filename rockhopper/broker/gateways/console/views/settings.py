@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from rockhopper.broker.gateways.console.visit import Moved, Shown, Visit, WrongInput
+from rockhopper.broker.gateways.console.visit import Moved, TemplatePage, Visit, WrongInput
 from rockhopper.broker.settings import setting_fields
 from rockhopper.broker.settings.config_file import SETTING_PARTS
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
@@ -22,7 +22,7 @@ _PARSING = threading.Lock()
 """CPython 3.11 builds syntax trees in one thread at a time; two at once raise SystemError."""
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting of a broker."""
 
     key: str
@@ -37,21 +37,21 @@ class Row(NamedTuple):
         return bool(self.about) and self.value != self.default
 
 
-class _Known(NamedTuple):
+class _SettingInfo(NamedTuple):
     default: str
     about: str
     is_live: bool
 
 
 @lru_cache
-def known() -> Mapping[str, _Known]:
+def known() -> Mapping[str, _SettingInfo]:
     """Return what this version knows about each setting, by key."""
     found = {}
     for part in SETTING_PARTS:
         texts = _texts(part)
         for field, setting in setting_fields.settings_of(part):
             default = setting_fields.format_value(field.default, setting.separator)
-            found[setting.key] = _Known(default, texts.get(field.name, ""), part in _LIVE)
+            found[setting.key] = _SettingInfo(default, texts.get(field.name, ""), part in _LIVE)
     return found
 
 
@@ -68,20 +68,20 @@ def _texts(part: type) -> dict[str, str]:
     return texts
 
 
-def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[Row]:
-    nothing = _Known("", "", False)
+def _rows(settings: Mapping[str, str], wanted: str) -> Iterable[SettingRow]:
+    nothing = _SettingInfo("", "", False)
     for key, value in sorted(settings.items(), key=lambda pair: pair[0].lower()):
-        row = Row(key, value, *known().get(key, nothing))
+        row = SettingRow(key, value, *known().get(key, nothing))
         if wanted.lower() in f"{row.key} {row.about}".lower():
             yield row
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show the settings of one broker."""
     return await _form(visit, visit.query)
 
 
-async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> Shown:
+async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> TemplatePage:
     masters = await visit.admin.masters()
     chosen = fields.get("broker") or masters[0].name
     (broker,) = await visit.masters(chosen)
@@ -110,10 +110,10 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> S
         "wanted": wanted,
         "edited": next((row for row in rows if row.key == edited and row.is_live), None),
     }
-    return Shown("settings.html", values, 400 if problem else 200)
+    return TemplatePage("settings.html", values, 400 if problem else 200)
 
 
-async def change(visit: Visit, form: Mapping[str, str]) -> Moved | Shown:
+async def change(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
     """Change a setting of one broker or all, until they restart.
 
     An invalid value is shown with its problem.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rockhopper.broker.gateways.console.visit import Shown, Visit, format_error
+from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, format_error
 from rockhopper.broker.users.access import Action, Kind
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_stats import TopicFigures, TopicReader, lag_seconds, together
@@ -42,7 +42,7 @@ def plain_only(topics: Iterable[str], brokers: Iterable[BrokerAddress]) -> list[
     ]
 
 
-async def show_all(visit: Visit) -> Shown:
+async def show_all(visit: Visit) -> TemplatePage:
     """Show the list: sorted, searched, one page at a time."""
     masters, every = await asyncio.gather(visit.admin.masters(), visit.admin.topics())
     reader = TopicReader(visit.admin, masters)
@@ -59,7 +59,7 @@ async def show_all(visit: Visit) -> Shown:
         **pager,
         "wanted": wanted,
     }
-    return Shown("topics.html", values)
+    return TemplatePage("topics.html", values)
 
 
 async def _sorted(visit: Visit, names: list[str]) -> list[str]:
@@ -77,7 +77,7 @@ async def _sorted(visit: Visit, names: list[str]) -> list[str]:
     return names[::-1] if visit.query.get("reverse") else names
 
 
-async def show(visit: Visit) -> Shown:
+async def show(visit: Visit) -> TemplatePage:
     """Show one topic: its queues, and the groups that consume it."""
     name = visit.needed("name")
     visit.check(Action.GET, name)
@@ -100,7 +100,7 @@ async def show(visit: Visit) -> Shown:
         "may_read": not visit.refusal(Action.SUB, name),
         "may_send": not visit.hindrance(Action.PUB, name),
     }
-    return Shown("topic.html", values)
+    return TemplatePage("topic.html", values)
 
 
 async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 
 PAIRS_MAX = 32
@@ -14,7 +14,7 @@ _RESERVED = "rocketmq."
 
 
 def check_client_properties(pairs: Mapping[str, str]) -> None:
-    """Raise StatusError if a client's properties are invalid."""
+    """Raise GrpcStatusError if a client's properties are invalid."""
     problem = None
     size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in pairs.items())
     if len(pairs) > PAIRS_MAX or size_bytes > SIZE_BYTES_MAX:
@@ -25,4 +25,6 @@ def check_client_properties(pairs: Mapping[str, str]) -> None:
         elif len(value) > VALUE_LENGTH_MAX:
             problem = f"the value of {name} with {len(value)} characters"
     if problem is not None:
-        raise StatusError(Code.INVALID_CLIENT_PROPERTIES, f"client properties cannot be {problem}")
+        raise GrpcStatusError(
+            Code.INVALID_CLIENT_PROPERTIES, f"client properties cannot be {problem}"
+        )

@@ -10,8 +10,8 @@ from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, 
 from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import full_name, group_of, topic_of
-from rockhopper.broker.gateways.grpc.sessions import Session, Sessions
-from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, status_of
+from rockhopper.broker.gateways.grpc.sessions import ClientSession, Sessions
+from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, status_of
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, ConsumeSettings
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -40,7 +40,7 @@ _HeartbeatReply = METHODS["Heartbeat"].reply
 _TerminationReply = METHODS["NotifyClientTermination"].reply
 
 
-class Clients:
+class ClientLifecycle:
     """Serves the lifecycle RPCs of clients."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Clients:
     def _settle(self, call: Call, settings: Any) -> None:
         kind = settings.WhichOneof("pub_sub")
         if kind is None:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.BAD_REQUEST, "the settings name neither publishing nor subscription"
             )
         if settings.client_type in _LITE_CONSUMERS:
@@ -114,7 +114,7 @@ class Clients:
         self._register(session)
         call.write(TelemetryCommand(status=OK, settings=self.merged(session)))
 
-    def merged(self, session: Session) -> Any:
+    def merged(self, session: ClientSession) -> Any:
         """Return the client's settings with the broker's values."""
         merged = Settings()
         merged.CopyFrom(session.settings)
@@ -141,7 +141,7 @@ class Clients:
         elif request.client_type in _LITE_CONSUMERS:
             self.no_lite_topics(call, request)
         elif request.client_type != ClientType.PRODUCER:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.UNRECOGNIZED_CLIENT_TYPE, f"{request.client_type} is not a client type"
             )
         self._register(session)
@@ -150,13 +150,13 @@ class Clients:
     @staticmethod
     def no_lite_topics(_call: Call, _request: Any) -> None:
         """Refuse SyncLiteSubscription, and any other first request of a lite-topic consumer."""
-        raise StatusError(
+        raise GrpcStatusError(
             Code.UNSUPPORTED,
             "lite topics are not supported, so LitePushConsumer and LiteSimpleConsumer cannot "
             "connect: use a PushConsumer or SimpleConsumer with an ordinary topic",
         )
 
-    def _register(self, session: Session) -> None:
+    def _register(self, session: ClientSession) -> None:
         settings = session.settings
         client = session.client()
         for topic in settings.publishing.topics:
@@ -183,7 +183,9 @@ class Clients:
 def _check_names(settings: Any) -> None:
     topics = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
     if topics > TOPICS_PER_CLIENT_MAX:
-        raise StatusError(Code.BAD_REQUEST, f"{topics} topics; {TOPICS_PER_CLIENT_MAX} are allowed")
+        raise GrpcStatusError(
+            Code.BAD_REQUEST, f"{topics} topics; {TOPICS_PER_CLIENT_MAX} are allowed"
+        )
     for topic in settings.publishing.topics:
         topic_of(topic)
     if settings.HasField("subscription"):

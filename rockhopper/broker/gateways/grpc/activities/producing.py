@@ -13,7 +13,7 @@ from rockhopper.broker.gateways.grpc.resources import full_name, sendable_topic_
 from rockhopper.broker.gateways.grpc.sending_rules import check_type, type_of
 from rockhopper.broker.gateways.grpc.statuses import (
     OK,
-    StatusError,
+    GrpcStatusError,
     status,
     status_of,
     unconfirmed_status,
@@ -72,7 +72,7 @@ class Producing:
         _ = call.client_id
         messages = request.messages
         if not messages:
-            raise StatusError(Code.MESSAGE_CORRUPTED, "the request contains no message")
+            raise GrpcStatusError(Code.MESSAGE_CORRUPTED, "the request contains no message")
         topic = sendable_topic_of(messages[0].topic)
         live = self._live_store
         limits = SendLimits(live.message_size_max_bytes, self._delay_ms_max, self._now_ms())
@@ -82,7 +82,9 @@ class Producing:
             placed = [] if staged is None else [staged]
         else:
             if any(full_name(each.topic) != topic for each in messages):
-                raise StatusError(Code.MESSAGE_CORRUPTED, "the messages are for different topics")
+                raise GrpcStatusError(
+                    Code.MESSAGE_CORRUPTED, "the messages are for different topics"
+                )
             sends = [self._checked(call, message, topic, limits) for message in messages]
             tried = [self._stage(send, message_id, reply) for send, message_id in sends]
             placed = [each for each in tried if each is not None]
@@ -138,7 +140,7 @@ class Producing:
         send = send_of(message, topic, queue_id, properties, call.connection.born_host)
         return send, message.system_properties.message_id
 
-    def _stage(self, send: Send, message_id: str, reply: Any) -> "_Staged | None":
+    def _stage(self, send: Send, message_id: str, reply: Any) -> "_StagedMessage | None":
         """Stage one message; return None if it is refused, with the reason in its entry."""
         entry, log_offset = reply.entries.add(), self._store.staged_offset
         try:
@@ -153,7 +155,7 @@ class Producing:
             placed.diversion.add_to_grpc_entry(entry, message_id)
         if placed.recall_handle:
             entry.recall_handle = placed.recall_handle
-        return _Staged(entry, log_offset, placed.diversion)
+        return _StagedMessage(entry, log_offset, placed.diversion)
 
     def recall(self, call: Call, request: Any) -> Any:
         """RecallMessage."""
@@ -169,7 +171,7 @@ class Producing:
         return reply_when_safe(self._store, call, reply, recalled.end_offset)
 
 
-class _Staged(NamedTuple):
+class _StagedMessage(NamedTuple):
     """A staged message, and its entry in the reply."""
 
     entry: Any
@@ -182,7 +184,7 @@ class _Owed(NamedTuple):
 
     call: Call
     reply: Any
-    staged: list[_Staged]
+    staged: list[_StagedMessage]
 
 
 def _answer(owed: list[_Owed], error: StoreError | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
-from rockhopper.broker.gateways.grpc.statuses import OK, StatusError, millis_of, status
+from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
 from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -59,7 +59,7 @@ class Pulling:
         _ = call.client_id
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         if request.offset < 0:
-            raise StatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+            raise GrpcStatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
         polling = millis_of(request.long_polling_timeout, Code.BAD_REQUEST, "the polling time")
         wait_ms = min(polling, POLLING_MS_MAX)
         expression = request.filter_expression
@@ -102,7 +102,7 @@ class Pulling:
         _ = call.client_id
         topic, group = topic_of(request.message_queue.topic), group_of(request.group)
         if request.offset < 0:
-            raise StatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+            raise GrpcStatusError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
         self._check_queue(topic, request.message_queue.id)
         if self._groups.get(group) is None:
             raise GroupNotFound(f"the group {group} does not exist")
@@ -119,7 +119,7 @@ class Pulling:
         if offset is None:
             offset = self._offsets.get(topic, group, queue_id)
         if offset is None:
-            raise StatusError(
+            raise GrpcStatusError(
                 Code.OFFSET_NOT_FOUND, f"the group {group} has committed no offset in this queue"
             )
         return _GetReply(status=OK, offset=offset)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sending_rules import accepted_types
-from rockhopper.broker.gateways.grpc.statuses import OK, StatusError
+from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -106,7 +106,7 @@ class Routes:
                 endpoints = request.endpoints if len(brokers) == 1 else None
                 _put_broker(queue.broker, broker, endpoints, call)
         if not reply.assignments:
-            raise StatusError(Code.FORBIDDEN, f"the user may not read topic {topic}")
+            raise GrpcStatusError(Code.FORBIDDEN, f"the user may not read topic {topic}")
         call.reply(reply)
 
 

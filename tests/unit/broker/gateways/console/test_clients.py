@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rockhopper.broker.app import Broker
-from rockhopper.broker.gateways.console.clients import CLIENTS_MAX, IDLE_S, Clients, tls_of
+from rockhopper.broker.gateways.console.clients import CLIENTS_MAX, IDLE_S, UserClients, tls_of
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from rockhopper.protocol.signing import Credentials
 
@@ -33,7 +33,7 @@ class _Timer:
 
 async def test_a_client_stays_for_the_next_page_and_goes_when_idle(served: Broker) -> None:
     timers = Timers()
-    clients = Clients(None, call_later=timers.call_later)
+    clients = UserClients(None, call_later=timers.call_later)
     before = asyncio.all_tasks()
     async with clients.use(served.nameserver, None) as first:
         assert not timers.waiting
@@ -55,7 +55,7 @@ async def test_a_client_stays_for_the_next_page_and_goes_when_idle(served: Broke
 
 async def test_each_user_has_his_own_and_there_are_only_so_many(served: Broker) -> None:
     timers = Timers()
-    clients = Clients(None, call_later=timers.call_later)
+    clients = UserClients(None, call_later=timers.call_later)
     for number in range(CLIENTS_MAX + 3):
         async with clients.use(served.nameserver, Credentials(f"user{number}", "x")):
             pass
@@ -76,7 +76,7 @@ def test_brokers_are_spoken_to_as_they_listen() -> None:
 async def test_pages_of_a_broker_that_demands_tls() -> None:
     async with Broker.temporary({"tlsServerMode": "enforcing"}) as broker:
         site_of = broker.config.tls
-        clients = Clients(tls_of(site_of, _certificate_of(broker)))
+        clients = UserClients(tls_of(site_of, _certificate_of(broker)))
         async with clients.use(broker.nameserver, None) as admin:
             (master,) = await admin.masters()
             assert (await admin.broker_status(master.address))["brokerActive"] == "true"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.gateways.grpc.call import Call
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -45,7 +45,7 @@ async def test_what_is_no_deadline_is_none(client: GrpcClient, rpc: Any, text: s
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * 1025])
 async def test_a_client_has_an_id(client: GrpcClient, rpc: Any, text: str) -> None:
-    with pytest.raises(StatusError) as failure:
+    with pytest.raises(GrpcStatusError) as failure:
         _ = call_with(client, rpc, x_mq_client_id=text).client_id
     assert failure.value.code is Code.CLIENT_ID_REQUIRED
 

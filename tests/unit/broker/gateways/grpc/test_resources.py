@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.gateways.grpc.resources import group_of, sendable_topic_of, topic_of
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from tests.support.grpc_client import request
 
@@ -39,7 +39,7 @@ def test_a_namespace_stands_in_front_as_clients_of_4_write_it() -> None:
     ],
 )
 def test_what_can_be_no_name_is_refused(find: Any, name: str, code: Code) -> None:
-    with pytest.raises(StatusError) as failure:
+    with pytest.raises(GrpcStatusError) as failure:
         find(resource(name))
     assert failure.value.code is code
 

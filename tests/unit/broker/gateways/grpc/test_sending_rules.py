@@ -12,7 +12,7 @@ from rockhopper.broker.gateways.grpc.sending_rules import (
     check_type,
     type_of,
 )
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import MessageType
 from tests.support.grpc_client import sending
@@ -45,7 +45,7 @@ def test_a_topic_takes_its_own_type_alone() -> None:
     check_type("t", "PRIORITY", MessageType.PRIORITY)
     check_type("t", "MIXED", MessageType.FIFO)
     for declared in (None, "DELAY", "UNSPECIFIED"):
-        with pytest.raises(StatusError, match=r"\+message.type=FIFO") as failure:
+        with pytest.raises(GrpcStatusError, match=r"\+message.type=FIFO") as failure:
             check_type("t", declared, MessageType.FIFO)
         assert failure.value.code is Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
 
@@ -53,7 +53,7 @@ def test_a_topic_takes_its_own_type_alone() -> None:
 def test_a_body_is_neither_empty_nor_too_large() -> None:
     check_body(b"x" * 10, 10)
     for body, code in ((b"", Code.MESSAGE_BODY_EMPTY), (b"x" * 11, Code.MESSAGE_BODY_TOO_LARGE)):
-        with pytest.raises(StatusError) as failure:
+        with pytest.raises(GrpcStatusError) as failure:
             check_body(body, 10)
         assert failure.value.code is code
 
@@ -84,7 +84,7 @@ def test_a_body_is_neither_empty_nor_too_large() -> None:
 def test_what_cannot_be_a_property_is_refused(
     user: dict[str, str], fields: dict[str, Any], code: Code
 ) -> None:
-    with pytest.raises(StatusError) as failure:
+    with pytest.raises(GrpcStatusError) as failure:
         check_properties(user, system_of(**fields))
     assert failure.value.code is code
 
@@ -103,6 +103,6 @@ def test_times_lie_within_bounds() -> None:
         ({"delivery_timestamp_ms": NOW_MS + 1001}, Code.ILLEGAL_DELIVERY_TIME),
         ({"orphaned_transaction_recovery_duration_ms": 3_600_001}, Code.BAD_REQUEST),
     ):
-        with pytest.raises(StatusError) as failure:
+        with pytest.raises(GrpcStatusError) as failure:
             check_times(system_of(**fields), NOW_MS, 1000)
         assert failure.value.code is code

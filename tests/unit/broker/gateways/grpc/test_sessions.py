@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.sessions import Sessions
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.users.peer import ConsumersChanged, Principal
 from rockhopper.protocol.codes import LanguageCode
 from rockhopper.protocol.grpc_v2.codes import Code
@@ -43,7 +43,7 @@ async def test_nobody_takes_over_another_users_client(
 ) -> None:
     sessions.open(call_of(served, client, "c1", user="alice"))
     for ask in (sessions.open, sessions.find, sessions.known):
-        with pytest.raises(StatusError) as failure:
+        with pytest.raises(GrpcStatusError) as failure:
             ask(call_of(served, client, "c1", user="mallory"))
         assert failure.value.code is Code.UNAUTHORIZED
 

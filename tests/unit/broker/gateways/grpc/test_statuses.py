@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.gateways.grpc.statuses import (
     REFUSAL_CODES,
-    StatusError,
+    GrpcStatusError,
     status_of,
     unconfirmed_status,
 )
@@ -23,14 +23,14 @@ from rockhopper.protocol.grpc_v2.codes import Code
 
 
 def test_every_refusal_has_a_code() -> None:
-    kinds = {errors.Refusal, *errors.Refusal.__subclasses__()} - {StatusError}
+    kinds = {errors.Refusal, *errors.Refusal.__subclasses__()} - {GrpcStatusError}
     assert kinds <= REFUSAL_CODES.keys()
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (StatusError(Code.ILLEGAL_TOPIC, "no"), Code.ILLEGAL_TOPIC),
+        (GrpcStatusError(Code.ILLEGAL_TOPIC, "no"), Code.ILLEGAL_TOPIC),
         (errors.TopicNotFound("no"), Code.TOPIC_NOT_FOUND),
         (errors.NoPermission("no"), Code.FORBIDDEN),
         (RecordTooLargeError("no"), Code.MESSAGE_BODY_TOO_LARGE),

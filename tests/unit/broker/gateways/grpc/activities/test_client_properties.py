@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
-from rockhopper.broker.gateways.grpc.statuses import StatusError
+from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.protocol.grpc_v2.codes import Code
 
 
@@ -25,6 +25,6 @@ def test_names_and_texts_are_fine() -> None:
     ],
 )
 def test_what_is_too_much_is_refused(pairs: dict[str, str]) -> None:
-    with pytest.raises(StatusError) as failure:
+    with pytest.raises(GrpcStatusError) as failure:
         check_client_properties(pairs)
     assert failure.value.code is Code.INVALID_CLIENT_PROPERTIES

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.gateways.grpc.sessions import Session
+from rockhopper.broker.gateways.grpc.sessions import ClientSession
 from rockhopper.protocol.grpc_v2.codes import Code
 from tests.support.grpc_client import (
     CLIENT_ID,
@@ -26,7 +26,7 @@ async def told(client: GrpcClient, command: Any, **fields: str) -> tuple[int, An
     return stream_id, telemetry
 
 
-def session_of(served: GrpcBroker) -> Session:
+def session_of(served: GrpcBroker) -> ClientSession:
     (session,) = served.gateway.sessions
     return session
 
