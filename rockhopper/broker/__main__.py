@@ -80,7 +80,7 @@ class Service(Protocol):
         """Return the fields of the last log line, after ``stop``."""
 
 
-class _Main(click.Group):
+class _BrokerCommand(click.Group):
     """Serves without a subcommand; imports a subcommand only when it is used."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -117,7 +117,7 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
 
 
 @click.group(
-    cls=_Main,
+    cls=_BrokerCommand,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     subcommand_metavar="[store COMMAND …]",

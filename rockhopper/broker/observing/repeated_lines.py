@@ -25,7 +25,7 @@ LINES_MAX = 300
 EVENTS_MAX = 2000
 
 
-class _Window:
+class _RepeatWindow:
     """The lines of one event since its first one."""
 
     def __init__(self, began_s: float) -> None:
@@ -52,7 +52,7 @@ class RepeatedLines:
     ) -> None:
         self._now_s = now_s
         self._call_later = call_later
-        self._windows: dict[tuple[str, str], _Window] = {}
+        self._windows: dict[tuple[str, str], _RepeatWindow] = {}
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class RepeatedLines:
         for name, method, fields in due:
             getattr(structlog.get_logger(name), method)(**fields)
 
-    def _window(self, name: str, event: str) -> _Window:
+    def _window(self, name: str, event: str) -> _RepeatWindow:
         now_s = self._now_s()
         window = self._windows.get((name, event))
         if window is None or (now_s >= window.began_s + WINDOW_S and not window.held_back_count):
@@ -109,5 +109,5 @@ class RepeatedLines:
                 window = self._windows.get((name, event))
                 if window is not None:
                     return window
-            window = self._windows[name, event] = _Window(now_s)
+            window = self._windows[name, event] = _RepeatWindow(now_s)
         return window

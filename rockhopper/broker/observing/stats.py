@@ -109,7 +109,7 @@ class Totals(NamedTuple):
     get_missed: int
 
 
-class Window(NamedTuple):
+class StatsWindow(NamedTuple):
     """One of the three windows of BrokerStatsData: the sum, per second, and per request."""
 
     sum: int
@@ -117,7 +117,7 @@ class Window(NamedTuple):
     average_per_call: float
 
 
-class _History:
+class _TrafficSamples:
     """Samples of one Traffic in the three windows, as (time, messages, bytes, calls)."""
 
     __slots__ = ("samples", "traffic")
@@ -140,7 +140,7 @@ class _History:
         for samples in self.samples:
             samples[0] = (now_ms, t.messages, t.bytes, t.calls)
 
-    def window(self, window: int, now_ms: int, *, of_bytes: bool = False) -> Window:
+    def window(self, window: int, now_ms: int, *, of_bytes: bool = False) -> StatsWindow:
         t = self.traffic
         samples, begin_ms = self.samples[window], now_ms - _SPANS_MS[window]
         first = next((one for one in reversed(samples) if one[0] <= begin_ms), samples[0])
@@ -148,7 +148,7 @@ class _History:
         total, calls = value - first_value, t.calls - first[3]
         # Nothing was counted between an old sample and the time of the one after it.
         since_ms = max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
-        return Window(
+        return StatsWindow(
             total,
             _per_second(total, now_ms - since_ms),
             total / calls if calls > 0 else 0.0,
@@ -187,12 +187,14 @@ class BrokerStats:
         self.put_failed = 0
         self.get_found = 0
         self.get_missed = 0
-        self.tables: dict[str, dict[str, _History]] = {name: {} for name in ("put", *_GROUP_TABLES)}
-        self._of_broker: dict[str, _History] = {}
+        self.tables: dict[str, dict[str, _TrafficSamples]] = {
+            name: {} for name in ("put", *_GROUP_TABLES)
+        }
+        self._of_broker: dict[str, _TrafficSamples] = {}
         self.producer_registrations = Traffic()
         """Heartbeats of producers; here *messages* counts the milliseconds that they took."""
         self.consumer_registrations = Traffic()
-        self._latencies: dict[tuple[str, int], _History] = {}
+        self._latencies: dict[tuple[str, int], _TrafficSamples] = {}
         self._of_system: dict[str, set[str]] = {name: set() for name in self.tables}
         # The counts of deleted topics and groups, so that totals never decrease.
         self._retired = {name: Traffic() for name in self.tables}
@@ -260,7 +262,7 @@ class BrokerStats:
             history = self.tables[table].get(key)
         if history is None:
             traffic = GroupTraffic() if table == "get" else Traffic()
-            history = self.tables[table][key] = _History(traffic, self._now_ms())
+            history = self.tables[table][key] = _TrafficSamples(traffic, self._now_ms())
             if is_system_topic(key.partition("@")[0]):
                 self._of_system[table].add(key)
         return history.traffic
@@ -332,7 +334,7 @@ class BrokerStats:
         for item, total in totals.items():
             history = self._of_broker.get(item)
             if history is None:
-                history = self._of_broker[item] = _History(Traffic(), self._now_ms())
+                history = self._of_broker[item] = _TrafficSamples(Traffic(), self._now_ms())
             history.traffic = total
 
     def by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
@@ -428,7 +430,7 @@ class BrokerStats:
         assert isinstance(value, int)
         return value
 
-    def windows(self, item: str, key: str) -> tuple[Window, Window, Window] | None:
+    def windows(self, item: str, key: str) -> tuple[StatsWindow, StatsWindow, StatsWindow] | None:
         """Return minute, hour and day of a StatsItem of RocketMQ; None if nothing was counted."""
         if item == _LATENCY:
             return self._latency_windows(key)
@@ -442,8 +444,8 @@ class BrokerStats:
         return self._all_windows(history, of_bytes=of_bytes)
 
     def _all_windows(
-        self, history: _History, *, of_bytes: bool = False
-    ) -> tuple[Window, Window, Window]:
+        self, history: _TrafficSamples, *, of_bytes: bool = False
+    ) -> tuple[StatsWindow, StatsWindow, StatsWindow]:
         now_ms = self._now_ms()
         return (
             history.window(_MINUTE, now_ms, of_bytes=of_bytes),
@@ -451,13 +453,13 @@ class BrokerStats:
             history.window(_DAY, now_ms, of_bytes=of_bytes),
         )
 
-    def windows_of_broker(self, item: str) -> tuple[Window, Window, Window] | None:
+    def windows_of_broker(self, item: str) -> tuple[StatsWindow, StatsWindow, StatsWindow] | None:
         """Run ``windows_of_broker_in_steps`` at once."""
         return _at_once(self.windows_of_broker_in_steps(item))
 
     def windows_of_broker_in_steps(
         self, item: str
-    ) -> Generator[None, None, tuple[Window, Window, Window] | None]:
+    ) -> Generator[None, None, tuple[StatsWindow, StatsWindow, StatsWindow] | None]:
         """Return the windows of an item that RocketMQ counts for the cluster's name."""
         yield from self._sum_up()
         history = self._of_broker.get(item)
@@ -465,7 +467,7 @@ class BrokerStats:
             return None
         return self._all_windows(history)
 
-    def _latency_windows(self, key: str) -> tuple[Window, Window, Window] | None:
+    def _latency_windows(self, key: str) -> tuple[StatsWindow, StatsWindow, StatsWindow] | None:
         """Return the windows of ``queue@topic@group``; sampled from the first query on."""
         queue, _, rest = key.partition("@")
         group = self.tables["get"].get(rest)
@@ -476,7 +478,9 @@ class BrokerStats:
             return None
         history = self._latencies.get((rest, int(queue[:10])))
         if history is None:
-            history = self._latencies[rest, int(queue[:10])] = _History(reads, self._now_ms())
+            history = self._latencies[rest, int(queue[:10])] = _TrafficSamples(
+                reads, self._now_ms()
+            )
             if group.window(_MINUTE, self._now_ms()).sum < group.traffic.messages:
                 history.start_now(self._now_ms())
         return self._all_windows(history)

@@ -13,7 +13,7 @@ _OK = 200
 _SAMPLE = re.compile(r"(?P<name>[^{ ]+)(?:\{(?P<labels>.*)\})? (?P<value>[^{}]*)")
 
 
-class Shown(Protocol):
+class SupervisedBroker(Protocol):
     """A broker that has pages."""
 
     name: str
@@ -23,13 +23,15 @@ class Shown(Protocol):
         """Return status and body. Raises OSError, TimeoutError."""
 
 
-class _Answer(NamedTuple):
-    broker: Shown
+class _BrokerAnswer(NamedTuple):
+    broker: SupervisedBroker
     status: int
     body: bytes
 
 
-def pages_of(brokers: Callable[[], Sequence[Shown]], cluster: str) -> Mapping[str, ServedPage]:
+def pages_of(
+    brokers: Callable[[], Sequence[SupervisedBroker]], cluster: str
+) -> Mapping[str, ServedPage]:
     """Return pages that cover all *brokers* of *cluster* at the time of the request.
 
     /healthz reports problems of brokers that answer. A broker that has ended does not count,
@@ -37,7 +39,7 @@ def pages_of(brokers: Callable[[], Sequence[Shown]], cluster: str) -> Mapping[st
     messages.
     """
 
-    async def ask(path: str) -> list[_Answer]:
+    async def ask(path: str) -> list[_BrokerAnswer]:
         return await asyncio.gather(*(_ask(broker, path) for broker in brokers()))
 
     async def healthz() -> Page:
@@ -63,14 +65,14 @@ def pages_of(brokers: Callable[[], Sequence[Shown]], cluster: str) -> Mapping[st
     }
 
 
-async def _ask(broker: Shown, path: str) -> _Answer:
+async def _ask(broker: SupervisedBroker, path: str) -> _BrokerAnswer:
     try:
-        return _Answer(broker, *await broker.page(path))
+        return _BrokerAnswer(broker, *await broker.page(path))
     except (OSError, TimeoutError) as error:
-        return _Answer(broker, 0, str(error).encode() or b"no answer in time")
+        return _BrokerAnswer(broker, 0, str(error).encode() or b"no answer in time")
 
 
-def _state(answers: Iterable[_Answer]) -> Page:
+def _state(answers: Iterable[_BrokerAnswer]) -> Page:
     """Return a page with the problems of all brokers, one line each."""
     lines = [
         f"{answer.broker.name}: {answer.body.decode().strip()}"
@@ -89,8 +91,8 @@ READY = ("gauge", "rockhopper_ready", "1 when /readyz reports ready")
 """The metric that the parent reports in place of a broker without a page."""
 
 
-def _of_parent(answers: Sequence[_Answer], cluster: str) -> Iterator[str]:
-    values: tuple[Callable[[_Answer], int | None], ...] = (
+def _of_parent(answers: Sequence[_BrokerAnswer], cluster: str) -> Iterator[str]:
+    values: tuple[Callable[[_BrokerAnswer], int | None], ...] = (
         lambda answer: int(answer.status == _OK),
         lambda answer: answer.broker.start_count,
         lambda answer: None if answer.status == _OK else 0,

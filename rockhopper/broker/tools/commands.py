@@ -18,7 +18,7 @@ from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.tools.checking import check
-from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.findings import NAMED_MAX, Findings
 from rockhopper.broker.tools.output import (
     counted,
@@ -30,7 +30,7 @@ from rockhopper.broker.tools.output import (
     write_table,
 )
 from rockhopper.broker.tools.progress import Bar
-from rockhopper.broker.tools.showing import Shown, show
+from rockhopper.broker.tools.showing import StoreSummary, show
 from rockhopper.broker.tools.store_view import NoStoreError, StoreView
 from rockhopper.protocol.times import parse_time_ms
 
@@ -198,7 +198,7 @@ def show_command(root: Path, config_path: Path | None, *, show_all: bool, as_jso
         _write_shown(shown, None if show_all else _ROWS_MAX)
 
 
-def _write_shown(shown: Shown, rows_max: int | None) -> None:
+def _write_shown(shown: StoreSummary, rows_max: int | None) -> None:
     log = shown.log
     write_line(f"Format    {shown.version}")
     write_line(f"Log       {', '.join(log['directories'])}")
@@ -272,7 +272,7 @@ def dump_command(
     body also has an "error". Unreadable records are skipped; 'check' reports them.
     """
     view = StoreView(root, config_path)
-    wanted = Wanted(frozenset(topics), from_ms=from_ms or 0, **filters)
+    wanted = DumpSelection(frozenset(topics), from_ms=from_ms or 0, **filters)
     unseen = set(topics)
     for number, message in enumerate(dump(view, wanted), 1):
         write_json(message)

@@ -14,7 +14,7 @@ from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS
 from rockhopper.protocol.store.message_codec import decode_message, unwrap_inner_batch
 
 
-class Wanted(NamedTuple):
+class DumpSelection(NamedTuple):
     """The selected messages; times are store times; *before_ms* and *to_offset* are exclusive."""
 
     topics: frozenset[str] = frozenset()
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
     with_body: bool = True
 
 
-def dump(view: StoreView, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def dump(view: StoreView, wanted: DumpSelection) -> Iterator[dict[str, Any]]:
     """Yield each selected message; a message with a damaged body has an error. Raises OSError."""
     topics = {topic.encode() for topic in wanted.topics}
     for record, is_damaged in view.records(_start(view, wanted)):
@@ -39,7 +39,7 @@ def dump(view: StoreView, wanted: Wanted) -> Iterator[dict[str, Any]]:
             yield from _messages(view, record, wanted, is_damaged=is_damaged)
 
 
-def _start(view: StoreView, wanted: Wanted) -> int:
+def _start(view: StoreView, wanted: DumpSelection) -> int:
     """Return the start of a record at or before the first selected one."""
     start = record_start(view.log, max(wanted.from_offset, view.log.min_offset))
     for file in reversed(view.log.files if wanted.from_ms else ()):
@@ -52,7 +52,7 @@ def _start(view: StoreView, wanted: Wanted) -> int:
 
 
 def _messages(
-    view: StoreView, record: Record, wanted: Wanted, *, is_damaged: bool
+    view: StoreView, record: Record, wanted: DumpSelection, *, is_damaged: bool
 ) -> Iterator[dict[str, Any]]:
     file = view.log.file_at(record.offset)
     if file is None:
@@ -70,7 +70,7 @@ def _messages(
         yield _json(each, wanted)
 
 
-def _json(message: StoredMessage, wanted: Wanted) -> dict[str, Any]:
+def _json(message: StoredMessage, wanted: DumpSelection) -> dict[str, Any]:
     value: dict[str, Any] = {
         "topic": message.topic,
         "queue": message.queue_id,

@@ -37,29 +37,29 @@ _SLICE_ENTRIES = 8192
 _END_SLACK_MS = 999
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """An entry and its place."""
 
-    file: "CheckedFile"
+    file: "CheckedIndexFile"
     number: int
     hash: int
     offset: int
     seconds: int
 
 
-class _Run(NamedTuple):
+class _DamageRun(NamedTuple):
     path: Path
     position: int
     what: str
     length: int
 
 
-class Runs:
+class DamageRuns:
     """Merges adjacent damages of one kind; reports them when the run ends."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _DamageRun] = {}
 
     def add(
         self, kind: str, path: Path, position: int, step_bytes: int, what: str, length: int = 1
@@ -76,7 +76,7 @@ class Runs:
             self._runs[kind] = run._replace(length=run.length + 1)
             return
         self._end(kind)
-        self._runs[kind] = _Run(path, position, what, length)
+        self._runs[kind] = _DamageRun(path, position, what, length)
 
     def report_remaining(self) -> None:
         """Report the remaining runs."""
@@ -94,7 +94,7 @@ class Runs:
             self._findings.add("index", run.path, what, REBUILD, **place)
 
 
-class CheckedFile:
+class CheckedIndexFile:
     """One file of the index: first its entries in order, then its slots and header."""
 
     def __init__(
@@ -121,7 +121,7 @@ class CheckedFile:
         self.next_number = 1
         self.first_offset = self.last_offset = 0
 
-    def entries(self, runs: Runs) -> Iterator[Entry]:
+    def entries(self, runs: DamageRuns) -> Iterator[IndexEntry]:
         """Yield every entry; report wrong links."""
         end = min(max(self.header[5], 1), self._entry_count_max)
         newest, slot_count = self._newest, self.slot_count
@@ -145,7 +145,7 @@ class CheckedFile:
                     self.first_offset = offset
                 self.last_offset = offset
                 self.next_number = number + 1
-                yield Entry(self, number, key_hash, offset, seconds)
+                yield IndexEntry(self, number, key_hash, offset, seconds)
 
     def _goes_on(self, number: int) -> bool:
         if number >= self._entry_count_max:
@@ -171,7 +171,7 @@ class CheckedFile:
         slack = 1 if former_end_ms else 0
         return abs(seconds - _seconds_between(former_end_ms, time_ms)) <= slack
 
-    def finish(self, runs: Runs, view: StoreView) -> None:
+    def finish(self, runs: DamageRuns, view: StoreView) -> None:
         """Compare slots and header with the entries, all of which must have been read."""
         wanted = self._newest
         used = self.slot_count - wanted.count(0)
@@ -205,7 +205,7 @@ class CheckedFile:
                 what = f"its header's {name} is {have}, not {want}"
                 runs.add(name, self.path, 0, INDEX_HEADER_SIZE_BYTES, what)
 
-    def name(self, runs: Runs, kind: str, number: int, what: str) -> None:
+    def name(self, runs: DamageRuns, kind: str, number: int, what: str) -> None:
         """Report a damage of an entry."""
         runs.add(kind, self.path, self.position_of(number), INDEX_ENTRY_SIZE_BYTES, what)
 
@@ -217,9 +217,9 @@ class IndexCheck:
         self._view = view
         self._findings = findings
         self._keys: deque[tuple[int, int, int]] = deque()
-        self._runs = Runs(findings)
+        self._runs = DamageRuns(findings)
         self._entries = self._all_entries()
-        self._ahead: deque[Entry] = deque()
+        self._ahead: deque[IndexEntry] = deque()
         self._missing: tuple[Path, int, int] | None = None
         self.entry_count = 0
         self.key_count = 0
@@ -230,7 +230,7 @@ class IndexCheck:
             what = "index files passed over: give --config, it has their sizes"
             findings.notes[what] += len(paths)
 
-    def _all_entries(self) -> Iterator[Entry]:
+    def _all_entries(self) -> Iterator[IndexEntry]:
         view, findings = self._view, self._findings
         paths, shape = view.index_files(), view.geometry
         former_end_ms = None if view.log.min_offset else 0
@@ -243,7 +243,7 @@ class IndexCheck:
                     findings.add("index", path, what, REBUILD)
                     former_end_ms = None
                     continue
-                file = CheckedFile(path, shape, former_end_ms, is_settled=is_settled)
+                file = CheckedIndexFile(path, shape, former_end_ms, is_settled=is_settled)
             except FileNotFoundError:
                 former_end_ms = None
                 continue
@@ -271,7 +271,7 @@ class IndexCheck:
 
     # Comparison.
 
-    def _peek(self, number: int = 0) -> Entry | None:
+    def _peek(self, number: int = 0) -> IndexEntry | None:
         while len(self._ahead) <= number:
             entry = next(self._entries, None)
             if entry is None:
@@ -296,7 +296,7 @@ class IndexCheck:
             else:
                 self._settle(entry)
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: IndexEntry) -> None:
         """Handle an entry that is not the next expected key: find out which of the two is wrong."""
         keys = self._keys
         if entry.offset < self._view.log.min_offset <= keys[0][1] and entry.offset >= 0:
@@ -315,7 +315,7 @@ class IndexCheck:
         while keys and (entry.hash, entry.offset) != keys[0][:2] and keys[0][1] <= entry.offset:
             self._miss(entry.file.path, keys.popleft())
 
-    def _is_entry_of_its_record(self, entry: Entry) -> bool:
+    def _is_entry_of_its_record(self, entry: IndexEntry) -> bool:
         view = self._view
         if entry.offset >= view.end:
             return not view.is_clean
@@ -327,7 +327,7 @@ class IndexCheck:
         of_tags = index_key_hash(topic, f"T#{tags}") if tags else -1
         return entry.hash in (*key_hashes(record), of_tags)
 
-    def _name_wrong(self, entry: Entry) -> None:
+    def _name_wrong(self, entry: IndexEntry) -> None:
         what = f"entry {entry.number} leads to no record of its key, at {entry.offset} of the log"
         entry.file.name(self._runs, "key", entry.number, what)
 
@@ -357,7 +357,7 @@ class IndexCheck:
                 self._miss((self._view.index_files() or [self._view.layout.index])[-1], key)
         self._keys.clear()
 
-    def _look_at_time(self, entry: Entry, time_ms: int) -> None:
+    def _look_at_time(self, entry: IndexEntry, time_ms: int) -> None:
         if not entry.file.may_have(entry.number, entry.seconds, time_ms):
             wanted = _seconds_between(entry.file.header[0], time_ms)
             what = f"{entry.seconds} s after the file's begin, not {wanted}"

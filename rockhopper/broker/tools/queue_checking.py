@@ -36,7 +36,7 @@ _SLICE_BYTES = 1 << 20
 _DELAY_MS_MAX = 366 * 86_400_000
 
 
-class Wanted(NamedTuple):
+class ExpectedUnit(NamedTuple):
     """The unit that one record expects in a queue."""
 
     queue_offset: int
@@ -53,7 +53,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self.runs: list[tuple[int, list[bytes], int]] = []
-        self.batches: list[Wanted] = []
+        self.batches: list[ExpectedUnit] = []
         self.claimed: list[list[int]] = []
 
     def add(self, first_offset: int, units: bytes, count: int) -> None:
@@ -107,7 +107,7 @@ class QueueCheck:
         unit = CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code)
         if record.sys_flag & SYS_FLAG_INNER_BATCH or self._is_batch(topic):
             first, count = batch_range(record.queue_offset, properties)
-            wanted = Wanted(first, record.offset, record.size_bytes, code, count)
+            wanted = ExpectedUnit(first, record.offset, record.size_bytes, code, count)
             self._gathered(topic, record.queue_id).batches.append(wanted)
         else:
             self._ask(topic, record.queue_id, record.queue_offset, unit, 1)
@@ -131,7 +131,7 @@ class QueueCheck:
     def _ask_for_batches(self, topic: str, queue_id: int, offset: int, units: bytes) -> None:
         batches = self._gathered(topic, queue_id).batches
         for number, unit in enumerate(CONSUME_QUEUE_UNIT.iter_unpack(units)):
-            batches.append(Wanted(offset + number, *unit))
+            batches.append(ExpectedUnit(offset + number, *unit))
 
     # Comparison.
 
@@ -166,7 +166,7 @@ class QueueCheck:
             if held == wanted:
                 continue
             differing = [
-                Differing(queue, start + at, Wanted(first + at // 20, *want), have)
+                Differing(queue, start + at, ExpectedUnit(first + at // 20, *want), have)
                 for at, want, have in _differences(wanted, held)
             ]
             self._judge(topic, queue_id, differing)
@@ -247,7 +247,7 @@ class QueueCheck:
             f"{wanted.size_bytes} bytes at {wanted.log_offset}"
         )
 
-    def _why_not_due(self, due_ms: int, wanted: Wanted) -> str | None:
+    def _why_not_due(self, due_ms: int, wanted: ExpectedUnit) -> str | None:
         """Return the problem of a due time; None if changed delay levels explain it."""
         record = self._view.record_at(wanted.log_offset)
         if record is None:
@@ -324,7 +324,7 @@ class QueueCheck:
                 count += 1
         if first is not None:
             number, unit = first
-            wanted = Wanted(unit[4] if queue.is_batch else number, *unit[:3])
+            wanted = ExpectedUnit(unit[4] if queue.is_batch else number, *unit[:3])
             each = Differing(queue, number * queue.unit.size, wanted, unit[:3])
             what = "a unit points to no message of its queue"
             self._name(topic, queue_id, each, what, **({"count": count} if count > 1 else {}))
@@ -353,7 +353,7 @@ class Differing(NamedTuple):
 
     queue: QueueFiles
     position: int
-    wanted: Wanted
+    wanted: ExpectedUnit
     held: tuple[int, ...]
 
 

@@ -24,7 +24,7 @@ class QueueRow(NamedTuple):
     is_batch: bool
 
 
-class Shown(NamedTuple):
+class StoreSummary(NamedTuple):
     """The contents of a store."""
 
     state: str
@@ -45,10 +45,10 @@ class Shown(NamedTuple):
         return {**rest, "topics": topics}
 
 
-def show(view: StoreView) -> Shown:
+def show(view: StoreView) -> StoreSummary:
     """Read everything but the messages. Raises OSError, StoreError."""
     queues = [QueueRow(*key[:2], *_range(view, *key), key.is_batch) for key in view.queues]
-    return Shown(
+    return StoreSummary(
         state=view.state(),
         version=_version(view),
         log=_log(view),

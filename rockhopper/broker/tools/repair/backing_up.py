@@ -27,7 +27,7 @@ from rockhopper.broker.store.recovering.lookups import record_start
 from rockhopper.broker.tools.repair import manifest as manifests
 from rockhopper.broker.tools.repair import recovered
 from rockhopper.broker.tools.repair.copying import companions, copy_range, crc_of
-from rockhopper.broker.tools.repair.manifest import Manifest, Point, Segment
+from rockhopper.broker.tools.repair.manifest import BackupManifest, CopiedLogFile, Point
 from rockhopper.broker.tools.repair.objects import Objects, snapshot
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.broker.tools.table_checking import unreadable_tables
@@ -40,7 +40,7 @@ _COMPARED_BYTES = 64 << 10
 _NEWER_COUNTS = ("config/topics.json", "config/subscriptionGroup.json")
 
 
-class Plan(NamedTuple):
+class BackupPlan(NamedTuple):
     """The plan of a run."""
 
     new_bytes: int
@@ -65,7 +65,7 @@ class Backup:
         self.objects = Objects(directory / "objects")
         found = manifests.load(directory)
         self.is_new = found is None
-        self.manifest = found or Manifest("")
+        self.manifest = found or BackupManifest("")
 
     def run_locked(
         self,
@@ -83,7 +83,7 @@ class Backup:
         """
         with self._locked():
             # Another run may have ended since the manifest was read.
-            self.manifest = manifests.load(self.directory) or Manifest("")
+            self.manifest = manifests.load(self.directory) or BackupManifest("")
             point = self.run(view, now_ms, progress)
             self.is_new = False
             return point, self.prune(view.log.min_offset) if prune else 0
@@ -101,7 +101,7 @@ class Backup:
         finally:
             os.close(descriptor)
 
-    def plan(self, view: StoreView) -> Plan:
+    def plan(self, view: StoreView) -> BackupPlan:
         """Return what a run would copy.
 
         Raises:
@@ -131,7 +131,7 @@ class Backup:
             < (stop := min(file.end_offset, end))
         ]
         new_bytes = sum(stop - start for start, stop in new)
-        return Plan(
+        return BackupPlan(
             new_bytes,
             new[0][0] if new else end,
             end,
@@ -180,12 +180,12 @@ class Backup:
             f"{view.layout.root}, or nothing of its log is left that tells: name another directory"
         )
 
-    def _begins_alike(self, segment: Segment, file: MappedFile) -> bool:
+    def _begins_alike(self, segment: CopiedLogFile, file: MappedFile) -> bool:
         size_bytes = min(segment.size, 88)
         copied = (self.log / segment.name).read_bytes()[:size_bytes]
         return file.read(0, size_bytes) == copied
 
-    def _goes_on(self, segment: Segment, file: MappedFile, log_end: int) -> bool:
+    def _goes_on(self, segment: CopiedLogFile, file: MappedFile, log_end: int) -> bool:
         """Return whether the log still contains the copy of a file, by comparing the copy's end."""
         path = self.log / segment.name
         size_bytes = path.stat().st_size if path.exists() else 0
@@ -248,7 +248,7 @@ class Backup:
             segment = known.get(file.base_offset)
             if segment is None:
                 name = f"{file_name(file.base_offset)}-{self.manifest.line}"
-                segment = Segment(file.base_offset, name)
+                segment = CopiedLogFile(file.base_offset, name)
                 self.manifest.segments.append(segment)
                 self.manifest.segments.sort(key=lambda each: each.base)
             stop = min(file.end_offset, end) - file.base_offset
@@ -264,7 +264,7 @@ class Backup:
         disk.sync_directory(self.log)
 
     def _copy_file(
-        self, source: Path, segment: Segment, stop: int, progress: Callable[[int], None]
+        self, source: Path, segment: CopiedLogFile, stop: int, progress: Callable[[int], None]
     ) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self.log / segment.name, flags, 0o644)

@@ -18,10 +18,10 @@ from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.output import time_text
 from rockhopper.broker.tools.repair.backing_up import Backup
 from rockhopper.broker.tools.repair.copying import STEP_BYTES
-from rockhopper.broker.tools.repair.manifest import Point, Segment
+from rockhopper.broker.tools.repair.manifest import CopiedLogFile, Point
 
 
-class Choice(NamedTuple):
+class RestorePoints(NamedTuple):
     """The points to restore from."""
 
     tables: Point
@@ -38,7 +38,7 @@ class Last(NamedTuple):
     """Its end in the log."""
 
 
-def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
+def choose(backup: Backup, number: int | None, before_ms: int | None) -> RestorePoints:
     """Choose what to restore. Raises StoreError.
 
     For a time, the log is that of the newest point that covers it. The tables are those of the last
@@ -48,7 +48,7 @@ def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
     """
     newest = backup.manifest.point(number)
     if number is not None or before_ms is None:
-        return Choice(newest, newest, before_ms)
+        return RestorePoints(newest, newest, before_ms)
     wanted = _point_around(backup, before_ms)
     of_line = [point for point in backup.manifest.points if point.line == wanted.line]
     earlier = [point for point in of_line if point.time_ms <= before_ms]
@@ -58,7 +58,7 @@ def choose(backup: Backup, number: int | None, before_ms: int | None) -> Choice:
         for point in of_line
         if point.number >= wanted.number and _start(backup, point) <= start
     ]
-    return Choice(earlier[-1] if earlier else of_line[0], whole[-1], before_ms)
+    return RestorePoints(earlier[-1] if earlier else of_line[0], whole[-1], before_ms)
 
 
 def _point_around(backup: Backup, before_ms: int) -> Point:
@@ -88,7 +88,7 @@ def _first_own_time_ms(backup: Backup, former: Point, later: Point) -> int | Non
     return None
 
 
-def _shared_bytes(backup: Backup, one: Segment, other: Segment) -> int:
+def _shared_bytes(backup: Backup, one: CopiedLogFile, other: CopiedLogFile) -> int:
     """Return the length of the common beginning of two log files."""
     at, size_bytes = 0, min(one.size, other.size)
     with (
@@ -105,7 +105,7 @@ def _shared_bytes(backup: Backup, one: Segment, other: Segment) -> int:
     return size_bytes
 
 
-def segments_of(backup: Backup, point: Point) -> list[Segment]:
+def segments_of(backup: Backup, point: Point) -> list[CopiedLogFile]:
     """Return the log files of a point."""
     return [each for each in backup.manifest.lines[str(point.line)] if each.base < point.log_end]
 
@@ -124,7 +124,7 @@ def _start(backup: Backup, point: Point) -> int:
     return segments[0].base if segments else 0
 
 
-def last_of(backup: Backup, choice: Choice) -> Last:
+def last_of(backup: Backup, choice: RestorePoints) -> Last:
     """Return the last message of a choice.
 
     Raises:
@@ -150,7 +150,7 @@ def last_of(backup: Backup, choice: Choice) -> Last:
     )
 
 
-def _records(backup: Backup, segment: Segment, end: int | None = None) -> Iterator[Record]:
+def _records(backup: Backup, segment: CopiedLogFile, end: int | None = None) -> Iterator[Record]:
     """Yield the records in the copied part of a file that begin before *end*."""
     if not segment.size:
         return

@@ -32,10 +32,10 @@ from rockhopper.broker.tools.output import (
     write_table,
 )
 from rockhopper.broker.tools.progress import Bar
-from rockhopper.broker.tools.repair.backing_up import Backup, Plan, damage_from
+from rockhopper.broker.tools.repair.backing_up import Backup, BackupPlan, damage_from
 from rockhopper.broker.tools.repair.choosing import (
-    Choice,
     Last,
+    RestorePoints,
     choose,
     last_of,
     missing_of,
@@ -279,7 +279,7 @@ def backup_command(
     _end_incomplete(lost or damaged)
 
 
-def _warn_of_tables(plan: Plan) -> None:
+def _warn_of_tables(plan: BackupPlan) -> None:
     for name, copy in plan.unreadable.items():
         taken = (
             "nor can its copy: restore goes on without it" if copy is None else "its copy counts"
@@ -303,7 +303,7 @@ def _missing_text(missing: tuple[int, int]) -> str:
     return f"the log from {missing[0]} to {missing[1]} is missing"
 
 
-def _why_a_new_line(plan: Plan) -> str:
+def _why_a_new_line(plan: BackupPlan) -> str:
     if plan.is_gap:
         return (
             f"What the log had in front of {plan.differs_at} has expired before it was copied: a "
@@ -403,14 +403,14 @@ def _end_incomplete(missing: object) -> None:
         sys.exit(1)
 
 
-def _told(choice: Choice, last: Last) -> str:
+def _told(choice: RestorePoints, last: Last) -> str:
     text = f"point {choice.log.number}"
     if choice.tables.number != choice.log.number:
         text += f" with the tables of point {choice.tables.number}"
     return f"{text}, up to the message of {time_text(last.store_time_ms)}"
 
 
-def _warn_of_the_end(backup: Backup, choice: Choice) -> None:
+def _warn_of_the_end(backup: Backup, choice: RestorePoints) -> None:
     newest = backup.manifest.points[-1]
     if choice.before_ms is not None and choice.before_ms > choice.log.time_ms:
         write_line(
@@ -424,7 +424,9 @@ def _warn_of_the_end(backup: Backup, choice: Choice) -> None:
         )
 
 
-def _write_points(backup: Backup, choice: Choice, last: Last, root: Path, *, as_json: bool) -> None:
+def _write_points(
+    backup: Backup, choice: RestorePoints, last: Last, root: Path, *, as_json: bool
+) -> None:
     rows = [
         (point, segments_of(backup, point)[0].base if segments_of(backup, point) else 0)
         for point in backup.manifest.points

@@ -28,7 +28,7 @@ _OBJECT_NAME = re.compile(r"[0-9a-f]+")
 
 
 @dataclass
-class Segment:
+class CopiedLogFile:
     """A log file: its first *size* bytes are copied, and *crc* is their CRC-32."""
 
     base: int
@@ -61,11 +61,11 @@ class Point:
 
 
 @dataclass
-class Manifest:
+class BackupManifest:
     """The whole backup."""
 
     source: str
-    lines: dict[str, list[Segment]] = field(default_factory=lambda: {"1": []})
+    lines: dict[str, list[CopiedLogFile]] = field(default_factory=lambda: {"1": []})
     points: list[Point] = field(default_factory=list)
     origin: str | None = None
     """The head of the first record that the store is known to have had, in hex."""
@@ -76,7 +76,7 @@ class Manifest:
         return max(map(int, self.lines))
 
     @property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[CopiedLogFile]:
         """The log files of the current line, oldest first."""
         return self.lines[str(self.line)]
 
@@ -98,7 +98,7 @@ class Manifest:
         disk.write_atomically(directory / FILE_NAME, data, backup=data)
 
 
-def load(directory: Path) -> Manifest | None:
+def load(directory: Path) -> BackupManifest | None:
     """Load the manifest of a backup; return None if there is none.
 
     Raises:
@@ -124,11 +124,11 @@ def load(directory: Path) -> Manifest | None:
     return None
 
 
-def _manifest_of(document: Any) -> Manifest:
+def _manifest_of(document: Any) -> BackupManifest:
     if document["format"] != FORMAT:
         raise StoreError("a later release has written this backup: use that one")
     lines = {
-        line: [Segment(**segment) for segment in segments]
+        line: [CopiedLogFile(**segment) for segment in segments]
         for line, segments in document["lines"].items()
     }
     points = [Point(**point) for point in document["points"]]
@@ -139,7 +139,7 @@ def _manifest_of(document: Any) -> Manifest:
         for path, (name, _) in point.tables.items():
             check_relative(path)
             _check_name(_OBJECT_NAME, name)
-    return Manifest(document["source"], lines, points, document.get("origin"))
+    return BackupManifest(document["source"], lines, points, document.get("origin"))
 
 
 def _check_name(form: re.Pattern[str], name: str) -> None:

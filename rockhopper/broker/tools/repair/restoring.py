@@ -22,7 +22,7 @@ from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.tools.repair import recovered
 from rockhopper.broker.tools.repair.backing_up import Backup, decode_ends
-from rockhopper.broker.tools.repair.choosing import Choice, segments_of
+from rockhopper.broker.tools.repair.choosing import RestorePoints, segments_of
 from rockhopper.broker.tools.repair.copying import LogFileCopy, copy_range, making
 from rockhopper.broker.tools.repair.manifest import Point
 from rockhopper.broker.tools.repair.room import allocated_bytes
@@ -66,7 +66,7 @@ class Restored(NamedTuple):
 
 def restore(
     backup: Backup,
-    choice: Choice,
+    choice: RestorePoints,
     target: Path,
     config: BrokerConfig,
     progress: Callable[[int], None],
@@ -82,7 +82,7 @@ def restore(
         return _restore(backup, choice, target, config, progress)
 
 
-def needed_bytes(backup: Backup, choice: Choice) -> int:
+def needed_bytes(backup: Backup, choice: RestorePoints) -> int:
     """Return the minimum size of log and tables, without queues and index. Raises OSError."""
     segments = segments_of(backup, choice.log)
     need_bytes: int = sum(size for _, size in choice.tables.tables.values())
@@ -95,7 +95,7 @@ def needed_bytes(backup: Backup, choice: Choice) -> int:
 
 def _restore(
     backup: Backup,
-    choice: Choice,
+    choice: RestorePoints,
     target: Path,
     config: BrokerConfig,
     progress: Callable[[int], None],

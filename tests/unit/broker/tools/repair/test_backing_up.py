@@ -14,7 +14,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.repair.backing_up import Backup
 from rockhopper.broker.tools.store_view import StoreView
 from rockhopper.protocol.store.table_changes import TableChange, fingerprint
@@ -52,7 +52,7 @@ def _restored(target: Path, root: Path, *options: object) -> list[dict[str, obje
     ended = run("restore", target, root, "--write", *options)
     assert ended.code == 0, ended.err
     assert tool_stores.checked(root).damages == []
-    return list(dump(StoreView(root), Wanted()))
+    return list(dump(StoreView(root), DumpSelection()))
 
 
 def test_damage_in_what_is_copied_is_told_and_the_point_is_whole(
@@ -113,13 +113,13 @@ def test_a_run_that_was_killed_goes_on(
         with pytest.raises(Killed):
             Backup(target).run_locked(StoreView(root), 1, lambda offset: None)
     _back_up(root, target, "--verify")
-    assert _restored(target, tmp_path / "new") == list(dump(StoreView(root), Wanted()))
+    assert _restored(target, tmp_path / "new") == list(dump(StoreView(root), DumpSelection()))
 
 
 def test_what_retention_deletes_stays_unless_pruned(root: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     _back_up(root, target)
-    everything = list(dump(StoreView(root), Wanted()))
+    everything = list(dump(StoreView(root), DumpSelection()))
     (root / "commitlog" / f"{0:020d}").unlink()
     _back_up(root, target)
     assert _restored(target, tmp_path / "new") == everything
@@ -131,12 +131,12 @@ def test_what_retention_deletes_stays_unless_pruned(root: Path, tmp_path: Path) 
 def test_a_log_whose_end_was_cut_off_begins_a_new_line(root: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     _back_up(root, target)
-    former = list(dump(StoreView(root), Wanted()))
+    former = list(dump(StoreView(root), DumpSelection()))
     store = open_stores.open_store(root, Clock(), cut_at=int(str(former[50]["logOffset"])))
     open_stores.put(store, b"another")
     open_stores.close(store)
     assert _back_up(root, target)["differsAt"] == 4096
-    now = list(dump(StoreView(root), Wanted()))
+    now = list(dump(StoreView(root), DumpSelection()))
     assert now[-1]["body"] == "another"
     assert _restored(target, tmp_path / "new") == now
     assert _restored(target, tmp_path / "former", "--point", 1) == former
@@ -195,7 +195,7 @@ def test_a_full_disk_is_a_sentence(
 def test_a_log_that_is_not_whole_is_refused(root: Path, tmp_path: Path, place: str) -> None:
     target = tmp_path / "backup"
     _back_up(root, target)
-    everything = list(dump(StoreView(root), Wanted()))
+    everything = list(dump(StoreView(root), DumpSelection()))
     files = sorted((root / "commitlog").iterdir())
     stray = root / "commitlog" / f"{777:020d}"
     if place == "stray":
@@ -215,17 +215,17 @@ def test_a_log_with_a_gap_comes_back_around_the_gap(root: Path, tmp_path: Path) 
     data = gone.read_bytes()
     gone.unlink()
     target, new = tmp_path / "backup", tmp_path / "new"
-    kept = list(dump(StoreView(root), Wanted()))
+    kept = list(dump(StoreView(root), DumpSelection()))
     assert {int(str(each["logOffset"])) // 4096 for each in kept} >= {0, 2}
     _back_up(root, target, "--incomplete")
     told = "the log from 4096 to 8192 is missing"
     assert told in run("restore", target, new).out
     ended = run("restore", target, new, "--write")
     assert (ended.code, told in ended.out) == (1, True)
-    assert list(dump(StoreView(new), Wanted())) == kept
+    assert list(dump(StoreView(new), DumpSelection())) == kept
     gone.write_bytes(data)
     _back_up(root, target)
-    assert _restored(target, tmp_path / "whole") == list(dump(StoreView(root), Wanted()))
+    assert _restored(target, tmp_path / "whole") == list(dump(StoreView(root), DumpSelection()))
 
 
 @pytest.mark.parametrize("is_copy_sound", [True, False])
@@ -242,7 +242,9 @@ def test_a_table_that_cannot_be_read_is_named(
     ended = run("restore", target, new, "--write")
     assert (ended.code, f"Left out is {table}" in ended.out) == ((not is_copy_sound,) * 2)
     assert (new / table).exists() == is_copy_sound
-    assert list(dump(StoreView(new), Wanted())) == list(dump(StoreView(root), Wanted()))
+    assert list(dump(StoreView(new), DumpSelection())) == list(
+        dump(StoreView(root), DumpSelection())
+    )
     assert run("restore", target, tmp_path / "b", "--write", "--json").objects[0][
         "tablesLeftOut"
     ] == ([] if is_copy_sound else [table])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.repair.backing_up import Backup
 from rockhopper.broker.tools.repair.choosing import choose
 from rockhopper.broker.tools.store_view import StoreView
@@ -24,7 +24,7 @@ def _grow(root: Path, clock: Clock, count: int, first: int) -> None:
 
 
 def _bodies(root: Path) -> list[object]:
-    return [each["body"] for each in dump(StoreView(root), Wanted())]
+    return [each["body"] for each in dump(StoreView(root), DumpSelection())]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.kernel.tables.table_seal import seal
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.repair.repairing import FILLER_TOPIC, Lost, filling
 from rockhopper.broker.tools.store_view import StoreView
 from tests.support import apache_golden, open_stores
@@ -17,7 +17,7 @@ from tests.support.tool_stores import checked, run
 
 
 def _messages(root: Path, config: Path | None = None) -> list[dict[str, object]]:
-    found = dump(StoreView(root, config), Wanted())
+    found = dump(StoreView(root, config), DumpSelection())
     return [each for each in found if each["topic"] != FILLER_TOPIC and "error" not in each]
 
 

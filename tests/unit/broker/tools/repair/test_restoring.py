@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tools.dumping import Wanted, dump
+from rockhopper.broker.tools.dumping import DumpSelection, dump
 from rockhopper.broker.tools.repair.backing_up import Backup
 from rockhopper.broker.tools.repair.choosing import choose
 from rockhopper.broker.tools.store_view import StoreView
@@ -20,7 +20,7 @@ class Killed(BaseException):
 
 
 def _dump(root: Path, config: Path | None = None) -> list[dict[str, object]]:
-    return list(dump(StoreView(root, config), Wanted()))
+    return list(dump(StoreView(root, config), DumpSelection()))
 
 
 @pytest.fixture
