@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from rockhopper.broker.hot import _pulls, _sends
 from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, templates
-from rockhopper.broker.hot.plain_sends import Waiting, common
+from rockhopper.broker.hot.plain_sends import DeferredSends, common
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
@@ -44,7 +44,7 @@ WAITING_TAILS = {
 }
 for tail in WAITING_TAILS.values():
     tail.consume_queue = cast("UnitQueue", object())
-WAITING = Waiting(
+WAITING = DeferredSends(
     WAITING_TAILS, DELAYS_MS, SCHEDULE_TOPIC, TRANSACTION_HALF_TOPIC, half_traffic := Traffic()
 )
 COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512, WAITING)

@@ -9,7 +9,11 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from rockhopper.broker.app import Broker
-from rockhopper.broker.server.listening.unfinished import STEP_BYTES, UNKNOWN_BYTES_MAX_ALL, Holder
+from rockhopper.broker.server.listening.unfinished import (
+    STEP_BYTES,
+    UNKNOWN_BYTES_MAX_ALL,
+    UnfinishedConnection,
+)
 from rockhopper.broker.server.remoting.http import HttpServer
 from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol.addresses import split_address
@@ -65,7 +69,7 @@ def closed_count(logs: list[EventDict]) -> int:
     return sum(entry["event"] == "connection closed" for entry in logs)
 
 
-def held_bytes(holders: Iterable[Holder]) -> int:
+def held_bytes(holders: Iterable[UnfinishedConnection]) -> int:
     return sum(each.held_bytes for each in holders)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.server.remoting import server
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.server.remoting.sweeping import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
@@ -42,13 +42,13 @@ def sweep(at: Server, seconds_later: float) -> None:
     sweep_connections(list(at.connections), now_s + seconds_later)
 
 
-async def connection_of(at: Server, peer: RawPeer) -> Connection:
+async def connection_of(at: Server, peer: RawPeer) -> RemotingConnection:
     """The broker's side of *peer*."""
     await until(lambda: any(connection.peer == peer.name for connection in at.connections))
     return next(connection for connection in at.connections if connection.peer == peer.name)
 
 
-def has_arrived(connection: Connection, count: int) -> bool:
+def has_arrived(connection: RemotingConnection, count: int) -> bool:
     """Whether *count* bytes of an unfinished frame are there."""
     return connection.decoder.pending_bytes == count
 
@@ -106,7 +106,9 @@ async def test_sweeping_many_leaves_the_loop_to_others_in_between(
     swept: list[int] = []
     monkeypatch.setattr(server, "sweep_connections", lambda piece, _: swept.append(len(piece)))
     at = Server("test", lambda _connection, frames: len(frames), connections_max=10)
-    at.connections = {Connection(at, lambda _connection, frames: len(frames)) for _ in range(5)}
+    at.connections = {
+        RemotingConnection(at, lambda _connection, frames: len(frames)) for _ in range(5)
+    }
     at.sweep()
     at_once = list(swept)
     await until(lambda: len(swept) == 3)
@@ -174,7 +176,7 @@ async def fill(unharmed: Unharmed, topic: str, count: int = 32, size_bytes: int 
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
-async def until_paused(connection: Connection) -> None:
+async def until_paused(connection: RemotingConnection) -> None:
     await until(lambda: connection.writing_paused)
 
 
@@ -242,7 +244,7 @@ class Unread:
 
 async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -> None:
     at = Server("test", lambda _connection, frames: len(frames), connections_max=10)
-    connection = Connection(at, lambda _connection, frames: len(frames))
+    connection = RemotingConnection(at, lambda _connection, frames: len(frames))
     unread = Unread()
     connection._transport = cast("asyncio.Transport", unread)
     connection.frames_received = 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rockhopper.broker.hot.hot_pass import HotPass
 from rockhopper.broker.kernel.tables.topics import TopicConfig
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
@@ -36,7 +36,7 @@ class HotBroker:
     """A broker with its hot pass."""
 
     def __init__(
-        self, root: Path, settings: dict[str, str] | None = None, access: Access | None = None
+        self, root: Path, settings: dict[str, str] | None = None, access: AccessRules | None = None
     ) -> None:
         self.root = root
         self.now_s = 0.0

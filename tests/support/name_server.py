@@ -12,7 +12,7 @@ from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
@@ -74,7 +74,7 @@ class NameServer:
             local=local,
             now_ms=clock,
         )
-        self.dispatcher = Dispatcher(self.processors.table(), Access(remote_admin=False))
+        self.dispatcher = Dispatcher(self.processors.table(), AccessRules(remote_admin=False))
 
     def ask(
         self,

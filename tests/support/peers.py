@@ -6,7 +6,7 @@ from typing import cast
 
 from rockhopper.broker.server.listening.caller import DIRECT
 from rockhopper.broker.server.remoting.notices import request_of
-from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.users.peer import Notice, Principal
 
 
@@ -43,7 +43,7 @@ class Peer:
         self.born_host = b"\x7f\0\0\1" + port.to_bytes(4, "big")
         self.closed = self.writing_paused = False
         self.attributes: dict[str, object] = {}
-        self.on_close: list[Callable[[Connection], None]] = []
+        self.on_close: list[Callable[[RemotingConnection], None]] = []
         self.requests: list[tuple[int, dict[str, str]]] = []
         self.written: list[bytes] = []
         self.answered = asyncio.Event()
@@ -59,9 +59,9 @@ class Peer:
         return Principal(self.peer_host)
 
     @property
-    def connection(self) -> "Connection":
+    def connection(self) -> "RemotingConnection":
         """The same object under the type that the broker's code expects."""
-        return cast("Connection", self)
+        return cast("RemotingConnection", self)
 
     def notify(self, notice: Notice) -> int:
         """Record a notice, in the form that remoting writes."""

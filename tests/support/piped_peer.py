@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 
@@ -23,7 +23,7 @@ class PipedPeer:
         self.pending = b""
         """Sent by the peer and not read yet."""
         self.writes: list[bytes] = []
-        self.connection: Connection = server.make_connection()
+        self.connection: RemotingConnection = server.make_connection()
         self.connection.connection_made(cast("asyncio.Transport", self))
 
     def send(self, data: bytes) -> None:

@@ -1,10 +1,10 @@
 """Permissions that a test sets."""
 
-from rockhopper.broker.users.access import Access, Action, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource
 from rockhopper.broker.users.peer import Principal
 
 
-class Rules(Access):
+class Rules(AccessRules):
     """Allows the configured actions to everyone, and records the checks."""
 
     is_open = False

@@ -17,7 +17,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore, PutResult
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header
@@ -42,13 +42,13 @@ class ServedBroker(ServingParts):
     feature_list = FEATURES
 
     def __init__(
-        self, root: Path, clock: Clock, settings: dict[str, str], access: Access | None = None
+        self, root: Path, clock: Clock, settings: dict[str, str], access: AccessRules | None = None
     ) -> None:
         self.config: BrokerConfig = build_config(
             SETTINGS | settings | {"storePathRootDir": str(root)}
         )
         self.clock = BrokerClock(clock, clock.monotonic_ns)
-        self.access = access or Access(remote_admin=False)
+        self.access = access or AccessRules(remote_admin=False)
         self.stats = BrokerStats(now_ms=clock)
         self.announced = 0
         levels = DelayLevels()

@@ -17,7 +17,7 @@ from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
@@ -46,7 +46,7 @@ class Member(ServingParts):
         self.loop = loop
         self.config = build_config(SETTINGS | settings | {"storePathRootDir": str(root)})
         self.clock = BrokerClock(clock, clock.monotonic_ns)
-        self.access = Access(remote_admin=False)
+        self.access = AccessRules(remote_admin=False)
         self.stats = BrokerStats(now_ms=clock)
         self.values = KeyValueTable(root / "config" / "kvConfig.json")
         self.load_tables()

@@ -39,7 +39,7 @@ from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
-from rockhopper.broker.kernel.pull.puller import Outcome
+from rockhopper.broker.kernel.pull.puller import PullOutcome
 from rockhopper.broker.kernel.send.send_request import waits_for_disk
 from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.observing.stats import Traffic
@@ -49,11 +49,11 @@ from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
-from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.queues.queue_tail import QueueTail
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import (
@@ -133,7 +133,7 @@ class HotPass:
             body_size_bytes_max=self._body_bytes_max, waiting=ways_to_wait(self._broker)
         )
 
-    def handle(self, connection: Connection, frames: list[Frame]) -> int:
+    def handle(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were served."""
         if not self._access.is_open:
             self._serve_in_name_of(connection.principal)
@@ -141,7 +141,7 @@ class HotPass:
                 return self._general_pass(connection, frames)
         return self._serve(connection, frames)
 
-    def _serve(self, connection: Connection, frames: list[Frame]) -> int:
+    def _serve(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         began_s = self._clock()
         ends_at_s = began_s + PASS_S
         reply_batch = ReplyBatch(
@@ -184,7 +184,7 @@ class HotPass:
             self._sendable_of.clear()
         self._sendable = self._sendable_of.setdefault(principal, {})
 
-    def _may(self, action: Action, kind: Kind, name: str) -> bool:
+    def _may(self, action: Action, kind: ResourceKind, name: str) -> bool:
         return self._access.may(self._principal, action, Resource(kind, name))
 
     def _general(
@@ -366,7 +366,7 @@ class HotPass:
             or name in NOT_SENDABLE_TOPICS
             or not self._live.is_writable
             or self._live.accept_send_from_ms > self._store.begin()
-            or not self._may(Action.PUB, Kind.TOPIC, name)
+            or not self._may(Action.PUB, ResourceKind.TOPIC, name)
         ):
             return None
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
@@ -438,7 +438,7 @@ class HotPass:
         check_access = allow_all
         if not self._access.is_open:
             asks = (self._principal, Action.SUB)
-            resources = (Resource(Kind.TOPIC, topic), Resource(Kind.GROUP, group))
+            resources = (Resource(ResourceKind.TOPIC, topic), Resource(ResourceKind.GROUP, group))
             if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in resources):
                 return False
             check_access = partial(check_subscriber, self._access, self._principal, resources)
@@ -452,6 +452,6 @@ class HotPass:
             for part in pull_answer(*served, request.opaque):
                 reply_batch.answer(part)
             self._times.add(RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], reply_batch.began_s)
-        if key is not None and (served is None or served[0] is Outcome.FOUND):
+        if key is not None and (served is None or served[0] is PullOutcome.FOUND):
             self._plain_pulls.allow(key, pull)
         return True

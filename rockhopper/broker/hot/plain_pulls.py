@@ -18,7 +18,7 @@ from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame,
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.long_polling import ParkedPull
-from rockhopper.broker.kernel.pull.puller import Outcome, Pull
+from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -27,7 +27,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     refusal_response,
 )
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
-from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -76,12 +76,14 @@ KINDS_MAX = 4096
 
 
 def pull_of(
-    connection: Connection, request: PullHeader, check_access: Callable[[], None] = allow_all
+    connection: RemotingConnection,
+    request: PullHeader,
+    check_access: Callable[[], None] = allow_all,
 ) -> Pull:
     """Return the pull for a request header."""
     fields, opaque = request.extFields, request.opaque
 
-    def answer(outcome: Outcome, result: GetResult) -> None:
+    def answer(outcome: PullOutcome, result: GetResult) -> None:
         connection.write_soon(pull_answer(outcome, result, opaque))
 
     def refuse(error: Refusal) -> None:
@@ -108,7 +110,7 @@ def pull_of(
     )
 
 
-def pull_answer(outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
+def pull_answer(outcome: PullOutcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
     """Return the two parts of the response frame for a pull."""
     values = (
         PULL_CODES[outcome],
@@ -138,7 +140,7 @@ class PlainPulls:
         self._live = broker.config.live
         self._long_polling = broker.long_polling
         # Held pulls whose messages have arrived.
-        self._woken: dict[Connection, list[Frame]] = {}
+        self._woken: dict[RemotingConnection, list[Frame]] = {}
         code, *others, remark, end = pieces(_PULLED)
         found = b"%d" % ResponseCode.SUCCESS
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
@@ -227,7 +229,7 @@ class PlainPulls:
 
     def _park(
         self,
-        connection: Connection,
+        connection: RemotingConnection,
         frame: Frame,
         readable: Readable,
         offset: int,
@@ -247,7 +249,7 @@ class PlainPulls:
         wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
 
-    def _answer_soon(self, connection: Connection, frame: Frame) -> None:
+    def _answer_soon(self, connection: RemotingConnection, frame: Frame) -> None:
         """Respond to a pull that has waited, together with others."""
         if not self._woken:
             self._long_polling.loop.call_soon(self._serve_woken)
@@ -273,7 +275,7 @@ class PlainPulls:
                     at += 1
             reply_batch.flush()
 
-    def _answer_now(self, connection: Connection, header: bytes) -> None:
+    def _answer_now(self, connection: RemotingConnection, header: bytes) -> None:
         self._puller.answer_now(pull_of(connection, decode_pull(header)))
 
     def _place(self, readable: Readable, offset: int) -> bool:
@@ -311,13 +313,13 @@ class PlainPulls:
 
     def _readable(self, connection: Peer) -> dict[bytes, Readable]:
         known = connection.attributes.get(_KEY)
-        if isinstance(known, _Known) and known.epoch == self._epoch:
+        if isinstance(known, _ReadableEntries) and known.epoch == self._epoch:
             return known.readable
-        known = connection.attributes[_KEY] = _Known(self._epoch)
+        known = connection.attributes[_KEY] = _ReadableEntries(self._epoch)
         return known.readable
 
 
-class _Known:
+class _ReadableEntries:
     """The entries that one connection may read, until something changes."""
 
     __slots__ = ("epoch", "readable")

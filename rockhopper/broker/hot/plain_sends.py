@@ -42,7 +42,7 @@ responses, with the log offset of the first one's message and whether they wait 
 for half messages, queue offset, log offset and producer group."""
 
 
-class Waiting(NamedTuple):
+class DeferredSends(NamedTuple):
     """The common data of messages that wait elsewhere before they get to their topics.
 
     These are messages with a delay level, and half messages; not those with a delivery time.
@@ -71,15 +71,15 @@ class Common(NamedTuple):
     """The same without a key."""
     binary: tuple[bytes, bytes, bytes]
     """A binary header: before the opaque, after it, and the first fields."""
-    waiting: Waiting
+    waiting: DeferredSends
 
 
-def ways_to_wait(broker: ServingParts) -> Waiting:
+def ways_to_wait(broker: ServingParts) -> DeferredSends:
     """Return how messages wait, by the present settings."""
     takes_halves = not broker.config.live.reject_transaction_message and any(
         part.halves_opened is not None for part in broker.features.values()
     )
-    return Waiting(
+    return DeferredSends(
         broker.store.staging.tails,
         tuple(broker.delayed.levels.delays_ms),
         SCHEDULE_TOPIC,
@@ -93,7 +93,7 @@ def common(
     store_host: bytes,
     suffix: bytes,
     body_size_bytes_max: int,
-    waiting: Waiting,
+    waiting: DeferredSends,
 ) -> Common:
     """Return the data that ``take_sends`` needs; *templates* are the broker's."""
     binary = encode_binary_header(

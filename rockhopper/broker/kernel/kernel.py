@@ -27,7 +27,7 @@ from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Kernel:
     config: BrokerConfig
     clock: BrokerClock
     stats: BrokerStats
-    access: Access
+    access: AccessRules
     store: MessageStore
     store_host: bytes
     """This broker's address in the format of records."""

@@ -49,7 +49,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
 
 class ServingParts:
@@ -63,7 +63,7 @@ class ServingParts:
     """The part of each feature, by its name."""
     kernel: Kernel
     config: BrokerConfig
-    access: Access
+    access: AccessRules
     clock: BrokerClock
     stats: BrokerStats
     store: MessageStore

@@ -50,7 +50,7 @@ _SIZE = struct.Struct(">H")
 _PIECE = struct.Struct(">II")
 
 
-class Kind(IntEnum):
+class StateKind(IntEnum):
     """The kind of an entry."""
 
     SNAPSHOT = 1

@@ -12,7 +12,7 @@ from rockhopper.broker.name_server.shared_accounts import SharedAccounts
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.gate import close_connections_of
 from rockhopper.broker.server.remoting.health import state_page
-from rockhopper.broker.server.remoting.http import HttpServer, Page, Readers, ServedPage
+from rockhopper.broker.server.remoting.http import HttpServer, Page, PageReaders, ServedPage
 from rockhopper.broker.server.remoting.limits import connection_shares
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.startup import StartError, store_errors_explained
@@ -46,7 +46,7 @@ class NameServer:
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,
         )
-        page = ServedPage(self._page, Readers.BALANCERS)
+        page = ServedPage(self._page, PageReaders.BALANCERS)
         self.guard.authenticator.on_change.append(
             lambda user: close_connections_of(user, [self._service.server])
         )

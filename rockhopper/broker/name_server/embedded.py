@@ -9,7 +9,7 @@ from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_err
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import RemotingConnection
 
 
 class EmbeddedBroker:
@@ -23,7 +23,7 @@ class EmbeddedBroker:
         *,
         topics: TopicTable,
         permission: Callable[[], int],
-        address_for: Callable[["Connection"], str],
+        address_for: Callable[["RemotingConnection"], str],
         may_have_group: Callable[[str], bool] = lambda _group: False,
         advertisement: Callable[[], Advertisement] = lambda: ALONE,
     ) -> None:

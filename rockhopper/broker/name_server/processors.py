@@ -7,7 +7,7 @@ without true, false and null, because some clients have their own JSON parsers.
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
@@ -45,14 +45,14 @@ from rockhopper.broker.server.remoting.json_bodies import (
     long_json_response,
 )
 from rockhopper.broker.server.remoting.permissions import (
-    Permission,
+    RequiredPermission,
     everything,
     on_cluster,
     on_topic,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
@@ -84,7 +84,7 @@ from rockhopper.protocol.requests import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import RemotingConnection
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413
@@ -96,7 +96,7 @@ with it.
 
 SEE = on_cluster(Action.GET)
 CHANGE = on_cluster(Action.UPDATE)
-ALL_TOPICS = Permission((Action.LIST,), Kind.TOPIC, everything)
+ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -293,7 +293,7 @@ class NameServiceProcessors:
             )
         return False
 
-    def _watch(self, connection: "Connection") -> None:
+    def _watch(self, connection: "RemotingConnection") -> None:
         if "registered" not in connection.attributes:
             connection.attributes["registered"] = True
             connection.on_close.append(self._routes.connection_lost)
@@ -481,8 +481,8 @@ def _broker_data(member: Member) -> BrokerData:
     )
 
 
-def _version(version: bodies.DataVersion) -> DataVersion:
-    return DataVersion(version.counter, version.timestamp, version.state_version)
+def _version(version: bodies.DataVersion) -> TableVersion:
+    return TableVersion(version.counter, version.timestamp, version.state_version)
 
 
 def _in_zone(route: Route, zone: str) -> Route:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.route_table import Registration
 from rockhopper.broker.server.loop.cooperative_work import run_at_once, run_in_slices, run_in_thread
@@ -22,7 +22,7 @@ from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.requests import RegisterBrokerRequest
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import RemotingConnection
 
 TOPICS_MAX = 100_000
 NAME_LENGTH_MAX = 255
@@ -93,12 +93,12 @@ class RegistrationReader:
             return await run_in_slices(take(registration))
 
 
-def _waiting_count(connection: "Connection") -> int:
+def _waiting_count(connection: "RemotingConnection") -> int:
     count = connection.attributes.get(_WAITING)
     return count if isinstance(count, int) else 0
 
 
-def _count_waiting(connection: "Connection", change: int) -> None:
+def _count_waiting(connection: "RemotingConnection", change: int) -> None:
     connection.attributes[_WAITING] = _waiting_count(connection) + change
 
 
@@ -144,7 +144,7 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
         timeout_ms=fields.heartbeat_timeout_millis,
         zone=fields.zone_name,
         acting_master=fields.enable_acting_master,
-        version=DataVersion(version.counter, version.timestamp, version.state_version),
+        version=TableVersion(version.counter, version.timestamp, version.state_version),
         topics={
             # Fields that no route contains would only use memory, in any amount that a peer
             # chooses.

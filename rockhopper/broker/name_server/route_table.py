@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.kernel.tables.json_table import JsonObject, TableVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.advertisement import MASTER_ID
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
@@ -53,7 +53,7 @@ class Registration:
     timeout_ms: int | None = None
     zone: str | None = None
     acting_master: bool | None = None
-    version: DataVersion = field(default_factory=DataVersion)
+    version: TableVersion = field(default_factory=TableVersion)
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     mappings: Mapping[str, JsonObject] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class _Live:
     member: Member
     address: str
     ha_address: str
-    version: DataVersion
+    version: TableVersion
     last_heard_ms: int
     timeout_ms: int
     connection: Any
@@ -351,8 +351,8 @@ class RouteTable:
         return live.version.state_version if live is not None else 0
 
     def query_version(
-        self, cluster: str, address: str, version: DataVersion, now_ms: int
-    ) -> tuple[bool, DataVersion | None]:
+        self, cluster: str, address: str, version: TableVersion, now_ms: int
+    ) -> tuple[bool, TableVersion | None]:
         """Return whether a broker's topics differ from the registered ones, and that version."""
         live = self._live.get((cluster, address))
         if live is None:

@@ -14,10 +14,10 @@ from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
 log = structlog.get_logger("broker.nameserver")
 
@@ -29,7 +29,7 @@ class NameService:
         self,
         config: BrokerConfig,
         *,
-        access: Access,
+        access: AccessRules,
         connections_max: int,
         now_ms: Callable[[], int],
         local: EmbeddedBroker | None = None,
@@ -72,7 +72,7 @@ class NameService:
 
     def _expire(self) -> None:
         for connection in self.routes.expire(self._now_ms()):
-            if isinstance(connection, Connection):
+            if isinstance(connection, RemotingConnection):
                 connection.abort("the broker behind it is silent")
         self._scan_later()
 

@@ -34,7 +34,7 @@ from rockhopper.protocol.requests.fields import Int32
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import RemotingConnection
 
 CREATES_FIELD = "rockhopperCreates"
 ON_LOOKUP = "on-lookup"
@@ -77,14 +77,14 @@ class TopicSharing:
     def __init__(self, routes: RouteTable, local: EmbeddedBroker | None) -> None:
         self._routes = routes
         self._local = local
-        self._brokers: dict[Connection, tuple[str, str, str]] = {}
+        self._brokers: dict[RemotingConnection, tuple[str, str, str]] = {}
         self._registered = asyncio.Event()
         self._lookups = 0
         if local is not None:
             local.table.on_created.append(self._share_local)
 
     def registered(
-        self, connection: "Connection", cluster: str, name: str, creates: str | None
+        self, connection: "RemotingConnection", cluster: str, name: str, creates: str | None
     ) -> None:
         """Record a registered Rockhopper broker, and which request makes it create topics."""
         if creates is not None:
@@ -93,7 +93,7 @@ class TopicSharing:
             self._brokers[connection] = cluster, name, creates
         self._registered.set()
 
-    def _connection_lost(self, connection: "Connection") -> None:
+    def _connection_lost(self, connection: "RemotingConnection") -> None:
         self._brokers.pop(connection, None)
 
     def share(self, request: Request) -> Response:
@@ -115,14 +115,16 @@ class TopicSharing:
         assert self._local is not None
         self._send(self._others(self._local.cluster, None), share_fields(topic))
 
-    def _others(self, cluster: str, origin: "Connection | None") -> "list[Connection]":
+    def _others(
+        self, cluster: str, origin: "RemotingConnection | None"
+    ) -> "list[RemotingConnection]":
         return [
             connection
             for connection, (theirs, _, _) in self._brokers.items()
             if theirs == cluster and connection is not origin
         ]
 
-    def _send(self, connections: "Iterable[Connection]", ext: dict[str, str]) -> None:
+    def _send(self, connections: "Iterable[RemotingConnection]", ext: dict[str, str]) -> None:
         for connection in connections:
             connection.send_request(RequestCode.SHARE_TOPIC, ext)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rockhopper.broker.server.remoting.health import state_page
-from rockhopper.broker.server.remoting.http import Page, Readers, ServedPage
+from rockhopper.broker.server.remoting.http import Page, PageReaders, ServedPage
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OK = 200
@@ -59,9 +59,9 @@ def pages_of(
         return Page(text.encode(), content_type=METRICS_TYPE)
 
     return {
-        "/healthz": ServedPage(healthz, Readers.BALANCERS),
-        "/readyz": ServedPage(readyz, Readers.BALANCERS),
-        "/metrics": ServedPage(metrics, Readers.OPERATORS),
+        "/healthz": ServedPage(healthz, PageReaders.BALANCERS),
+        "/readyz": ServedPage(readyz, PageReaders.BALANCERS),
+        "/metrics": ServedPage(metrics, PageReaders.OPERATORS),
     }
 
 

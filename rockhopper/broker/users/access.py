@@ -32,7 +32,7 @@ class Action(Enum):
     """Send administrators' requests at all, whatever they do."""
 
 
-class Kind(Enum):
+class ResourceKind(Enum):
     """The kind of a resource; RocketMQ's names, and one of ours."""
 
     CLUSTER = "Cluster"
@@ -45,18 +45,18 @@ class Kind(Enum):
 class Resource(NamedTuple):
     """The target of an action. The name ``*`` means all of a kind."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
 
 
-CLUSTER = Resource(Kind.CLUSTER, "*")
+CLUSTER = Resource(ResourceKind.CLUSTER, "*")
 
 
 def _group_of_name(retry_topic: str) -> Iterable[str]:
     return (group_of_retry_topic(retry_topic),)
 
 
-class Access:
+class AccessRules:
     """The rules of one broker or name server."""
 
     is_open = True

@@ -11,12 +11,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter
 
 NAME_LENGTH_MAX = 255
 ANY = "*"
-_KINDS = {kind.value.lower(): kind for kind in Kind}
+_KINDS = {kind.value.lower(): kind for kind in ResourceKind}
 _ACTIONS = {action.value.lower(): action for action in Action if action is not Action.ADMINISTER}
 ALL_ACTIONS = frozenset(_ACTIONS.values())
 
@@ -41,7 +41,7 @@ class PolicyType(Enum):
 class Pattern(NamedTuple):
     """The resources of a rule: all, all of a kind, those with a prefix, or one by its name."""
 
-    kind: Kind | None
+    kind: ResourceKind | None
     """None: resources of every kind."""
     name: str
     is_prefix: bool
@@ -131,7 +131,7 @@ class RuleIndex:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._by_pattern: dict[Pattern, list[Rule]] = {}
-        self._prefix_lengths: dict[Kind | None, set[int]] = {}
+        self._prefix_lengths: dict[ResourceKind | None, set[int]] = {}
         for rule in rules:
             pattern = rule.pattern
             self._by_pattern.setdefault(pattern, []).append(rule)

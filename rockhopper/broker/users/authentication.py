@@ -25,7 +25,7 @@ LOG_INTERVAL_S = 60.0
 _NOBODY = User("", "the secret of nobody, so that unknown users take as long", is_enabled=False)
 
 
-class Failures:
+class FailureAllowance:
     """Recent failures on one connection: for each name, how many more are allowed."""
 
     __slots__ = ("_buckets", "_names_max")
@@ -70,7 +70,7 @@ class Authenticator:
         listener must close everything that acts in this name."""
         self.users = users
         self._clock = clock
-        self._by_address = Failures(ADDRESSES_MAX)
+        self._by_address = FailureAllowance(ADDRESSES_MAX)
         """For callers without a connection: failures by name and address."""
         self._refused = 0
         self._logged_at_s = -LOG_INTERVAL_S
@@ -81,7 +81,7 @@ class Authenticator:
         signed: bytes,
         signature: bytes,
         host: str,
-        failures: Failures | None = None,
+        failures: FailureAllowance | None = None,
     ) -> Principal:
         """Return the principal that has signed *signed*; *signature* is its bytes, not text.
 
@@ -100,21 +100,27 @@ class Authenticator:
         is_right = hmac.compare_digest(user.secret.encode(), secret.encode())
         return self._proved(access_key, user, host, None, is_right=is_right)
 
-    def _claimed(self, access_key: str, host: str, failures: Failures | None) -> User:
+    def _claimed(self, access_key: str, host: str, failures: FailureAllowance | None) -> User:
         counted, name = self._counted(access_key, host, failures)
         if counted.left(name, self._clock()) < 1:
             raise self._refusal(host)
         return self.users.get(access_key, _NOBODY)
 
     def _counted(
-        self, access_key: str, host: str, failures: Failures | None
-    ) -> tuple[Failures, str]:
+        self, access_key: str, host: str, failures: FailureAllowance | None
+    ) -> tuple[FailureAllowance, str]:
         """Return the counter of a name's failures, and its key: one for all unknown names."""
         name = access_key if access_key in self.users else ""
         return (self._by_address, f"{name}@{host}") if failures is None else (failures, name)
 
     def _proved(
-        self, access_key: str, user: User, host: str, failures: Failures | None, *, is_right: bool
+        self,
+        access_key: str,
+        user: User,
+        host: str,
+        failures: FailureAllowance | None,
+        *,
+        is_right: bool,
     ) -> Principal:
         if not (is_right and user.is_enabled):
             counted, name = self._counted(access_key, host, failures)

@@ -1,6 +1,6 @@
 """Guard: the rules of a broker with users, with RocketMQ's decisions.
 
-Without authenticationEnabled it is as open as Access. With it every client must authenticate.
+Without authenticationEnabled it is as open as AccessRules. With it every client must authenticate.
 Administration from other hosts is then for Super users, or, with authorizationEnabled, for users
 whose rules allow what the request does.
 """
@@ -8,7 +8,7 @@ whose rules allow what the request does.
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from rockhopper.broker.users.access import CLUSTER, Access, Action, Kind, Resource
+from rockhopper.broker.users.access import CLUSTER, AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import Rule, RuleIndex, User, decide
 from rockhopper.broker.users.authentication import Authenticator
 from rockhopper.broker.users.peer import Principal
@@ -17,12 +17,12 @@ from rockhopper.protocol.names import STATE_TOPIC
 
 VERDICTS_MAX = 1024
 PRINCIPALS_MAX = 1024
-NOTES = Resource(Kind.TOPIC, STATE_TOPIC)
+NOTES = Resource(ResourceKind.TOPIC, STATE_TOPIC)
 """A replica set stores secrets in this topic, so no rule can allow access to it."""
 Question = tuple[tuple[Action, ...], Resource]
 
 
-class Guard(Access):
+class Guard(AccessRules):
     """Belongs to the event loop."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Guard(Access):
         self.on_change: list[Callable[[], None]] = []
         """Called when users or rules have changed."""
         self._authorizes = authorizes
-        self._cluster = Resource(Kind.CLUSTER, cluster_name)
+        self._cluster = Resource(ResourceKind.CLUSTER, cluster_name)
         self._users: Mapping[str, User] = {}
         self._rules: Mapping[str, Sequence[Rule]] = {}
         self._indexes: dict[str, RuleIndex] = {}
@@ -79,7 +79,7 @@ class Guard(Access):
         return user is not None and user.is_enabled and user.is_super
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """See Access."""
+        """See AccessRules."""
         if self.is_open:
             return super().may(principal, action, resource)
         return self.may_any(principal, (action,), resource)
@@ -87,7 +87,7 @@ class Guard(Access):
     def may_any(
         self, principal: Principal, actions: tuple[Action, ...], resource: Resource
     ) -> bool:
-        """See Access; a rule that denies one of *actions* denies all, as in RocketMQ."""
+        """See AccessRules; a rule that denies one of *actions* denies all, as in RocketMQ."""
         if self.is_open:
             return super().may_any(principal, actions, resource)
         verdicts = self._verdicts.get(principal)
@@ -132,6 +132,6 @@ class Guard(Access):
         return decide(index.about(asked), actions, asked, principal.host)
 
 
-def guard_of(access: Access | None) -> Guard | None:
+def guard_of(access: AccessRules | None) -> Guard | None:
     """Return the guard that requires users of all peers, if there is one."""
     return access if isinstance(access, Guard) and not access.is_open else None

@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.app import FEATURES
 from rockhopper.broker.feature import Feature, check_features
-from rockhopper.broker.kernel.state_records import Kind
+from rockhopper.broker.kernel.state_records import StateKind
 from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -46,7 +46,7 @@ def test_a_feature_is_listed_once() -> None:
 
 def test_no_two_states_share_a_table_or_a_kind(tmp_path: Path) -> None:
     states = [feature.state(StoreLayout(tmp_path), BrokerClock()) for feature in FEATURES]
-    kinds = Counter([*(kind for state in states for kind in state.kinds), *map(int, Kind)])
+    kinds = Counter([*(kind for state in states for kind in state.kinds), *map(int, StateKind)])
     assert [kind for kind, count in kinds.items() if count > 1] == []
     names = Counter(table.path.name for state in states for table in state.tables)
     assert [name for name, count in names.items() if count > 1] == []

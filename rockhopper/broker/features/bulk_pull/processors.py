@@ -8,16 +8,20 @@ still contain messages after the number of the topic's queues was reduced.
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES, pull_response
-from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller, outcome_of
+from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome, outcome_of
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
-from rockhopper.broker.server.remoting.permissions import Permission, in_optional_field, on_topic
+from rockhopper.broker.server.remoting.permissions import (
+    RequiredPermission,
+    in_optional_field,
+    on_topic,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter, TopicNotFound
 from rockhopper.protocol.bodies.queue_ranges import (
     QueueRead,
@@ -30,7 +34,7 @@ from rockhopper.protocol.requests.extensions import BulkPullQueuesRequest, BulkP
 
 PERMISSIONS = (
     on_topic(Action.SUB),
-    Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup")),
+    RequiredPermission((Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")),
 )
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384
@@ -126,17 +130,17 @@ class BulkPullProcessor:
                 "perhaps created again"
             )
 
-    def _read(self, pull: Pull, size_max_bytes: int) -> tuple[Outcome, GetResult]:
+    def _read(self, pull: Pull, size_max_bytes: int) -> tuple[PullOutcome, GetResult]:
         found = self._store.get_bulk(
             pull.topic, pull.queue_id, pull.offset, pull.count_max, size_max_bytes
         )
         return self._told(pull, found)
 
-    def _told(self, pull: Pull, found: GetResult) -> tuple[Outcome, GetResult]:
+    def _told(self, pull: Pull, found: GetResult) -> tuple[PullOutcome, GetResult]:
         if found.status is GetStatus.FOUND:
             self._stats.get_found += 1
             self._stats.got(pull.topic, pull.group).add(found.count, len(found.body))
-            return Outcome.FOUND, found
+            return PullOutcome.FOUND, found
         self._stats.get_missed += 1
         return outcome_of(found.status, pull.offset), found
 

@@ -16,10 +16,14 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
-from rockhopper.broker.server.remoting.permissions import Asked, Permission, in_field
+from rockhopper.broker.server.remoting.permissions import (
+    ExaminedRequest,
+    RequiredPermission,
+    in_field,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import (
     IllegalMessage,
     IllegalOperation,
@@ -69,12 +73,12 @@ PROPERTIES_SIZE_BYTES_MAX = 32_000
 RESERVED_BYTES = 32_767 - PROPERTIES_SIZE_BYTES_MAX
 
 
-def _staged_topics(request: Asked) -> Iterable[str]:
+def _staged_topics(request: ExaminedRequest) -> Iterable[str]:
     return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
-SINK = Permission((Action.PUB,), Kind.SINK, in_field("sinkId"))
-STAGED_TOPICS = Permission((Action.PUB,), Kind.TOPIC, _staged_topics)
+SINK = RequiredPermission((Action.PUB,), ResourceKind.SINK, in_field("sinkId"))
+STAGED_TOPICS = RequiredPermission((Action.PUB,), ResourceKind.TOPIC, _staged_topics)
 
 
 @dataclass(eq=False, repr=False)

@@ -12,7 +12,11 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.server.remoting.permissions import Asked, Permission, on_topic
+from rockhopper.broker.server.remoting.permissions import (
+    ExaminedRequest,
+    RequiredPermission,
+    on_topic,
+)
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import (
     NotReplicatedError,
@@ -20,7 +24,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.message import StoredMessage
@@ -52,14 +56,14 @@ class TransactionProcessors:
         """Return each request code with its processor and the permissions that it needs."""
         return {
             RequestCode.END_TRANSACTION: serves(
-                self.end, Permission((Action.PUB,), Kind.TOPIC, self.topics_of_end)
+                self.end, RequiredPermission((Action.PUB,), ResourceKind.TOPIC, self.topics_of_end)
             ),
             RequestCode.RESUME_CHECK_HALF_MESSAGE: administers(
                 self.resume, on_topic(Action.UPDATE)
             ),
         }
 
-    def topics_of_end(self, request: Asked) -> Iterable[str]:
+    def topics_of_end(self, request: ExaminedRequest) -> Iterable[str]:
         """Return the topics of a transaction's end: the one it names, and that of its half message.
 
         Clients before 5.0 name no topic, and a client that names one may refer to another topic's

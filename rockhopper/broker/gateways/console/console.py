@@ -27,7 +27,7 @@ from rockhopper.broker.server.remoting.http import (
     who_asks,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.users.access import CLUSTER, Access, Action
+from rockhopper.broker.users.access import CLUSTER, AccessRules, Action
 
 if TYPE_CHECKING:
     from rockhopper.broker.gateways.console.site import Site
@@ -68,7 +68,7 @@ class Console:
     def __init__(
         self,
         config: BrokerConfig,
-        access: Access,
+        access: AccessRules,
         name_services: Callable[[], str],
         certificate: Callable[[], Path | None],
     ) -> None:

@@ -43,7 +43,7 @@ from rockhopper.broker.gateways.console.visit import (
 )
 from rockhopper.broker.server.remoting.http import HTML, Page
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
@@ -110,7 +110,7 @@ class Site:
     def __init__(
         self,
         config: BrokerConfig,
-        access: Access,
+        access: AccessRules,
         name_services: Callable[[], str],
         tokens: Tokens,
         certificate: Path | None = None,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from rockhopper.broker.gateways.console.cache import ResultCache
-from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
 from rockhopper.client.admin.admin import Admin
@@ -79,7 +79,7 @@ class Turns:
 class Visit:
     """One visitor's request, and their permissions."""
 
-    access: Access
+    access: AccessRules
     principal: Principal
     credentials: Credentials | None
     query: Mapping[str, str]
@@ -117,7 +117,9 @@ class Visit:
             )
         return f"{self.principal.user} is no administrator from {self.principal.host}."
 
-    def check(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> None:
+    def check(
+        self, action: Action, topic_or_group: str, kind: ResourceKind = ResourceKind.TOPIC
+    ) -> None:
         """Raise NoPermission unless the visitor may do this.
 
         The rules for the visitor's host apply here, because other brokers do not know that host.
@@ -125,16 +127,18 @@ class Visit:
         if refusal := self.refusal(action, topic_or_group, kind):
             raise NoPermission(refusal)
 
-    def refusal(self, action: Action, topic_or_group: str, kind: Kind = Kind.TOPIC) -> str:
+    def refusal(
+        self, action: Action, topic_or_group: str, kind: ResourceKind = ResourceKind.TOPIC
+    ) -> str:
         """Return why the visitor may not; blank if they may."""
         if self.access.is_open:
             return ""
-        if kind is Kind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
+        if kind is ResourceKind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
             groups = self.access.retry_groups(topic_or_group)
-            refusals = (self.refusal(action, group, Kind.GROUP) for group in groups)
+            refusals = (self.refusal(action, group, ResourceKind.GROUP) for group in groups)
             return next(filter(None, refusals), "")
-        if kind is Kind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
-            kind, topic_or_group = Kind.GROUP, topic_or_group.removeprefix(DLQ_PREFIX)
+        if kind is ResourceKind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
+            kind, topic_or_group = ResourceKind.GROUP, topic_or_group.removeprefix(DLQ_PREFIX)
         if self.access.may(self.principal, action, Resource(kind, topic_or_group)):
             return ""
         return (
@@ -142,7 +146,7 @@ class Visit:
             f"{kind.value}:{topic_or_group}"
         )
 
-    def hindrance(self, action: Action, name: str, kind: Kind = Kind.TOPIC) -> str:
+    def hindrance(self, action: Action, name: str, kind: ResourceKind = ResourceKind.TOPIC) -> str:
         """Return why the visitor may not submit a form; blank if they may."""
         return self.why_not or self.refusal(action, name, kind)
 
@@ -150,15 +154,15 @@ class Visit:
         """Return whether brokers show a topic to the visitor; lists omit other topics."""
         if name.startswith(RETRY_PREFIX):
             return all(map(self.sees_group, self.access.retry_groups(name)))
-        return self.access.may(self.principal, Action.GET, Resource(Kind.TOPIC, name))
+        return self.access.may(self.principal, Action.GET, Resource(ResourceKind.TOPIC, name))
 
     def sees_group(self, name: str) -> bool:
         """Return whether brokers show a group to the visitor."""
-        return self.access.may(self.principal, Action.GET, Resource(Kind.GROUP, name))
+        return self.access.may(self.principal, Action.GET, Resource(ResourceKind.GROUP, name))
 
-    def only_seen(self, names: Iterable[str], kind: Kind = Kind.TOPIC) -> list[str]:
+    def only_seen(self, names: Iterable[str], kind: ResourceKind = ResourceKind.TOPIC) -> list[str]:
         """Return the names that the visitor may see; the page says if there are others."""
-        sees = self.sees_topic if kind is Kind.TOPIC else self.sees_group
+        sees = self.sees_topic if kind is ResourceKind.TOPIC else self.sees_group
         named = list(names)
         seen = [each for each in named if sees(each)]
         self.is_part |= len(seen) < len(named)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.gateways.grpc.identity import Proved
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError, status_of, unconfirmed_status
-from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
+from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action, Resource
-from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
 from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
@@ -59,7 +59,7 @@ class CallConnection(Protocol):
     born_host: bytes
     proved: Proved | None
     """The proof of identity of its last call, if users exist."""
-    failures: Failures
+    failures: FailureAllowance
     """The names that have failed to authenticate on it."""
 
     @property
@@ -242,7 +242,7 @@ class Call:
     def _note(self, response: str, *, has_waited: bool) -> None:
         rpc = self.rpc
         if rpc.times is not None:
-            kind = Kind(rpc.metric_name, response.lower(), has_waited, protocol="grpc")
+            kind = RequestLabels(rpc.metric_name, response.lower(), has_waited, protocol="grpc")
             rpc.times.add_named(kind, self._began_s)
 
     def over(self, unsent: int = 0) -> None:

@@ -29,7 +29,7 @@ from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
 from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
-from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
@@ -117,7 +117,7 @@ class GrpcConnection(asyncio.Protocol):
         self.born_host = b""
         self.principal = Principal("")
         self.proved: Proved | None = None
-        self.failures = Failures()
+        self.failures = FailureAllowance()
         self.connected_at_s = self.last_call_s = self.loop.time()
         self.has_asked = False
         self.frame_begun_at_s: float | None = None

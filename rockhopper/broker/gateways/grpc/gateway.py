@@ -20,7 +20,7 @@ from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsError
 from rockhopper.broker.settings.advertise import fixed_host
 from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
 log = structlog.get_logger("broker.grpc")
 
@@ -33,7 +33,7 @@ class GrpcGateway:
     def __init__(
         self,
         broker: ServingParts,
-        access: Access,
+        access: AccessRules,
         route_source: RouteSource,
         connections_max: int,
         gate: LeaseGate | None = None,

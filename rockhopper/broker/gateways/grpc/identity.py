@@ -7,8 +7,8 @@ last proof of a connection is cached.
 
 from typing import NamedTuple
 
-from rockhopper.broker.users.access import Access
-from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.access import AccessRules
+from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.errors import NotAuthenticated
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
@@ -26,11 +26,11 @@ class Proved(NamedTuple):
 
 
 def identify(
-    access: Access,
+    access: AccessRules,
     fields: dict[str, str],
     host: str,
     proved: Proved | None,
-    failures: Failures | None = None,
+    failures: FailureAllowance | None = None,
 ) -> Proved | None:
     """Return the identity that header *fields* from *host* prove; None if there are no users.
 

@@ -11,13 +11,13 @@ from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.addresses import join_address, split_address
 
 
 def open_gateway(
     broker: ServingParts,
-    access: Access,
+    access: AccessRules,
     advertiser: Advertiser,
     port: int,
     connections_max: int,

@@ -9,7 +9,7 @@ from typing import Any
 
 from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.resources import full_name
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol.names import RETRY_PREFIX, group_of_retry_topic
 
 _PUB, _SUB, _ANY = (Action.PUB,), (Action.SUB,), (Action.PUB, Action.SUB)
@@ -21,12 +21,12 @@ def _topic(resource: Any, actions: tuple[Action, ...]) -> _Demand:
     name = full_name(resource)
     if name.startswith(RETRY_PREFIX):
         actions = tuple(Action.SUB if each is Action.PUB else each for each in actions)
-        return actions, Resource(Kind.GROUP, group_of_retry_topic(name))
-    return actions, Resource(Kind.TOPIC, name)
+        return actions, Resource(ResourceKind.GROUP, group_of_retry_topic(name))
+    return actions, Resource(ResourceKind.TOPIC, name)
 
 
 def _group(resource: Any, actions: tuple[Action, ...] = _SUB) -> _Demand:
-    return actions, Resource(Kind.GROUP, full_name(resource))
+    return actions, Resource(ResourceKind.GROUP, full_name(resource))
 
 
 def of_route(request: Any) -> Demands:

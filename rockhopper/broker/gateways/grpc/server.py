@@ -7,7 +7,7 @@ from typing import Any
 
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
 from rockhopper.broker.gateways.grpc.service import GrpcService
-from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.connections import OpenConnections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.unfinished import Unfinished
 from rockhopper.broker.users.guard import guard_of
@@ -20,7 +20,7 @@ ALPN = "h2"
 REQUEST_OVERHEAD_BYTES = 1 << 20
 
 
-class GrpcServer(Connections[GrpcConnection]):
+class GrpcServer(OpenConnections[GrpcConnection]):
     """Listens, and tracks the connections."""
 
     def __init__(
@@ -83,7 +83,7 @@ class GrpcServer(Connections[GrpcConnection]):
         task.add_done_callback(self._tasks.discard)
 
     def admit(self, connection: GrpcConnection) -> bool:
-        """Admit a connection as Connections does, but none while the server closes."""
+        """Admit a connection as OpenConnections does, but none while the server closes."""
         return not self._is_closing and super().admit(connection)
 
     def _sweep(self) -> None:

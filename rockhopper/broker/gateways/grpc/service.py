@@ -16,7 +16,7 @@ from rockhopper.broker.gateways.grpc.identity import identify
 from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.broker.users.access import Access, name_missing
+from rockhopper.broker.users.access import AccessRules, name_missing
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 
@@ -46,7 +46,7 @@ class GrpcService:
     def __init__(
         self,
         rpcs: Mapping[str, Served],
-        access: Access,
+        access: AccessRules,
         on_opened: Callable[[Call], None],
         on_heard: Callable[[Call], None],
         settle: Callable[[], None],

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import structlog
 
 from rockhopper.broker.kernel.members.change_notices import CallLater, ChangeNotices
-from rockhopper.broker.kernel.members.readers import ALL, Kind, Readers, find_readers
+from rockhopper.broker.kernel.members.readers import ALL, ReaderKind, TopicReaders, find_readers
 from rockhopper.broker.kernel.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.users.errors import TooManyWait
@@ -124,7 +124,7 @@ class ConsumerGroup:
         self._kinds: Counter[tuple[str, Shape]] = Counter()
         # The subscriptions of members that lost their connections, and until when they count.
         self._lost: dict[Shape, tuple[int, Mapping[str, Subscription]]] = {}
-        self._readers: Readers | None = None
+        self._readers: TopicReaders | None = None
 
     def subscribe(
         self, member: Member, subscriptions: Mapping[str, Subscription], settings: ConsumeSettings
@@ -189,7 +189,7 @@ class ConsumerGroup:
         return bool(gone)
 
     @property
-    def readers(self) -> Readers:
+    def readers(self) -> TopicReaders:
         """The readers of each topic, if members differ."""
         if len(self._kinds) <= 1 and not self._lost:
             return ALL
@@ -200,7 +200,10 @@ class ConsumerGroup:
                     key = each.shape, each.heeds_readers
                     found.setdefault(key, (each, set()))[1].add(each.client_id)
             self._readers = find_readers(
-                [Kind(one.subscriptions, one.heeds_readers, ids) for one, ids in found.values()],
+                [
+                    ReaderKind(one.subscriptions, one.heeds_readers, ids)
+                    for one, ids in found.values()
+                ],
                 self.client_ids(),
                 [wanted for _, wanted in self._lost.values()],
             )

@@ -10,7 +10,7 @@ from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable, accoun
 from rockhopper.broker.settings.auth_config import GENERATE, HIDDEN, SECRET_KEYS
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.setting_fields import SettingError
-from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import User, check_name
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.broker.users.guard import Guard
@@ -101,10 +101,10 @@ def _generate_user(users: UserTable, config: BrokerConfig) -> None:
     )
 
 
-def may_publish(access: Access, client: Client, topic: str) -> bool:
+def may_publish(access: AccessRules, client: Client, topic: str) -> bool:
     """Return whether a client's user may send to a topic, and so see what was sent to it."""
     principal = Principal(client.connection.principal.host, client.user)
-    return access.is_open or access.may(principal, Action.PUB, Resource(Kind.TOPIC, topic))
+    return access.is_open or access.may(principal, Action.PUB, Resource(ResourceKind.TOPIC, topic))
 
 
 def accounts_of(users: UserTable, acls: AclTable) -> bytes:

@@ -25,7 +25,7 @@ from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.subscription import Subscription
 
 
-class Kind(NamedTuple):
+class ReaderKind(NamedTuple):
     """Members that divide their group's queues and have the same subscriptions."""
 
     subscriptions: Mapping[str, Subscription]
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     client_ids: Set[str]
 
 
-class Readers(NamedTuple):
+class TopicReaders(NamedTuple):
     """The readers of topics; all members divide a topic that is in neither field."""
 
     by_topic: Mapping[str, Set[str]]
@@ -43,14 +43,14 @@ class Readers(NamedTuple):
     at_risk: Set[str]
 
 
-ALL = Readers({}, frozenset())
+ALL = TopicReaders({}, frozenset())
 
 
 def find_readers(
-    kinds: Collection[Kind],
+    kinds: Collection[ReaderKind],
     client_ids: Collection[str],
     lost: Iterable[Mapping[str, Subscription]] = (),
-) -> Readers:
+) -> TopicReaders:
     """Return the readers of a group's topics.
 
     *kinds* contains only members that divide its queues. *client_ids* contains all members, also
@@ -58,7 +58,7 @@ def find_readers(
     and may come back.
     """
     everybody, lost = frozenset(client_ids), list(lost)
-    subscribers: dict[str, list[Kind]] = {}
+    subscribers: dict[str, list[ReaderKind]] = {}
     for kind in kinds:
         for topic in kind.subscriptions:
             subscribers.setdefault(topic, []).append(kind)
@@ -75,7 +75,7 @@ def find_readers(
         elif len(distinct) > 1 or everybody != _ids(own):
             at_risk.add(topic)
     _leave_retries(by_topic, all(topic in subscribers for gone in lost for topic in gone), lost)
-    return Readers(
+    return TopicReaders(
         {topic: ids for topic, ids in by_topic.items() if ids != everybody},
         frozenset(topic for topic in at_risk if not is_retry_topic(topic)),
     )
@@ -100,5 +100,5 @@ def _covers(subscription: Subscription, wanted: Iterable[Subscription]) -> bool:
     return all(map(subscription.covers, wanted))
 
 
-def _ids(kinds: Iterable[Kind]) -> frozenset[str]:
+def _ids(kinds: Iterable[ReaderKind]) -> frozenset[str]:
     return frozenset().union(*(kind.client_ids for kind in kinds))

@@ -59,7 +59,7 @@ class _Queue(NamedTuple):
     age_s: float
 
 
-class _Sums:
+class _TopicLag:
     """A group's lag in one topic, over its queues."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Lag:
         self.lagging: list[_Queue] = []
         self.level: list[_Queue] = []
 
-    def look_at(self, sums: _Sums, topic: str, group: str, queue_id: int, offset: int) -> None:
+    def look_at(self, sums: _TopicLag, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Add one queue, in which *group* has committed *offset*."""
         low, high = self._store.queue_range(topic, queue_id)
         position = max(offset, low)
@@ -103,7 +103,7 @@ class _Lag:
 def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
     """Yield the lag of every group, online or not, by topic and by queue."""
     lag = _Lag(parts, ages)
-    sums_of: list[tuple[str, str, _Sums]] = []
+    sums_of: list[tuple[str, str, _TopicLag]] = []
     queues_seen, looks = 0, ages.looks
     names = list(parts.topics.configs)
     followed = followed_topics(
@@ -113,7 +113,7 @@ def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
         settings = parts.topics.get(topic)
         if settings is None or (not offsets and _is_broadcast(parts.consumers, group)):
             continue
-        sums = _Sums()
+        sums = _TopicLag()
         sums_of.append((topic, group, sums))
         for queue_id in range(settings.read_queue_nums):
             if queues_seen % SAMPLES_PER_TURN == 0 or ages.looks - looks >= LOOKS_PER_TURN:
@@ -127,7 +127,7 @@ def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
 
 
 def _by_topic(
-    sums_of: list[tuple[str, str, _Sums]], consumers: ConsumerGroups
+    sums_of: list[tuple[str, str, _TopicLag]], consumers: ConsumerGroups
 ) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "is_retry", "online")
     told = (

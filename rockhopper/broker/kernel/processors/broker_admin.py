@@ -10,7 +10,7 @@ import structlog
 from rockhopper.broker.kernel.members.guarding import access_text
 from rockhopper.broker.kernel.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
-from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import run_in_slices
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
@@ -63,12 +63,12 @@ class BrokerAdminProcessors:
     _now_ms: Callable[[], int]
     _steady_ms: Callable[[], int]
     _change_config: Callable[[BrokerConfig], None]
-    _config_version: DataVersion = field(init=False)
+    _config_version: TableVersion = field(init=False)
     _at_start: dict[str, str] = field(default_factory=dict)
     """The start values of settings that were changed since."""
 
     def __post_init__(self) -> None:
-        self._config_version = DataVersion(0, self._now_ms())
+        self._config_version = TableVersion(0, self._now_ms())
 
     async def update_config(self, request: Request) -> Response:
         """25: change live settings until the next start; broker.conf is not changed.

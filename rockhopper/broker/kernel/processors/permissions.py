@@ -5,16 +5,16 @@ from typing import Any, TypeVar
 
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
 from rockhopper.broker.server.remoting.permissions import (
-    Asked,
+    ExaminedRequest,
     Names,
-    Permission,
+    RequiredPermission,
     everything,
     in_field,
     in_optional_field,
     on_group,
     on_topic,
 )
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import (
     Body,
@@ -33,7 +33,7 @@ _BROWSING = str(PULL_FLAG_BROWSE | PULL_FLAG_SUBSCRIPTION)
 
 
 def in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
-    def find(request: Asked) -> Iterable[str]:
+    def find(request: ExaminedRequest) -> Iterable[str]:
         check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
         return set(names(kind.decode(request.body)))
 
@@ -43,7 +43,7 @@ def in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> N
 def _in_objects(list_name: str | None, field: str) -> Names:
     """The values of a field in the JSON object of a body, or in those of a list of it."""
 
-    def find(request: Asked) -> Iterable[str]:
+    def find(request: ExaminedRequest) -> Iterable[str]:
         check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
         document: Any = fastjson.loads(request.body)
         objects: Any = [document]
@@ -61,11 +61,11 @@ def _in_list(field: str) -> Names:
     return lambda request: filter(None, request.ext.get(field, "").split(","))
 
 
-def _not_at_the_gate(_request: Asked) -> Iterable[str]:
+def _not_at_the_gate(_request: ExaminedRequest) -> Iterable[str]:
     return ()
 
 
-def consuming(consumer: ConsumerData) -> tuple[Permission, Permission]:
+def consuming(consumer: ConsumerData) -> tuple[RequiredPermission, RequiredPermission]:
     """The permissions for one consumer group in a heartbeat."""
     topics = [each.topic for each in consumer.subscription_data_set]
     return on_both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
@@ -75,30 +75,36 @@ def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
     return () if body.subscription_data is None else (body.subscription_data.topic,)
 
 
-def _puller(request: Asked) -> Iterable[str]:
+def _puller(request: ExaminedRequest) -> Iterable[str]:
     """The group that pulls; none for a browsing read, which commits nothing."""
     group, flags = request.ext.get("consumerGroup", ""), request.ext.get("sysFlag")
     return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
 
 
-def on_both(action: Action, topics: Names, groups: Names) -> tuple[Permission, Permission]:
-    return Permission((action,), Kind.TOPIC, topics), Permission((action,), Kind.GROUP, groups)
+def on_both(
+    action: Action, topics: Names, groups: Names
+) -> tuple[RequiredPermission, RequiredPermission]:
+    return RequiredPermission((action,), ResourceKind.TOPIC, topics), RequiredPermission(
+        (action,), ResourceKind.GROUP, groups
+    )
 
 
-def on_both_fields(*actions: Action, group_field: str) -> tuple[Permission, Permission]:
+def on_both_fields(
+    *actions: Action, group_field: str
+) -> tuple[RequiredPermission, RequiredPermission]:
     return on_topic(*actions), on_group(*actions, field=group_field)
 
 
 _OPTIONAL_TOPIC = in_optional_field("topic")
 
 
-def _measured_topics(request: Asked) -> Iterable[str]:
+def _measured_topics(request: ExaminedRequest) -> Iterable[str]:
     listed = request.ext.get("topicList", "").split(";")
     return filter(None, (request.ext.get("topic"), *listed))
 
 
-ALL_TOPICS = Permission((Action.LIST,), Kind.TOPIC, everything)
-ALL_GROUPS = Permission((Action.LIST,), Kind.GROUP, everything)
+ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
+ALL_GROUPS = RequiredPermission((Action.LIST,), ResourceKind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
 HEARTBEAT = on_both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
 """``consuming`` is asked for each group, so that one of them cannot lock the others out."""
@@ -109,7 +115,9 @@ SENT_BACK = (
 )
 """The message that comes back is copied for the group, so its topic must be readable, too."""
 
-UNREGISTER = Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
+UNREGISTER = RequiredPermission(
+    (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
+)
 CHECKED = on_both(
     Action.SUB,
     in_body(CheckClientRequestBody, _checked_topics),
@@ -128,23 +136,29 @@ CONSUME_STATS = on_both(Action.GET, _measured_topics, in_field("consumerGroup"))
 RESET_OFFSET = on_both_fields(Action.UPDATE, group_field="group")
 CORRECTED = (
     *on_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
-    Permission((Action.GET,), Kind.GROUP, _in_list("filterGroups")),
+    RequiredPermission((Action.GET,), ResourceKind.GROUP, _in_list("filterGroups")),
 )
 CLONED = (
-    Permission((Action.UPDATE,), Kind.TOPIC, _OPTIONAL_TOPIC),
+    RequiredPermission((Action.UPDATE,), ResourceKind.TOPIC, _OPTIONAL_TOPIC),
     on_group(Action.GET, field="srcGroup"),
     on_group(Action.UPDATE, field="destGroup"),
 )
-PULLED = (on_topic(Action.SUB), Permission((Action.SUB,), Kind.GROUP, _puller))
-IDENTIFIED = Permission(
-    (Action.SUB, Action.GET), Kind.TOPIC, lambda request: decode_topics(request.body)
+PULLED = (on_topic(Action.SUB), RequiredPermission((Action.SUB,), ResourceKind.GROUP, _puller))
+IDENTIFIED = RequiredPermission(
+    (Action.SUB, Action.GET), ResourceKind.TOPIC, lambda request: decode_topics(request.body)
 )
 """Requests of consumers such as the ends of queues: the right to pull covers them."""
-COMPARED = Permission(
+COMPARED = RequiredPermission(
     (Action.SUB,),
-    Kind.TOPIC,
+    ResourceKind.TOPIC,
     lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
 )
-TOPICS_MADE = Permission((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))
-GROUP_MADE = Permission((Action.CREATE,), Kind.GROUP, _in_objects(None, "groupName"))
-GROUPS_MADE = Permission((Action.CREATE,), Kind.GROUP, _in_objects("groupConfigList", "groupName"))
+TOPICS_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.TOPIC, _in_objects("topicConfigList", "topicName")
+)
+GROUP_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.GROUP, _in_objects(None, "groupName")
+)
+GROUPS_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.GROUP, _in_objects("groupConfigList", "groupName")
+)

@@ -6,7 +6,7 @@ recognize, and those that it refuses, arrive here.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller
+from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
 from rockhopper.broker.server.remoting.dispatcher import Request, Response, refusal_response
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.broker.users.errors import Refusal
@@ -14,10 +14,10 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import PullMessageRequest
 
 PULL_CODES = {
-    Outcome.FOUND: ResponseCode.SUCCESS,
-    Outcome.NOT_YET: ResponseCode.PULL_NOT_FOUND,
-    Outcome.GO_ON: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    Outcome.MOVED: ResponseCode.PULL_OFFSET_MOVED,
+    PullOutcome.FOUND: ResponseCode.SUCCESS,
+    PullOutcome.NOT_YET: ResponseCode.PULL_NOT_FOUND,
+    PullOutcome.GO_ON: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullOutcome.MOVED: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 
@@ -31,7 +31,7 @@ class PullProcessor:
         """Serve one pull; return None while it waits for messages."""
         fields = request.fields(PullMessageRequest)
 
-        def answer(outcome: Outcome, result: GetResult) -> None:
+        def answer(outcome: PullOutcome, result: GetResult) -> None:
             request.answer(pull_response(outcome, result))
 
         def refuse(error: Refusal) -> None:
@@ -59,7 +59,7 @@ class PullProcessor:
         return None if served is None else pull_response(*served)
 
 
-def pull_response(outcome: Outcome, result: GetResult) -> Response:
+def pull_response(outcome: PullOutcome, result: GetResult) -> Response:
     """Return the answer to a pull, for any serialization."""
     return Response(
         PULL_CODES[outcome],

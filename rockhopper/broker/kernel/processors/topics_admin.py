@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.kernel.tables.json_table import JsonObject, TableVersion
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
@@ -334,7 +334,7 @@ class TopicAdminProcessors:
         topics = self._topics.configs.copy()
         version = self._topics.version.to_json()
         mappings, table = dict(self._topics.mappings), self._topics.mapping_table
-        mapping_version = (table.version if table else DataVersion()).to_json()
+        mapping_version = (table.version if table else TableVersion()).to_json()
 
         def describe() -> dict[str, object]:
             names = page(

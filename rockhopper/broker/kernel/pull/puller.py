@@ -60,7 +60,7 @@ log = structlog.get_logger("broker.pulling")
 _LOG_OFFSET = head_struct("log_offset")
 
 
-class Outcome(IntEnum):
+class PullOutcome(IntEnum):
     """The outcome of a pull."""
 
     FOUND = 0
@@ -74,14 +74,14 @@ class Outcome(IntEnum):
 
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _OUTCOMES = {
-    GetStatus.FOUND: Outcome.FOUND,
-    GetStatus.MESSAGE_WAS_REMOVING: Outcome.GO_ON,
-    GetStatus.NO_MATCHED_MESSAGE: Outcome.GO_ON,
-    GetStatus.OFFSET_FOUND_NULL: Outcome.NOT_YET,
-    GetStatus.OFFSET_OVERFLOW_ONE: Outcome.NOT_YET,
-    GetStatus.OFFSET_OVERFLOW_BADLY: Outcome.MOVED,
-    GetStatus.OFFSET_TOO_SMALL: Outcome.MOVED,
-    GetStatus.OFFSET_RESET: Outcome.MOVED,
+    GetStatus.FOUND: PullOutcome.FOUND,
+    GetStatus.MESSAGE_WAS_REMOVING: PullOutcome.GO_ON,
+    GetStatus.NO_MATCHED_MESSAGE: PullOutcome.GO_ON,
+    GetStatus.OFFSET_FOUND_NULL: PullOutcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_ONE: PullOutcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_BADLY: PullOutcome.MOVED,
+    GetStatus.OFFSET_TOO_SMALL: PullOutcome.MOVED,
+    GetStatus.OFFSET_RESET: PullOutcome.MOVED,
 }
 
 
@@ -105,15 +105,15 @@ class Pull(msgspec.Struct, frozen=True, gc=False):
     expression: str | None
     expression_type: str | None
     version: int
-    answer: Callable[[Outcome, GetResult], None]
+    answer: Callable[[PullOutcome, GetResult], None]
     refuse: Callable[[Refusal], None]
     check_access: Callable[[], None]
 
 
-def outcome_of(status: GetStatus, offset: int) -> Outcome:
+def outcome_of(status: GetStatus, offset: int) -> PullOutcome:
     """Return the consumer's next step after the store's result at *offset*."""
     if status in _EMPTY:
-        return Outcome.NOT_YET if offset == 0 else Outcome.MOVED
+        return PullOutcome.NOT_YET if offset == 0 else PullOutcome.MOVED
     return _OUTCOMES[status]
 
 
@@ -151,7 +151,7 @@ class Puller:
         """
         topics.listeners.append(self._topic_changed)
 
-    def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+    def pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Execute a pull; return None if it waits.
 
         Raises:
@@ -202,7 +202,7 @@ class Puller:
         if served is not None:
             pull.answer(*served)
 
-    def _pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+    def _pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         chosen = self.check(pull)
         moved = self._reset_of(pull) or self._moved_back(pull)
         if moved is not None:
@@ -210,15 +210,15 @@ class Puller:
         if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
             self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
         outcome, result = self._read(pull, chosen)
-        if outcome is Outcome.NOT_YET and pull.topic == retry_topic(pull.group):
+        if outcome is PullOutcome.NOT_YET and pull.topic == retry_topic(pull.group):
             for listener in self.on_retries_read:
                 listener(pull.group)
             outcome, result = self._read(pull, chosen)
-        if outcome is Outcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
+        if outcome is PullOutcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
             return self._park(pull, chosen, outcome, result)
         return outcome, result
 
-    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[Outcome, GetResult]:
+    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[PullOutcome, GetResult]:
         begun_s = time.perf_counter()
         result = self._store.get_message(
             pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
@@ -233,7 +233,7 @@ class Puller:
                 traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
             if self._live.slave_read:
                 self._suggest(pull.group, result)
-            return Outcome.FOUND, result
+            return PullOutcome.FOUND, result
         stats.get_missed += is_counted
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
             # The minimum that RocketMQ returns for a new queue of this type.
@@ -242,7 +242,7 @@ class Puller:
             first, _ = self._store.queue_range(pull.topic, pull.queue_id)
             if first:
                 result.next_offset = result.min_offset = result.max_offset = first
-            return (Outcome.NOT_YET if pull.offset == first else Outcome.MOVED), result
+            return (PullOutcome.NOT_YET if pull.offset == first else PullOutcome.MOVED), result
         return outcome_of(result.status, pull.offset), result
 
     def _suggest(self, group_name: str, result: GetResult) -> None:
@@ -255,8 +255,8 @@ class Puller:
                 result.suggested_broker_id = group.which_broker_when_consume_slowly
 
     def _park(
-        self, pull: Pull, chosen: MessageFilter | None, outcome: Outcome, result: GetResult
-    ) -> tuple[Outcome, GetResult] | None:
+        self, pull: Pull, chosen: MessageFilter | None, outcome: PullOutcome, result: GetResult
+    ) -> tuple[PullOutcome, GetResult] | None:
         live = self._live
         suspend_ms = pull.suspend_ms if live.long_polling else live.short_polling_ms
         if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
@@ -268,16 +268,16 @@ class Puller:
             "on this connection"
         )
 
-    def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+    def _reset_of(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Return the answer with the offset that an operator has set; None if there is none."""
         reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
         if reset is None:
             return None
         low, high = self._store.queue_range(pull.topic, pull.queue_id)
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
-        return Outcome.MOVED, result
+        return PullOutcome.MOVED, result
 
-    def _moved_back(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
+    def _moved_back(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         """Return the answer for an offset of an older history of the log; None if it is valid."""
         if self.positions is None:
             return None
@@ -295,7 +295,7 @@ class Puller:
             now=to,
             peer=pull.connection.peer,
         )
-        return Outcome.MOVED, GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, to, low, high)
+        return PullOutcome.MOVED, GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, to, low, high)
 
     def answer_now(self, pull: Pull) -> None:
         """Answer a pull that has waited with the present messages."""

@@ -44,7 +44,7 @@ QUEUES_PER_CONNECTION_MAX = 16_384
 HOSTS_MAX = 65_536
 
 
-class _Known:
+class _KnownPositions:
     """The valid positions of one connection: checked queues, and offsets that it received."""
 
     __slots__ = ("checked", "purge_count", "told")
@@ -111,7 +111,7 @@ class ReaderPositions(Part):
         told[topic, queue_id] = max(offset, told.get((topic, queue_id), 0))
 
     def _limit(
-        self, known: _Known, peer: Peer, group: str, topic: str, queue_id: int, offset: int
+        self, known: _KnownPositions, peer: Peer, group: str, topic: str, queue_id: int, offset: int
     ) -> int | None:
         committed = self._offsets.get(topic, group, queue_id)
         if offset <= max(committed or 0, known.told.get((topic, queue_id), 0)):
@@ -140,7 +140,9 @@ class ReaderPositions(Part):
             for message in decode_messages(result.body)
         )
 
-    def _check(self, known: _Known, peer: Peer, group: str, topic: str, queue_id: int) -> None:
+    def _check(
+        self, known: _KnownPositions, peer: Peer, group: str, topic: str, queue_id: int
+    ) -> None:
         if len(known.checked) >= QUEUES_PER_CONNECTION_MAX:
             known.checked.clear()
         known.checked.add((group, topic, queue_id))
@@ -153,8 +155,8 @@ class ReaderPositions(Part):
         if len(self.hosts) > HOSTS_MAX:
             self.hosts.popitem(last=False)
 
-    def _known(self, peer: Peer) -> _Known:
+    def _known(self, peer: Peer) -> _KnownPositions:
         known = peer.attributes.get(_KEY)
-        if not isinstance(known, _Known) or known.purge_count != self._purge_count:
-            known = peer.attributes[_KEY] = _Known(self._purge_count)
+        if not isinstance(known, _KnownPositions) or known.purge_count != self._purge_count:
+            known = peer.attributes[_KEY] = _KnownPositions(self._purge_count)
         return known

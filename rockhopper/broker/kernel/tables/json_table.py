@@ -64,7 +64,7 @@ SAVE_ERRORS = OSError, StoreError
 JsonObject = dict[str, Any]
 
 
-class DataVersion:
+class TableVersion:
     """How often and when a table changed; RocketMQ compares it to detect changes."""
 
     __slots__ = ("counter", "state_version", "timestamp_ms")
@@ -75,7 +75,7 @@ class DataVersion:
         self.state_version = state_version
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DataVersion) and self.to_json() == other.to_json()
+        return isinstance(other, TableVersion) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -93,7 +93,7 @@ class DataVersion:
         }
 
     @classmethod
-    def from_json(cls, value: object) -> "DataVersion":
+    def from_json(cls, value: object) -> "TableVersion":
         """Decode a version; missing fields are 0."""
         if not isinstance(value, dict):
             return cls()
@@ -122,7 +122,7 @@ class JsonTable(ABC):
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.path = path
-        self.version = DataVersion(0, now_ms())
+        self.version = TableVersion(0, now_ms())
         self.save_failure: OSError | None = None
         self._now_ms = now_ms
         self._changes = 0
@@ -236,7 +236,7 @@ class JsonTable(ABC):
                 f"file's content, move {journal.directory} away, and check all rights",
             )
         if changes:
-            self.version = DataVersion.from_json(changes[-1].version)
+            self.version = TableVersion.from_json(changes[-1].version)
             log.info(
                 "table changes since its last save restored from its journal",
                 file=str(self.path),
@@ -291,7 +291,7 @@ class JsonTable(ABC):
             self.from_json(document)
         except (ProtocolError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(str(error)) from None
-        self.version = DataVersion.from_json(document.get("dataVersion"))
+        self.version = TableVersion.from_json(document.get("dataVersion"))
 
     def take_copy(self, data: bytes) -> None:
         """Replace the table by another broker's, from its file or its answer, and save soon.

@@ -6,7 +6,7 @@ shows the mappings: in routes, in registrations, and to RocketMQ's tools and sla
 
 from typing import Any, Protocol
 
-from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.kernel.tables.json_table import JsonObject, TableVersion
 
 
 class TopicMapping(Protocol):
@@ -22,7 +22,7 @@ class TopicMapping(Protocol):
 class MappingTable(Protocol):
     """Where the mappings are kept."""
 
-    version: DataVersion
+    version: TableVersion
 
     def put_json(self, value: Any) -> None:
         """Put a mapping of a RocketMQ master. Raises ValueError: it makes no sense."""

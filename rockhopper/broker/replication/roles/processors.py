@@ -28,7 +28,7 @@ from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Access, Action
+from rockhopper.broker.users.access import AccessRules, Action
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
@@ -196,7 +196,9 @@ class ReplicaProcessors:
         return table | self.rows()
 
 
-def following_server(processors: ReplicaProcessors, access: Access, connections_max: int) -> Server:
+def following_server(
+    processors: ReplicaProcessors, access: AccessRules, connections_max: int
+) -> Server:
     """Return the server for the time in which another replica leads."""
     table = processors.following_rows()
     handler = frame_handler(Dispatcher(table, access).dispatch)

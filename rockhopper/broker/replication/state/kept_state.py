@@ -14,10 +14,10 @@ import structlog
 from rockhopper.broker.kernel.members.queue_locks import FREE, LEASE_MS, QueueKey
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
-from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.state_records import (
-    Kind,
+    StateKind,
     StateRecordError,
     decode_document,
     decode_numbers,
@@ -58,18 +58,18 @@ class KeptState:
         self.locks: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
         """The owner of each locked queue, and the time of its record."""
         self._takers: dict[int, Callable[[bytes, int], None]] = {
-            Kind.ENTRY: self._take_entry,
-            Kind.DOCUMENT: self._take_document,
-            Kind.OFFSETS: self._take_offsets,
-            Kind.DELAYED: self._take_pass,
-            Kind.TIMERS: self._take_timers,
-            Kind.TIMERS_UNDONE: self._take_undone,
-            Kind.TIMERS_ALL: self._take_all_timers,
-            Kind.TIMERS_MORE: self._take_more_timers,
-            Kind.DELETED: self._take_deleted,
-            Kind.PURGED: self._take_purged,
-            Kind.ENDS: self._take_ends,
-            Kind.LOCKS: self._take_locks,
+            StateKind.ENTRY: self._take_entry,
+            StateKind.DOCUMENT: self._take_document,
+            StateKind.OFFSETS: self._take_offsets,
+            StateKind.DELAYED: self._take_pass,
+            StateKind.TIMERS: self._take_timers,
+            StateKind.TIMERS_UNDONE: self._take_undone,
+            StateKind.TIMERS_ALL: self._take_all_timers,
+            StateKind.TIMERS_MORE: self._take_more_timers,
+            StateKind.DELETED: self._take_deleted,
+            StateKind.PURGED: self._take_purged,
+            StateKind.ENDS: self._take_ends,
+            StateKind.LOCKS: self._take_locks,
         }
         for state in tables.states:
             for kind in state.kinds:
@@ -141,7 +141,7 @@ class KeptState:
         self.timers.take_all(queue_offset, log_offset)
 
     def _take_more_timers(self, payload: bytes, log_offset: int) -> None:
-        self.timers.index.add(Entry(*fields) for fields in ENTRY.iter_unpack(payload))
+        self.timers.index.add(TimerEntry(*fields) for fields in ENTRY.iter_unpack(payload))
 
     def _take_deleted(self, payload: bytes, log_offset: int) -> None:
         deleted = self._store.visibility.delete_in_front_of(fastjson.loads(payload), log_offset)

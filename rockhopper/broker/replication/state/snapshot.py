@@ -10,7 +10,7 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
-    Kind,
+    StateKind,
     StateRecordError,
     decode_entries,
     decode_piece,
@@ -32,7 +32,7 @@ def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
     size_bytes = min(PIECE_SIZE_BYTES, parts.config.store.commit_log_file_size_bytes // 4)
     starts = range(0, len(data), size_bytes)
     return [
-        (Kind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + size_bytes]))
+        (StateKind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + size_bytes]))
         for at, start in enumerate(starts)
     ]
 
@@ -45,10 +45,10 @@ def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
             # The snapshot uses the delivery offsets that are known to be on disk.
             levels = range(1, parts.delayed.levels.level_max + 1)
             document["offsetTable"] = {level: parts.delayed.offset(level) for level in levels}
-        yield Kind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
-    yield Kind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
-    yield Kind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
-    yield from joined(Kind.TIMERS_MORE, list(parts.timers.index.packed()))
+        yield StateKind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
+    yield StateKind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
+    yield StateKind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
+    yield from joined(StateKind.TIMERS_MORE, list(parts.timers.index.packed()))
     for state in kept.tables.states:
         yield from state.snapshot()
 

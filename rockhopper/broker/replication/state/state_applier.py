@@ -27,7 +27,7 @@ from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.state_records import (
-    Kind,
+    StateKind,
     StateRecord,
     StateRecordError,
     decode_state,
@@ -56,7 +56,7 @@ SAVE_INTERVAL_S = 1.0
 RETRY_S = 1.0
 READ_COUNT = 32
 NONE = -1
-_TIMERS = Kind.TIMERS_ALL, Kind.TIMERS_MORE
+_TIMERS = StateKind.TIMERS_ALL, StateKind.TIMERS_MORE
 
 
 class _Todo(NamedTuple):
@@ -231,7 +231,7 @@ class StateApplier:
             return
         self._last = log_offset, record.writer
         for kind, payload in record.entries:
-            if kind == Kind.SNAPSHOT:
+            if kind == StateKind.SNAPSHOT:
                 self._take_piece(payload, log_offset, record.writer)
             elif self.is_whole or _is_alone(message):
                 self._todo.append(_Todo(kind, payload, log_offset))

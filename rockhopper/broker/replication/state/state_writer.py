@@ -27,7 +27,7 @@ from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
-    Kind,
+    StateKind,
     encode_numbers,
     encode_slots,
     encode_table_entry,
@@ -196,7 +196,7 @@ class StateWriter:
 
         def tell(name: str) -> None:
             payload = encode_table_entry(table_name, name, table.entry(name))
-            self._log.note([(Kind.ENTRY, payload)], alone=is_alone)
+            self._log.note([(StateKind.ENTRY, payload)], alone=is_alone)
 
         return tell
 
@@ -282,7 +282,7 @@ class StateWriter:
         """Return the gathered changes as entries, and forget them."""
         every = self._kept.gathered
         entries: list[Entry] = [
-            (Kind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
+            (StateKind.ENTRY, encode_table_entry(table, name, every[table].entry(name)))
             for table, name in self._touched
         ]
         self._touched.clear()
@@ -290,10 +290,10 @@ class StateWriter:
             Change(key, queue_id, offset) for (key, queue_id), offset in self._changes.items()
         ]
         self._changes.clear()
-        entries += joined(Kind.OFFSETS, [encode_changes([change]) for change in changes])
+        entries += joined(StateKind.OFFSETS, [encode_changes([change]) for change in changes])
         if self._locks:
             locks = [(group, *queue, client) for (group, queue), client in self._locks.items()]
-            entries.append((Kind.LOCKS, fastjson.dumps(locks).encode()))
+            entries.append((StateKind.LOCKS, fastjson.dumps(locks).encode()))
             self._locks.clear()
         for kind, payloads in self._noted.items():
             entries += joined(kind, payloads)
@@ -308,19 +308,21 @@ class StateWriter:
 
     def _delivers_level(self, about: Pass) -> None:
         payload = encode_numbers(about.level, about.first_offset, about.end_offset)
-        self._log.stage([(Kind.DELAYED, payload)])
+        self._log.stage([(StateKind.DELAYED, payload)])
 
     def _delivers_timers(self, due: Collection[DueMessage]) -> None:
-        self._log.stage([(Kind.TIMERS, _slots_of(due))])
+        self._log.stage([(StateKind.TIMERS, _slots_of(due))])
 
     def _undone(self, due: Collection[DueMessage]) -> None:
-        self._log.note([(Kind.TIMERS_UNDONE, _slots_of(due))])
+        self._log.note([(StateKind.TIMERS_UNDONE, _slots_of(due))])
 
     def _deleted(self, topics: Collection[str]) -> None:
-        self._log.note([(Kind.DELETED, fastjson.dumps(list(topics)).encode())], alone=True)
+        self._log.note([(StateKind.DELETED, fastjson.dumps(list(topics)).encode())], alone=True)
 
     def _purged(self, topics: Collection[str], end: int) -> None:
-        self._log.note([(Kind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True)
+        self._log.note(
+            [(StateKind.PURGED, fastjson.dumps([list(topics), end]).encode())], alone=True
+        )
 
 
 def _slots_of(due: Collection[DueMessage]) -> bytes:

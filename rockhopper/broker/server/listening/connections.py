@@ -1,4 +1,4 @@
-"""Connections: the open connections of one server, and their limit."""
+"""OpenConnections: the open connections of one server, and their limit."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ class Counted(Protocol):
 AnyConnection = TypeVar("AnyConnection", bound=Counted)
 
 
-class Connections(Generic[AnyConnection]):
+class OpenConnections(Generic[AnyConnection]):
     """The open connections of a server; belongs to the event loop."""
 
     def __init__(self, name: str, connections_max: int) -> None:

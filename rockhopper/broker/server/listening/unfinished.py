@@ -15,7 +15,7 @@ STEP_BYTES = 1 << 20
 """All connections are added up again after this many more bytes."""
 
 
-class Holder(Protocol):
+class UnfinishedConnection(Protocol):
     """The methods of a connection that are needed here."""
 
     @property
@@ -38,7 +38,7 @@ class Unfinished:
         self._has_users = has_users
         self._bytes_since_look = 0
 
-    def count(self, size_bytes: int, holders: Iterable[Holder]) -> None:
+    def count(self, size_bytes: int, holders: Iterable[UnfinishedConnection]) -> None:
         """Record that *size_bytes* more are held; close those of *holders* that hold too much."""
         self._bytes_since_look += size_bytes
         if self._bytes_since_look < STEP_BYTES:
@@ -50,7 +50,7 @@ class Unfinished:
         _close_largest(holding, BYTES_MAX_ALL)
 
 
-def _close_largest(holders: list[Holder], bytes_max: int) -> None:
+def _close_largest(holders: list[UnfinishedConnection], bytes_max: int) -> None:
     holders.sort(key=_held_bytes)
     held_bytes = sum(map(_held_bytes, holders))
     while held_bytes > bytes_max:
@@ -59,5 +59,5 @@ def _close_largest(holders: list[Holder], bytes_max: int) -> None:
         largest.drop_held("all peers together have too many unfinished requests")
 
 
-def _held_bytes(holder: Holder) -> int:
+def _held_bytes(holder: UnfinishedConnection) -> int:
     return holder.held_bytes

@@ -32,7 +32,7 @@ FRAMES_OF_SMALL_READ = 16
 SMALL_READ_BYTES = 64 << 10
 
 
-class Waiting(Protocol):
+class WaitingConnection(Protocol):
     """A connection with frames that wait."""
 
     def serve_waiting(self) -> None:
@@ -52,7 +52,7 @@ class FairScheduler:
     ) -> None:
         self._call_soon = call_soon
         self._clock = clock
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingConnection] = deque()
         self._frames_left = FRAMES_PER_ROUND
         self._ends = False
         self.number = 0
@@ -69,7 +69,7 @@ class FairScheduler:
         self._frames_left -= min(frame_count, FRAMES_PER_PASS)
         return True
 
-    def wait(self, connection: Waiting) -> None:
+    def wait(self, connection: WaitingConnection) -> None:
         """Schedule *connection* for a later round."""
         self._waiting.append(connection)
         self._end_soon()
@@ -94,7 +94,7 @@ class FairScheduler:
             if self._waiting:
                 self._end_soon()
 
-    def _serve(self, connection: Waiting) -> None:
+    def _serve(self, connection: WaitingConnection) -> None:
         try:
             connection.serve_waiting()
         except BaseException:

@@ -44,7 +44,7 @@ class Latencies:
         self.sum_s += other.sum_s
 
 
-class Kind(NamedTuple):
+class RequestLabels(NamedTuple):
     """The labels in /metrics of requests that are counted together."""
 
     request: str
@@ -62,7 +62,7 @@ class RequestTimes:
         self._rows: dict[tuple[int, int, bool, bool], Latencies] = {}
         # Successful requests of a hot pass, by code alone.
         self._served: dict[int, Latencies] = {}
-        self._named: dict[Kind, Latencies] = {}
+        self._named: dict[RequestLabels, Latencies] = {}
 
     def served(self, counts: Mapping[int, int], began_s: float) -> None:
         """Count requests, by code, that succeed now and were all read at *began_s*."""
@@ -87,7 +87,7 @@ class RequestTimes:
         row = self._row((code, response_code, has_waited, is_oneway))
         row.add(self.now_s() - began_s, count)
 
-    def add_named(self, kind: Kind, began_s: float) -> None:
+    def add_named(self, kind: RequestLabels, began_s: float) -> None:
         """Count a request of another protocol, which has no codes but names."""
         self._named.setdefault(kind, Latencies()).add(self.now_s() - began_s)
 
@@ -99,11 +99,11 @@ class RequestTimes:
             row = self._rows.setdefault(key if is_known else _UNKNOWN, Latencies())
         return row
 
-    def rows(self) -> Iterator[tuple[Kind, Latencies]]:
+    def rows(self) -> Iterator[tuple[RequestLabels, Latencies]]:
         """Yield every kind that was counted, and its times."""
         for (code, response_code, has_waited, is_oneway), times in list(self._rows.items()):
             names = request_name(code), response_name(response_code)
-            yield Kind(*names, has_waited, is_oneway), times
+            yield RequestLabels(*names, has_waited, is_oneway), times
         yield from list(self._named.items())
 
     def of(self, requests: frozenset[str]) -> Latencies:

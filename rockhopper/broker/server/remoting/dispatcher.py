@@ -25,7 +25,7 @@ import structlog
 from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.remoting.gate import admit, admit_again
-from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, Permission
+from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, RequiredPermission
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
@@ -40,7 +40,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users import errors
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
@@ -49,7 +49,7 @@ from rockhopper.protocol.requests import decode_fields
 from rockhopper.tasks import run_in_background
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server.remoting.server import Connection
+    from rockhopper.broker.server.remoting.server import RemotingConnection
 
 log = structlog.get_logger("broker.dispatcher")
 
@@ -131,7 +131,7 @@ class Request:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: "RemotingConnection",
         command: Command,
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
@@ -146,7 +146,7 @@ class Request:
         self.check_access: Callable[[], None] = allow_all
         """Raises NoPermission if the sender may no longer do this; for requests that have waited.
         """
-        self.check_permissions: Callable[[tuple[Permission, ...]], None] = allow_all
+        self.check_permissions: Callable[[tuple[RequiredPermission, ...]], None] = allow_all
         """Raises NoPermission unless the sender has these permissions; for requests with parts."""
 
     @property
@@ -230,7 +230,7 @@ class Request:
             )
 
 
-def allow_all(_needs: tuple[Permission, ...] = ()) -> None:
+def allow_all(_needs: tuple[RequiredPermission, ...] = ()) -> None:
     """Allow everything."""
 
 
@@ -241,7 +241,7 @@ class Row(NamedTuple):
     """The processor of a request code, and the permissions that it needs."""
 
     processor: Processor
-    permissions: tuple[Permission, ...]
+    permissions: tuple[RequiredPermission, ...]
 
     @property
     def is_administration(self) -> bool:
@@ -249,12 +249,12 @@ class Row(NamedTuple):
         return ADMINISTRATION in self.permissions
 
 
-def serves(processor: Processor, *permissions: Permission) -> Row:
+def serves(processor: Processor, *permissions: RequiredPermission) -> Row:
     """Return a row for senders with all *permissions*."""
     return Row(processor, permissions)
 
 
-def administers(processor: Processor, *permissions: Permission) -> Row:
+def administers(processor: Processor, *permissions: RequiredPermission) -> Row:
     """Return a row for administrators."""
     return Row(processor, (ADMINISTRATION, *permissions))
 
@@ -350,7 +350,7 @@ class Dispatcher:
     def __init__(
         self,
         table: Mapping[int, Row],
-        access: Access,
+        access: AccessRules,
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
     ) -> None:
@@ -361,9 +361,9 @@ class Dispatcher:
         self.access = access
         self.tasks: set[asyncio.Task[None]] = set()
         """The coroutines that are serving requests."""
-        self._slow_counts: dict[Connection, int] = {}
+        self._slow_counts: dict[RemotingConnection, int] = {}
 
-    def dispatch(self, connection: "Connection", command: Command) -> bytes:
+    def dispatch(self, connection: "RemotingConnection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
         request = Request(connection, command, self._times, self.gate)
         try:

@@ -15,13 +15,13 @@ from typing import Protocol
 
 from rockhopper.broker.server.remoting.permissions import (
     ADMINISTRATION,
-    Asked,
-    Permission,
+    ExaminedRequest,
+    RequiredPermission,
     check_access,
 )
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.users.access import Access, Action, Kind
-from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.access import AccessRules, Action, ResourceKind
+from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import USERS, Principal
@@ -41,7 +41,7 @@ FAILURES = "failures"
 """The attribute with the names that failed to authenticate on a connection."""
 
 
-class Signed(Asked, Protocol):
+class Signed(ExaminedRequest, Protocol):
     """The parts of a request that the gate needs."""
 
     principal: Principal
@@ -59,7 +59,9 @@ class Signed(Asked, Protocol):
         """The attributes of the connection."""
 
 
-def admit(access: Access, request: Signed, permissions: tuple[Permission, ...]) -> None:
+def admit(
+    access: AccessRules, request: Signed, permissions: tuple[RequiredPermission, ...]
+) -> None:
     """Authenticate *request*, set its principal, and return if it may be served.
 
     Raises:
@@ -83,7 +85,9 @@ def admit(access: Access, request: Signed, permissions: tuple[Permission, ...]) 
         _check(access, request, permissions)
 
 
-def admit_again(access: Access, request: Signed, permissions: tuple[Permission, ...]) -> None:
+def admit_again(
+    access: AccessRules, request: Signed, permissions: tuple[RequiredPermission, ...]
+) -> None:
     """Return if *request*, which was admitted before, has permission for *permissions* now.
 
     For a request that has waited, and for the parts of one.
@@ -98,7 +102,7 @@ def admit_again(access: Access, request: Signed, permissions: tuple[Permission, 
     check_access(access, request, permissions)
 
 
-def _check(access: Guard, request: Signed, permissions: tuple[Permission, ...]) -> None:
+def _check(access: Guard, request: Signed, permissions: tuple[RequiredPermission, ...]) -> None:
     visitor = request.ext.get(VISITOR)
     if visitor is None:
         check_access(access, request, permissions)
@@ -127,8 +131,8 @@ def _identify(access: Guard, request: Signed) -> None:
     signature = parse_signature(ext.get(SIGNATURE, ""))
     host = request.principal.host
     failures = request.attributes.get(FAILURES)
-    if not isinstance(failures, Failures):
-        failures = request.attributes[FAILURES] = Failures()
+    if not isinstance(failures, FailureAllowance):
+        failures = request.attributes[FAILURES] = FailureAllowance()
     request.principal = access.authenticator.verify(
         ext[ACCESS_KEY], content, signature, host, failures
     )
@@ -175,8 +179,8 @@ def close_connections_of(user: str, servers: Iterable[Server]) -> None:
                     connection.abort(reason)
 
 
-def _changes_cluster(permissions: Iterable[Permission]) -> bool:
+def _changes_cluster(permissions: Iterable[RequiredPermission]) -> bool:
     return any(
-        permission.kind is Kind.CLUSTER and Action.UPDATE in permission.actions
+        permission.kind is ResourceKind.CLUSTER and Action.UPDATE in permission.actions
         for permission in permissions
     )

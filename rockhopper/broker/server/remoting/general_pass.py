@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.held_answers import hold_back
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
-from rockhopper.broker.server.remoting.server import Connection, FrameHandler
+from rockhopper.broker.server.remoting.server import FrameHandler, RemotingConnection
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
@@ -17,13 +17,13 @@ from rockhopper.protocol.frame import Frame
 
 
 def frame_handler(
-    dispatch: Callable[[Connection, Command], bytes],
+    dispatch: Callable[[RemotingConnection, Command], bytes],
     clock: Callable[[], float] = time.perf_counter,
     gate: LeaseGate | None = None,
 ) -> FrameHandler:
     """Return a handler that calls *dispatch* for each request and responds through *gate*."""
 
-    def handle(connection: Connection, frames: list[Frame]) -> int:
+    def handle(connection: RemotingConnection, frames: list[Frame]) -> int:
         ends_at_s = clock() + PASS_S
         answers: list[bytes] = []
         guarded: list[int] = []
@@ -49,7 +49,7 @@ def frame_handler(
         write(connection, answers, guarded)
         return taken
 
-    def write(connection: Connection, answers: list[bytes], guarded: list[int]) -> None:
+    def write(connection: RemotingConnection, answers: list[bytes], guarded: list[int]) -> None:
         if gate is not None:
             hold_back(gate, connection, answers, guarded)
         connection.write(b"".join(answers))

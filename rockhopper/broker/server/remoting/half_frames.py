@@ -8,7 +8,7 @@ signature covers the body. server/listening/unfinished.py has the limit for all 
 from typing import Protocol
 
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX, Unfinished
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.guard import guard_of
 from rockhopper.broker.users.peer import USERS
 from rockhopper.protocol.errors import MalformedFrameError
@@ -26,7 +26,7 @@ class FrameHolder(Protocol):
 class HalfFrames(Unfinished):
     """The incomplete frames of one server's connections."""
 
-    def __init__(self, access: Access | None) -> None:
+    def __init__(self, access: AccessRules | None) -> None:
         self._guard = guard_of(access)
         super().__init__(has_users=self._guard is not None)
 

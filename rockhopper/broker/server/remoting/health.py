@@ -11,10 +11,10 @@ from rockhopper.broker.server.remoting.http import (
     HttpServer,
     Page,
     PageMaker,
-    Readers,
+    PageReaders,
     ServedPage,
 )
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
 
 class HealthServer(HttpServer):
@@ -25,16 +25,16 @@ class HealthServer(HttpServer):
         why_not_healthy: Callable[[], str | None],
         why_not_ready: Callable[[], str | None],
         metrics: PageMaker,
-        access: Access,
+        access: AccessRules,
         applications: Mapping[str, Application] | None = None,
         knows_name: Callable[[str], bool] = lambda _named: True,
     ) -> None:
         self._why_not_healthy = why_not_healthy
         self._why_not_ready = why_not_ready
         pages = {
-            "/healthz": ServedPage(self._healthz, Readers.BALANCERS),
-            "/readyz": ServedPage(self._readyz, Readers.BALANCERS),
-            "/metrics": ServedPage(metrics, Readers.OPERATORS),
+            "/healthz": ServedPage(self._healthz, PageReaders.BALANCERS),
+            "/readyz": ServedPage(self._readyz, PageReaders.BALANCERS),
+            "/metrics": ServedPage(metrics, PageReaders.OPERATORS),
         }
         super().__init__(pages, access, applications, knows_name)
 

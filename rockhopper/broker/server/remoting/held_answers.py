@@ -11,7 +11,7 @@ from rockhopper.protocol.command import decode_header, encode_command
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """The connection of a client."""
 
     def write(self, data: bytes) -> None:
@@ -19,7 +19,7 @@ class Writer(Protocol):
 
 
 def hold_back(
-    gate: LeaseGate, connection: Writer, answers: list[bytes], guarded: list[int]
+    gate: LeaseGate, connection: AnswerWriter, answers: list[bytes], guarded: list[int]
 ) -> None:
     """Empty those of *answers*, by their numbers, that must not be written now."""
     if not guarded or gate.is_open():
@@ -31,7 +31,7 @@ def hold_back(
         gate.hold(partial(_write, connection, frames))
 
 
-def _write(connection: Writer, frames: bytes, error: StoreError | None) -> None:
+def _write(connection: AnswerWriter, frames: bytes, error: StoreError | None) -> None:
     connection.write(frames if error is None else unconfirmed_frames(frames, error))
 
 

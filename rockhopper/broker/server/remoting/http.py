@@ -23,7 +23,7 @@ from rockhopper.broker.server.listening.caller import Caller
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.broker.server.listening.unfinished import Unfinished
-from rockhopper.broker.users.access import CLUSTER, Access, Action
+from rockhopper.broker.users.access import CLUSTER, AccessRules, Action
 from rockhopper.broker.users.errors import NotAuthenticated
 from rockhopper.broker.users.guard import Guard, guard_of
 from rockhopper.broker.users.peer import Principal
@@ -71,7 +71,7 @@ PageMaker = Callable[[], Awaitable[Page]]
 Application = Callable[[HttpRequest], Awaitable[Page]]
 
 
-class Readers(Enum):
+class PageReaders(Enum):
     """The clients that may read a page, if there are users."""
 
     OPERATORS = "operators"
@@ -84,7 +84,7 @@ class ServedPage(NamedTuple):
     """A page, and the clients that may read it."""
 
     make: PageMaker
-    readers: Readers
+    readers: PageReaders
 
 
 class HttpServer:
@@ -93,7 +93,7 @@ class HttpServer:
     def __init__(
         self,
         pages: Mapping[str, ServedPage],
-        access: Access,
+        access: AccessRules,
         applications: Mapping[str, Application] | None = None,
         knows_name: Callable[[str], bool] = lambda _named: True,
     ) -> None:
@@ -105,14 +105,16 @@ class HttpServer:
         """By the first folder of their paths; they check permissions themselves."""
         self._access = access
         self._listener: Listener | None = None
-        self.connections: set[_Connection] = set()
+        self.connections: set[_HttpServerConnection] = set()
         """Connections without a complete request."""
         self._unfinished = Unfinished(has_users=guard_of(access) is not None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
         """Listen on a socket that is bound already; the server owns it from now on."""
-        listener = Listener(bound, lambda caller: _Connection(self, caller), name="http", gate=gate)
+        listener = Listener(
+            bound, lambda caller: _HttpServerConnection(self, caller), name="http", gate=gate
+        )
         await listener.start()
         self._listener = listener
 
@@ -129,7 +131,7 @@ class HttpServer:
         """Count held bytes of requests, and close connections that hold too much."""
         self._unfinished.count(size_bytes, self.connections)
 
-    def answer(self, connection: "_Connection", request: HttpRequest) -> None:
+    def answer(self, connection: "_HttpServerConnection", request: HttpRequest) -> None:
         """Serve *request* on *connection*."""
         task = run_in_background(self._answer(connection, request), "a page")
         self._tasks.add(task)
@@ -139,7 +141,7 @@ class HttpServer:
         """Return the application that owns this path."""
         return self.applications.get(path.split("/", 2)[1] if path.startswith("/") else "")
 
-    async def _answer(self, connection: "_Connection", request: HttpRequest) -> None:
+    async def _answer(self, connection: "_HttpServerConnection", request: HttpRequest) -> None:
         try:
             page = await self._make_page(request)
         except Exception as error:
@@ -159,11 +161,11 @@ class HttpServer:
         # Probes use any name. Browsers always send a name and languages: an unknown name may belong
         # to another site that points here to read the operators' pages.
         named = request.headers.get("host")
-        is_kept = served.readers is Readers.OPERATORS or "accept-language" in request.headers
+        is_kept = served.readers is PageReaders.OPERATORS or "accept-language" in request.headers
         if is_kept and named is not None and not self._knows_name(named):
             return unknown_name(named)
         refused = self._refusal(request)
-        if refused is not None and served.readers is Readers.OPERATORS:
+        if refused is not None and served.readers is PageReaders.OPERATORS:
             return refused
         page = await served.make()
         if refused is not None:
@@ -192,7 +194,7 @@ def unknown_name(host_line: str) -> Page:
     )
 
 
-def who_asks(access: Access, request: HttpRequest) -> Principal | Page:
+def who_asks(access: AccessRules, request: HttpRequest) -> Principal | Page:
     """Return the principal of *request*, by HTTP Basic if there are users, or an error page."""
     if not isinstance(access, Guard) or access.is_open:
         return Principal(request.host)
@@ -205,7 +207,7 @@ def who_asks(access: Access, request: HttpRequest) -> Principal | Page:
         return Page(f"{error}\n".encode(), _UNAUTHORIZED)
 
 
-class _Connection(asyncio.Protocol):
+class _HttpServerConnection(asyncio.Protocol):
     """Collects one request, then sends its response."""
 
     def __init__(self, server: HttpServer, caller: Caller) -> None:

@@ -10,13 +10,20 @@ dead-letter topic is checked as itself.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from rockhopper.broker.users.access import CLUSTER, Access, Action, Kind, Resource, name_missing
+from rockhopper.broker.users.access import (
+    CLUSTER,
+    AccessRules,
+    Action,
+    Resource,
+    ResourceKind,
+    name_missing,
+)
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.names import RETRY_PREFIX
 
 
-class Asked(Protocol):
+class ExaminedRequest(Protocol):
     """The parts of a request that a need examines."""
 
     @property
@@ -36,31 +43,31 @@ class Asked(Protocol):
         """The body as sent."""
 
 
-Names = Callable[[Asked], Iterable[str]]
+Names = Callable[[ExaminedRequest], Iterable[str]]
 
 
-class Permission(NamedTuple):
+class RequiredPermission(NamedTuple):
     """One required permission."""
 
     actions: tuple[Action, ...]
-    kind: Kind
+    kind: ResourceKind
     names: Names
     """Finds the resources in the request. Raises MalformedBodyError."""
 
 
-def on_topic(*actions: Action, field: str = "topic") -> Permission:
+def on_topic(*actions: Action, field: str = "topic") -> RequiredPermission:
     """Return a permission on the topic in a header field."""
-    return Permission(actions, Kind.TOPIC, in_field(field))
+    return RequiredPermission(actions, ResourceKind.TOPIC, in_field(field))
 
 
-def on_group(*actions: Action, field: str = "consumerGroup") -> Permission:
+def on_group(*actions: Action, field: str = "consumerGroup") -> RequiredPermission:
     """Return a permission on the group in a header field."""
-    return Permission(actions, Kind.GROUP, in_field(field))
+    return RequiredPermission(actions, ResourceKind.GROUP, in_field(field))
 
 
-def on_cluster(action: Action) -> Permission:
+def on_cluster(action: Action) -> RequiredPermission:
     """Return a permission on the cluster as a whole."""
-    return Permission((action,), CLUSTER.kind, everything)
+    return RequiredPermission((action,), CLUSTER.kind, everything)
 
 
 def in_field(field: str) -> Names:
@@ -73,7 +80,7 @@ def in_optional_field(field: str) -> Names:
     return lambda request: filter(None, (request.ext.get(field),))
 
 
-def everything(_request: Asked) -> Iterable[str]:
+def everything(_request: ExaminedRequest) -> Iterable[str]:
     """Return the name of all resources of a kind."""
     return ("*",)
 
@@ -82,7 +89,9 @@ ADMINISTRATION = on_cluster(Action.ADMINISTER)
 """The need of every request that only administrators send."""
 
 
-def check_access(access: Access, request: Asked, permissions: Iterable[Permission]) -> None:
+def check_access(
+    access: AccessRules, request: ExaminedRequest, permissions: Iterable[RequiredPermission]
+) -> None:
     """Return if *access* allows all *permissions*. Raises NoPermission, MalformedBodyError."""
     principal = request.principal
     missing = []
@@ -101,7 +110,9 @@ def check_access(access: Access, request: Asked, permissions: Iterable[Permissio
         raise NoPermission(name_missing(principal, missing))
 
 
-def check_subscriber(access: Access, principal: Principal, resources: Iterable[Resource]) -> None:
+def check_subscriber(
+    access: AccessRules, principal: Principal, resources: Iterable[Resource]
+) -> None:
     """Return if *principal* may read all *resources*. Raises NoPermission."""
     missing = [
         ((Action.SUB,), each) for each in resources if not access.may(principal, Action.SUB, each)
@@ -111,13 +122,13 @@ def check_subscriber(access: Access, principal: Principal, resources: Iterable[R
 
 
 def _demands(
-    access: Access, permission: Permission, request: Asked
+    access: AccessRules, permission: RequiredPermission, request: ExaminedRequest
 ) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in permission.names(request):
-        if permission.kind is Kind.TOPIC and name.startswith(RETRY_PREFIX):
+        if permission.kind is ResourceKind.TOPIC and name.startswith(RETRY_PREFIX):
             actions = tuple(dict.fromkeys(map(_on_group_of_retries, permission.actions)))
             for group in access.retry_groups(name):
-                yield actions, Resource(Kind.GROUP, group)
+                yield actions, Resource(ResourceKind.GROUP, group)
         else:
             yield permission.actions, Resource(permission.kind, name)
 

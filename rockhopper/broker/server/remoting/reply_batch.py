@@ -14,7 +14,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     unconfirmed_code,
 )
 from rockhopper.broker.server.remoting.held_answers import hold_back, unconfirmed_frames
-from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
@@ -53,7 +53,7 @@ class ReplyBatch:
         self,
         store: MessageStore,
         on_refused: Callable[[int], None],
-        connection: Connection,
+        connection: RemotingConnection,
         times: RequestTimes,
         began_s: float,
         *,
@@ -200,7 +200,7 @@ class ReplyBatch:
 
 
 def _release(
-    connection: Connection, frames: bytes, note: Callable[[int], None]
+    connection: RemotingConnection, frames: bytes, note: Callable[[int], None]
 ) -> Callable[[StoreError | None], None]:
     def release(error: StoreError | None) -> None:
         connection.write(frames if error is None else unconfirmed_frames(frames, error))

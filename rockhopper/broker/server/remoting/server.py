@@ -1,6 +1,6 @@
 """The listening sockets and connections of broker and name server.
 
-A Connection splits incoming bytes into frames, passes the complete frames of one read to its
+A connection splits incoming bytes into frames, passes the complete frames of one read to its
 handler in one pass, and protects the process against its peer:
 
     a malformed frame or header          closed, one log line
@@ -24,7 +24,7 @@ from typing import cast
 import structlog
 
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
-from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.connections import OpenConnections
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.socket_names import socket_address
 from rockhopper.broker.server.loop.fair_scheduler import (
@@ -36,7 +36,7 @@ from rockhopper.broker.server.loop.fair_scheduler import (
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
 from rockhopper.broker.server.remoting.notices import request_of
 from rockhopper.broker.server.remoting.sweeping import sweep_connections
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.peer import USERS, Notice, Peer, Principal
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.codes import FLAG_ONEWAY
@@ -62,10 +62,10 @@ ACCEPTING_TURNS = 4
 """After this many iterations of the loop, an accepted connection is known to its server, or closed.
 """
 
-FrameHandler = Callable[["Connection", list[Frame]], int]
+FrameHandler = Callable[["RemotingConnection", list[Frame]], int]
 
 
-class Connection(asyncio.Protocol):
+class RemotingConnection(asyncio.Protocol):
     """One peer. All methods belong to the event loop's thread."""
 
     __slots__ = (
@@ -414,14 +414,14 @@ class _OpenPort:
             bound, self._make_connection, name=server.name, gate=gate, has_room=self._has_room
         )
 
-    def _make_connection(self, caller: Caller) -> Connection:
+    def _make_connection(self, caller: Caller) -> RemotingConnection:
         return self.server.make_connection(caller)
 
     def _has_room(self, arriving: int) -> bool:
         return self.server.has_room(arriving)
 
 
-class Server(Connections[Connection]):
+class Server(OpenConnections[RemotingConnection]):
     """One or more listening ports and their connections."""
 
     def __init__(
@@ -430,7 +430,7 @@ class Server(Connections[Connection]):
         handler: FrameHandler,
         *,
         connections_max: int,
-        access: Access | None = None,
+        access: AccessRules | None = None,
     ) -> None:
         """*access* decides whether users are required; None: they are not."""
         super().__init__(name, connections_max)
@@ -461,9 +461,9 @@ class Server(Connections[Connection]):
         await open_port.listener.start()
         self._listen_at([open_port])
 
-    def make_connection(self, caller: Caller = DIRECT) -> Connection:
+    def make_connection(self, caller: Caller = DIRECT) -> RemotingConnection:
         """Return the protocol of a new connection."""
-        return Connection(self, self.handler, caller)
+        return RemotingConnection(self, self.handler, caller)
 
     def handle_with(self, handler: FrameHandler) -> None:
         """Use *handler* for all further frames, on every connection."""
@@ -471,7 +471,7 @@ class Server(Connections[Connection]):
         for connection in self.connections:
             connection.handler = handler
 
-    def adopt(self, connection: Connection) -> None:
+    def adopt(self, connection: RemotingConnection) -> None:
         """Take over an open connection of another server."""
         if not connection.closed:
             connection.server = self
@@ -524,7 +524,7 @@ class Server(Connections[Connection]):
         self.begin_to_close()
         await self.all_gone(CLOSE_TIMEOUT_S)
 
-    def let_in(self, connection: Connection) -> bool:
+    def let_in(self, connection: RemotingConnection) -> bool:
         """``admit`` a new connection here, or in the server that now has this one's ports."""
         server = self
         while server._heir is not None:
@@ -533,7 +533,7 @@ class Server(Connections[Connection]):
         connection.server, connection.handler = server, server.handler
         return not server._is_closing and server.admit(connection)
 
-    def count_half_frame(self, connection: Connection, size_bytes: int) -> None:
+    def count_half_frame(self, connection: RemotingConnection, size_bytes: int) -> None:
         """Count bytes of an incomplete frame; close its connection, or others, if necessary."""
         problem = self._half_frames.find_problem(connection)
         if problem is None:
@@ -542,7 +542,7 @@ class Server(Connections[Connection]):
             connection.decoder.forget_pending()
             connection.fail(problem)
 
-    def count_unread(self, connection: Connection, size_bytes: int) -> None:
+    def count_unread(self, connection: RemotingConnection, size_bytes: int) -> None:
         """Count bytes written to a peer that does not read; close it, or others, if necessary.
 
         Reading from it has stopped, but held and slow requests are still answered.
@@ -566,7 +566,7 @@ class Server(Connections[Connection]):
         now_s = asyncio.get_running_loop().time()
         self._sweep_piece(list(self.connections), now_s)
 
-    def _sweep_piece(self, connections: list[Connection], now_s: float) -> None:
+    def _sweep_piece(self, connections: list[RemotingConnection], now_s: float) -> None:
         """Sweep in parts: closing thousands at once, with a log line each, would block the loop."""
         loop = asyncio.get_running_loop()
         sweep_connections(connections[-SWEPT_PER_TURN:], now_s)
@@ -577,10 +577,10 @@ class Server(Connections[Connection]):
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
 
 
-def _unread_bytes(connection: Connection) -> int:
+def _unread_bytes(connection: RemotingConnection) -> int:
     return connection.unread_bytes
 
 
-def connection_of(peer: Peer) -> Connection | None:
+def connection_of(peer: Peer) -> RemotingConnection | None:
     """Return the remoting connection of a peer, or None if it uses another protocol."""
-    return cast(Connection, peer) if hasattr(peer, "send_request") else None
+    return cast(RemotingConnection, peer) if hasattr(peer, "send_request") else None

@@ -14,7 +14,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.queues.queue_tail import Run
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
@@ -207,8 +207,8 @@ def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
     ]
 
 
-PUB_ORDERS = (Action.PUB, Resource(Kind.TOPIC, "orders"))
-SUB_ORDERS = (Action.SUB, Resource(Kind.TOPIC, "orders"))
+PUB_ORDERS = (Action.PUB, Resource(ResourceKind.TOPIC, "orders"))
+SUB_ORDERS = (Action.SUB, Resource(ResourceKind.TOPIC, "orders"))
 NO_PERMISSION = int(ResponseCode.NO_PERMISSION)
 
 
@@ -242,7 +242,7 @@ def test_a_pull_is_asked_for_its_topic_and_its_group(tmp_path: Path) -> None:
     broker = HotBroker(tmp_path, access=rules)
     group = pull_fields("orders", 0)["consumerGroup"]
     broker.serve([pull(1)])
-    rules.allowed.add((Action.SUB, Resource(Kind.GROUP, group)))
+    rules.allowed.add((Action.SUB, Resource(ResourceKind.GROUP, group)))
     broker.serve([pull(2)])
     (refused, served) = codes(broker)
     assert refused == (1, NO_PERMISSION)

@@ -14,7 +14,7 @@ import pytest
 from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.kernel.pull import long_polling
-from rockhopper.broker.kernel.pull.puller import Outcome
+from rockhopper.broker.kernel.pull.puller import PullOutcome
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.settings.config_file import build_config
@@ -444,9 +444,9 @@ def test_whatever_is_a_little_unusual_is_left_to_python(
 
 def test_an_answer_may_send_its_reader_to_another_replica() -> None:
     result = GetResult(GetStatus.FOUND, 9, 2, 30, b"records", 1)
-    plain = b"".join(plain_pulls.pull_answer(Outcome.FOUND, result, 7))
+    plain = b"".join(plain_pulls.pull_answer(PullOutcome.FOUND, result, 7))
     result.suggested_broker_id = 12
-    (frame,) = FrameDecoder().feed(b"".join(plain_pulls.pull_answer(Outcome.FOUND, result, 7)))
+    (frame,) = FrameDecoder().feed(b"".join(plain_pulls.pull_answer(PullOutcome.FOUND, result, 7)))
     command = decode_header(*frame)
     assert (command.opaque, command.body) == (7, b"records")
     assert command.ext == {

@@ -13,8 +13,8 @@ import pytest
 from rockhopper.broker.hot.hot_codec import templates
 from rockhopper.broker.hot.plain_sends import (
     Common,
+    DeferredSends,
     Taken,
-    Waiting,
     common,
     count_up,
     take_nothing,
@@ -88,7 +88,7 @@ class Pass:
         half = QueueTail(TRANSACTION_HALF_TOPIC, 0, 90, is_batch=False)
         for tail in (*delayed[:2], half):
             tail.consume_queue = OPENED
-        waiting = Waiting(
+        waiting = DeferredSends(
             {(tail.topic, tail.queue_id): tail for tail in (*delayed, half)},
             (1000, 5000, 7000, 9000),
             SCHEDULE_TOPIC,

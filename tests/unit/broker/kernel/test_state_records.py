@@ -3,11 +3,11 @@
 import pytest
 
 from rockhopper.broker.kernel import state_records as records
-from rockhopper.broker.kernel.state_records import Kind, StateRecordError
+from rockhopper.broker.kernel.state_records import StateKind, StateRecordError
 
 
 def test_a_body_holds_its_writer_its_snapshot_and_entries() -> None:
-    body = records.encode_state(1, -1, [(Kind.OFFSETS, b"ab"), (9, b"")])
+    body = records.encode_state(1, -1, [(StateKind.OFFSETS, b"ab"), (9, b"")])
     assert body == bytes.fromhex(
         "01 0000000000000001 ffffffffffffffff 04 00000002 6162 09 00000000"
     )
@@ -16,7 +16,7 @@ def test_a_body_holds_its_writer_its_snapshot_and_entries() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 7, 20])
 def test_a_body_that_was_cut_is_refused(cut: int) -> None:
-    body = records.encode_state(1, 0, [(Kind.OFFSETS, b"abc")])
+    body = records.encode_state(1, 0, [(StateKind.OFFSETS, b"abc")])
     with pytest.raises(StateRecordError):
         records.decode_state(body[:-cut])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.kernel.tables.json_table import DataVersion
+from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import route_table as module
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
@@ -49,7 +49,7 @@ def registration(
         ha_address=address.replace("10911", "10912"),
         timeout_ms=timeout_ms,
         acting_master=acting_master,
-        version=DataVersion(counter, NOW, state),
+        version=TableVersion(counter, NOW, state),
         topics=topics(*(names or ("orders", "TBW102"))),
     )
 
@@ -97,7 +97,7 @@ def test_topics_change_only_with_the_version_unless_they_are_new() -> None:
     assert orders.queues[0].read_queue_nums == 4
     assert more is not None
     assert more.queues[0].read_queue_nums == 8
-    again.version = DataVersion(2, NOW)
+    again.version = TableVersion(2, NOW)
     table.register(again, NOW)
     orders = table.route("orders", "")
     assert orders is not None
@@ -229,8 +229,8 @@ def test_silence_ends_a_registration_and_any_sign_of_life_prolongs_it() -> None:
     assert table.expire(NOW + 120_000) == []
     table.heartbeat("C", "10.0.0.2:10911", NOW + 60_000)
     assert table.expire(NOW + 180_000) == []
-    changed, known = table.query_version("C", "10.0.0.2:10911", DataVersion(1, NOW), NOW + 120_000)
-    assert (changed, known) == (False, DataVersion(1, NOW))
+    changed, known = table.query_version("C", "10.0.0.2:10911", TableVersion(1, NOW), NOW + 120_000)
+    assert (changed, known) == (False, TableVersion(1, NOW))
     assert table.expire(NOW + 240_000) == []
     assert table.expire(NOW + 240_001) == [connection]
     assert table.route("orders", "") is None
@@ -254,7 +254,7 @@ def test_a_closed_connection_ends_what_was_registered_over_it_last() -> None:
 
 
 def test_an_unknown_broker_has_to_register() -> None:
-    assert RouteTable().query_version("C", "a:1", DataVersion(), NOW) == (True, None)
+    assert RouteTable().query_version("C", "a:1", TableVersion(), NOW) == (True, None)
     RouteTable().heartbeat("C", "a:1", NOW)
 
 

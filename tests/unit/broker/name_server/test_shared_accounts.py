@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.kernel.tables.accounts import user_to_json
 from rockhopper.broker.name_server.shared_accounts import BROKERS_MAX, SharedAccounts
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.errors import InvalidParameter, NoPermission
 from rockhopper.broker.users.guard import Guard
@@ -16,7 +16,7 @@ from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.errors import MalformedBodyError
 
 ROOT = User("root", "the secret of root", is_super=True)
-ORDERS = Resource(Kind.TOPIC, "orders")
+ORDERS = Resource(ResourceKind.TOPIC, "orders")
 
 
 def allow(resource: str) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import (
     ALL_ACTIONS,
     Pattern,
@@ -19,7 +19,7 @@ from rockhopper.broker.users.accounts import (
 )
 from rockhopper.broker.users.errors import InvalidParameter
 
-ORDERS = Resource(Kind.TOPIC, "orders")
+ORDERS = Resource(ResourceKind.TOPIC, "orders")
 HOST = "10.0.0.7"
 
 
@@ -80,11 +80,11 @@ def test_which_rule_decides(rules: list[str], is_allowed: bool | None) -> None:
     assert decided == {is_allowed}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(ResourceKind))
 @pytest.mark.parametrize("name", ["*", "", "o", "ord", "orders", "orders2", "other"])
-def test_the_index_names_the_rules_that_match(kind: Kind, name: str) -> None:
+def test_the_index_names_the_rules_that_match(kind: ResourceKind, name: str) -> None:
     names = ("*", "o", "o*", "ord*", "orders", "orders*", "orders2", "orders-and-more*")
-    texts = ["*", *(f"{each.value}:{name}" for each in Kind for name in names)]
+    texts = ["*", *(f"{each.value}:{name}" for each in ResourceKind for name in names)]
     rules = [rule(f"{decision} Pub {text}") for text in texts for decision in ("allow", "deny")]
     resource = Resource(kind, name)
     found = RuleIndex(rules).about(resource)

@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.users.accounts import User
-from rockhopper.broker.users.authentication import FAILURES_PER_S, Authenticator, Failures
+from rockhopper.broker.users.authentication import FAILURES_PER_S, Authenticator, FailureAllowance
 from rockhopper.broker.users.errors import NotAuthenticated
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.signing import sign
@@ -70,7 +70,7 @@ def test_the_user_of_no_name_cannot_be_taken(authenticator: Authenticator) -> No
         authenticator.verify("bob", CONTENT, sign(nobody, CONTENT), "10.0.0.7")
 
 
-def guess(authenticator: Authenticator, name: str, failures: Failures) -> None:
+def guess(authenticator: Authenticator, name: str, failures: FailureAllowance) -> None:
     for _ in range(FAILURES):
         with pytest.raises(NotAuthenticated):
             authenticator.verify(name, CONTENT, sign("wrong", CONTENT), "10.0.0.7", failures)
@@ -79,7 +79,7 @@ def guess(authenticator: Authenticator, name: str, failures: Failures) -> None:
 def test_a_name_that_is_guessed_at_is_not_heard_on_that_connection_until_time_passes(
     authenticator: Authenticator, clock: Clock
 ) -> None:
-    right, bad, good = sign(SECRET, CONTENT), Failures(), Failures()
+    right, bad, good = sign(SECRET, CONTENT), FailureAllowance(), FailureAllowance()
     guess(authenticator, "alice", bad)
     with pytest.raises(NotAuthenticated):
         authenticator.verify("alice", CONTENT, right, "10.0.0.7", bad)
@@ -89,7 +89,7 @@ def test_a_name_that_is_guessed_at_is_not_heard_on_that_connection_until_time_pa
 
 
 def test_another_name_is_heard_on_the_same_connection(authenticator: Authenticator) -> None:
-    failures = Failures()
+    failures = FailureAllowance()
     for name in ("bob", "carol", "gone"):
         guess(authenticator, name, failures)
     right = sign(SECRET, CONTENT)
@@ -110,7 +110,7 @@ def test_without_a_connection_a_name_is_not_heard_from_that_address(
 
 
 def test_a_flood_of_names_and_addresses_stays_small(clock: Clock) -> None:
-    failures = Failures(names_max=3)
+    failures = FailureAllowance(names_max=3)
     for number in range(10):
         failures.charge(f"name-{number}", clock())
     for _ in range(FAILURES):

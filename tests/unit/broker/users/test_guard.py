@@ -2,13 +2,13 @@
 
 import pytest
 
-from rockhopper.broker.users.access import CLUSTER, Access, Action, Kind, Resource
+from rockhopper.broker.users.access import CLUSTER, AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.guard import VERDICTS_MAX, Guard, guard_of
 from rockhopper.broker.users.peer import Principal
 
-NOTES = Resource(Kind.TOPIC, "rmq_sys_rockhopper_state")
-ORDERS, MINE = Resource(Kind.TOPIC, "orders"), Resource(Kind.CLUSTER, "mine")
+NOTES = Resource(ResourceKind.TOPIC, "rmq_sys_rockhopper_state")
+ORDERS, MINE = Resource(ResourceKind.TOPIC, "orders"), Resource(ResourceKind.CLUSTER, "mine")
 USERS = {
     "root": User("root", "a secret of root", is_super=True),
     "alice": User("alice", "a secret of alice"),
@@ -63,7 +63,7 @@ def test_a_change_counts_at_once_and_many_questions_stay_few() -> None:
     made = guard()
     assert not may(made, "alice", Action.PUB)
     for number in range(VERDICTS_MAX + 1):
-        assert not may(made, "alice", Action.PUB, Resource(Kind.TOPIC, str(number)))
+        assert not may(made, "alice", Action.PUB, Resource(ResourceKind.TOPIC, str(number)))
     rules = {"alice": [rule("Topic:*")]}
     made.use(dict(USERS), rules)
     assert may(made, "alice", Action.PUB)
@@ -86,7 +86,7 @@ def test_a_question_looks_at_the_rules_about_its_resource_alone(
     numbers = range(2 * VERDICTS_MAX)
     made = guard(rule("Topic:*", "Sub"), *(rule(f"Topic:orders-{number}") for number in numbers))
     for number in numbers:
-        assert may(made, "alice", Action.PUB, Resource(Kind.TOPIC, f"orders-{number}"))
+        assert may(made, "alice", Action.PUB, Resource(ResourceKind.TOPIC, f"orders-{number}"))
     assert len(looked_at) == 2 * len(numbers)
 
 
@@ -109,5 +109,5 @@ def test_notes_with_secrets_are_super_users_alone(action: Action, authorizes: bo
 def test_users_are_required_by_a_guard_that_is_not_open(authenticates: bool) -> None:
     guard = Guard(remote_admin=False, authenticates=authenticates)
     assert guard_of(guard) is (guard if authenticates else None)
-    assert guard_of(Access(remote_admin=False)) is None
+    assert guard_of(AccessRules(remote_admin=False)) is None
     assert guard_of(None) is None

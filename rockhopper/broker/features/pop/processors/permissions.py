@@ -1,8 +1,8 @@
 """The permissions of pop requests that name topics and groups in their bodies."""
 
 from rockhopper.broker.kernel.processors.permissions import in_body, on_both, on_both_fields
-from rockhopper.broker.server.remoting.permissions import Names, Permission
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.server.remoting.permissions import Names, RequiredPermission
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.protocol.bodies.popping import (
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
@@ -22,9 +22,9 @@ ASSIGNED = on_both(
     in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
     in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
 )
-SET_REQUEST_MODE = Permission(
+SET_REQUEST_MODE = RequiredPermission(
     (Action.UPDATE,),
-    Kind.GROUP,
+    ResourceKind.GROUP,
     in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
 )
 ACKNOWLEDGED = on_both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))

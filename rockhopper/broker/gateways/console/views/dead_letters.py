@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.browsing import line
 from rockhopper.broker.gateways.console.visit import Moved, TemplatePage, Visit, WrongInput, number
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.topic_stats import together
 from rockhopper.client.errors import ClientError
 from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, retry_topic
@@ -34,7 +34,7 @@ async def show_all(visit: Visit) -> TemplatePage:
 async def show(visit: Visit) -> TemplatePage:
     """Show the dead letters of a group, those not yet sent back first."""
     group = visit.needed("group")
-    visit.check(Action.SUB, group, Kind.GROUP)
+    visit.check(Action.SUB, group, ResourceKind.GROUP)
     with_sent = bool(visit.query.get("all"))
     count = await visit.admin.dead_letters.count(group)
     letters = []
@@ -49,7 +49,7 @@ async def show(visit: Visit) -> TemplatePage:
                     break
     values = {
         "group": group,
-        "refusal": visit.hindrance(Action.UPDATE, group, Kind.GROUP),
+        "refusal": visit.hindrance(Action.UPDATE, group, ResourceKind.GROUP),
         "count": count,
         "letters": letters,
         "topic": dlq_topic(group),
@@ -99,7 +99,7 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
     group = fields.get("group", "").strip()
     if not group:
         raise WrongInput("say of which group")
-    visit.check(Action.UPDATE, group, Kind.GROUP)
+    visit.check(Action.UPDATE, group, ResourceKind.GROUP)
     message_id = fields.get("id", "").strip() or None
     letters = frozenset(fields.get("letters", "").split()[:REQUEUED_AT_ONCE_MAX]) or None
     count = number(fields.get("count", ""), 1, least=1, most=REQUEUED_AT_ONCE_MAX)

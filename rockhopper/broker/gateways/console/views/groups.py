@@ -17,7 +17,7 @@ from rockhopper.broker.gateways.console.visit import (
     queue_of,
     whole,
 )
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.admin_groups import Target, describe_target, sum_moves
 from rockhopper.client.admin.group_states import REQUEUE_GROUP, GroupState
 from rockhopper.client.admin.topic_stats import lag_seconds, together
@@ -78,7 +78,7 @@ async def figures(visit: Visit, *, with_system: bool = False) -> list[GroupFigur
         for each in (await visit.admin.figures.read()).groups
         if with_system or not (is_system_group(each.name) or each.name == REQUEUE_GROUP)
     }
-    return [found[name] for name in visit.only_seen(found, Kind.GROUP)]
+    return [found[name] for name in visit.only_seen(found, ResourceKind.GROUP)]
 
 
 async def _row(visit: Visit, name: str) -> GroupRow:
@@ -114,7 +114,7 @@ async def show(visit: Visit, problem: str = "") -> TemplatePage:
     *problem* describes an invalid reset target in the query.
     """
     name = visit.needed("name")
-    visit.check(Action.GET, name, Kind.GROUP)
+    visit.check(Action.GET, name, ResourceKind.GROUP)
     found, dead = await asyncio.gather(
         visit.admin.groups.state(name), if_allowed(visit.admin.dead_letters.count(name))
     )
@@ -131,7 +131,7 @@ async def show(visit: Visit, problem: str = "") -> TemplatePage:
     read = {each.queue.topic for each in queues}
     values = {
         "problem": problem,
-        "refusal": visit.hindrance(Action.UPDATE, name, Kind.GROUP),
+        "refusal": visit.hindrance(Action.UPDATE, name, ResourceKind.GROUP),
         "state": state,
         "is_part": is_part,
         "dead": dead,
@@ -161,7 +161,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
     if not group or not topic:
         raise WrongInput("say which group, and in which topic")
-    visit.check(Action.UPDATE, group, Kind.GROUP)
+    visit.check(Action.UPDATE, group, ResourceKind.GROUP)
     kind, value = fields.get("to", ""), fields.get("value", "").strip()
     to: Target
     if kind == "earliest":

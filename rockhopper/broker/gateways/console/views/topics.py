@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, format_error
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.client.admin.group_states import QueueLag
 from rockhopper.client.admin.topic_stats import TopicFigures, TopicReader, lag_seconds, together
 from rockhopper.client.errors import ClientError
@@ -85,7 +85,7 @@ async def show(visit: Visit) -> TemplatePage:
     route, masters = await asyncio.gather(visit.admin.route(name), visit.admin.masters())
     reader = TopicReader(visit.admin, masters)
     figures = await reader.all_of(name, GROUPS_SHOWN_MAX)
-    seen = visit.only_seen(figures.groups, Kind.GROUP)
+    seen = visit.only_seen(figures.groups, ResourceKind.GROUP)
     shown = seen[:GROUPS_SHOWN_MAX]
     groups = await together(_group(visit, each, figures) for each in shown)
     queues, pager = visit.page_of(figures.queues, QUEUES_SHOWN_MAX)

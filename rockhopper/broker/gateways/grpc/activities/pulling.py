@@ -9,7 +9,7 @@ from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.statuses import OK, GrpcStatusError, millis_of, status
-from rockhopper.broker.kernel.pull.puller import Outcome, Pull, Puller
+from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -67,10 +67,10 @@ class Pulling:
 
         kind = TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG
 
-        def answer(outcome: Outcome, result: GetResult) -> None:
+        def answer(outcome: PullOutcome, result: GetResult) -> None:
             # The store compares only hashes of tags, and these clients do not filter.
             wanted = Subscription(topic, expression.expression, kind)
-            messages = decode_messages(result.body) if outcome is Outcome.FOUND else []
+            messages = decode_messages(result.body) if outcome is PullOutcome.FOUND else []
             found = [stored for stored in messages if wanted.matches_tag(stored.tags)]
             _write_pulled(call, (topic, namespace), outcome, result, found)
 
@@ -154,15 +154,15 @@ class Pulling:
 def _write_pulled(
     call: Call,
     place: tuple[str, str],
-    outcome: Outcome,
+    outcome: PullOutcome,
     result: GetResult,
     found: list[StoredMessage],
 ) -> None:
-    if outcome is Outcome.FOUND:
+    if outcome is PullOutcome.FOUND:
         call.write(_PullReply(status=OK))
         for stored in found:
             call.write(_PullReply(message=delivered(stored, *place)))
-    elif outcome is Outcome.MOVED:
+    elif outcome is PullOutcome.MOVED:
         call.write(
             _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue no longer has this offset"))
         )

@@ -26,7 +26,7 @@ from rockhopper.broker.kernel.scheduled.timers.entries import (
     ENTRY,
     ENTRY_SIZE_BYTES,
     SLOT_MS,
-    Entry,
+    TimerEntry,
 )
 from rockhopper.broker.kernel.scheduled.timers.slot_files import NOTES_SUFFIX
 from rockhopper.broker.kernel.tables.checked_table import CheckedTable
@@ -176,7 +176,7 @@ def damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> i
             if slot * SLOT_MS > now_ms:
                 return slot
             continue
-        is_of_slot = len(first) < ENTRY_SIZE_BYTES or Entry(*ENTRY.unpack(first)).slot == slot
+        is_of_slot = len(first) < ENTRY_SIZE_BYTES or TimerEntry(*ENTRY.unpack(first)).slot == slot
         if size < size_bytes or not is_of_slot or checkpoint.slot_crcs.get(slot, crc) != crc:
             return slot
         notes = directory / f"{slot}{NOTES_SUFFIX}"

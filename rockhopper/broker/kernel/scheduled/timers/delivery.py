@@ -35,7 +35,7 @@ LATE_MS = 1000
 _NEVER = 1 << 63
 
 
-class Delivery:
+class TimerDelivery:
     """Delivers the messages that are due by the index.
 
     ``delivered`` counts messages since the start by topic; ``late_count`` counts those that were

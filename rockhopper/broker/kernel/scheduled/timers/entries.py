@@ -27,7 +27,7 @@ LAST_FIELD_AT = 32
 SLOT_MS = 60_000
 
 
-class Entry(NamedTuple):
+class TimerEntry(NamedTuple):
     """One entry; ``mark`` is the last field."""
 
     due_ms: int

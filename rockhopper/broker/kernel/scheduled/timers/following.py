@@ -16,7 +16,7 @@ from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
 from rockhopper.broker.kernel.scheduled.timers.entries import (
     KIND_MESSAGE,
     KIND_WITHDRAWAL,
-    Entry,
+    TimerEntry,
     key_hash,
 )
 from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
@@ -94,7 +94,7 @@ class TimerQueue:
         offset = self.offset
         result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, offset, BATCH_COUNT_MAX)
         if result.status is GetStatus.FOUND:
-            entries: list[Entry] = []
+            entries: list[TimerEntry] = []
             for message in decode_messages(result.body):
                 entries += self._entries(message, entries)
             self._index.add(entries)
@@ -104,7 +104,7 @@ class TimerQueue:
         self.offset = result.next_offset
         return result.next_offset < result.max_offset
 
-    def _entries(self, message: StoredMessage, before: list[Entry]) -> list[Entry]:
+    def _entries(self, message: StoredMessage, before: list[TimerEntry]) -> list[TimerEntry]:
         """Return the new entries for *message*.
 
         *before* are entries that are not in the index yet.
@@ -137,7 +137,9 @@ class TimerQueue:
                 entries.append(_withdrawal(message, victim.queue_offset, victim.due_ms))
         return entries
 
-    def _victim(self, message: StoredMessage, unique_key: str, before: list[Entry]) -> Entry | None:
+    def _victim(
+        self, message: StoredMessage, unique_key: str, before: list[TimerEntry]
+    ) -> TimerEntry | None:
         """Return the message with that key and the same second, which is RocketMQ's search."""
         real_topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         key = key_hash(real_topic, unique_key.removeprefix(f"{real_topic}+"))
@@ -157,10 +159,10 @@ class TimerQueue:
         return next((entry for entry in found if entry.queue_offset not in withdrawn), None)
 
 
-def entry_of(message: StoredMessage, due: int) -> Entry:
+def entry_of(message: StoredMessage, due: int) -> TimerEntry:
     """Return the entry of a message that waits."""
     properties = message.properties
-    return Entry(
+    return TimerEntry(
         due,
         message.commit_log_offset,
         message.size_bytes,
@@ -170,8 +172,8 @@ def entry_of(message: StoredMessage, due: int) -> Entry:
     )
 
 
-def _withdrawal(message: StoredMessage, queue_offset: int, due: int) -> Entry:
-    return Entry(
+def _withdrawal(message: StoredMessage, queue_offset: int, due: int) -> TimerEntry:
+    return TimerEntry(
         due,
         message.commit_log_offset,
         message.size_bytes,

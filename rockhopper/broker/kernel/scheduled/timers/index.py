@@ -22,7 +22,7 @@ from rockhopper.broker.kernel.scheduled.timers.entries import (
     KIND_WITHDRAWAL,
     LAST_FIELD_AT,
     SLOT_MS,
-    Entry,
+    TimerEntry,
 )
 from rockhopper.broker.kernel.scheduled.timers.slot_files import Note, SlotFiles
 
@@ -153,13 +153,13 @@ class TimerIndex:
             heapq.heappush(self._closed, number)
         return slot
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[TimerEntry]) -> None:
         """Add entries in the order of their queue offsets.
 
         Raises:
             OSError: none of them was added.
         """
-        by_slot: dict[int, list[Entry]] = {}
+        by_slot: dict[int, list[TimerEntry]] = {}
         for entry in entries:
             by_slot.setdefault(entry.slot, []).append(entry)
         self.files.append(
@@ -175,7 +175,7 @@ class TimerIndex:
                 slot.read_bytes = self.files.entries_size(number)
             slot.end_offset = mine[-1].queue_offset + 1
 
-    def _add(self, slot: Slot, entry: Entry, is_read: bool) -> None:
+    def _add(self, slot: Slot, entry: TimerEntry, is_read: bool) -> None:
         if slot.min_offset is None:
             slot.min_offset = entry.queue_offset
         if entry.kind == KIND_WITHDRAWAL:
@@ -322,7 +322,7 @@ class TimerIndex:
             heapq.heapify(self._closed)
         self.files.drop_entries(number)
 
-    def find(self, key: int, from_ms: int, to_ms: int) -> Iterator[Entry]:
+    def find(self, key: int, from_ms: int, to_ms: int) -> Iterator[TimerEntry]:
         """Yield pending messages due within [from_ms, to_ms] with the key hash *key*."""
         wanted = key.to_bytes(8, "big")
         for number in range(from_ms // SLOT_MS, to_ms // SLOT_MS + 1):
@@ -331,7 +331,7 @@ class TimerIndex:
             start = 0
             for piece in self.files.pieces(number):
                 for at in _positions(piece, wanted, LAST_FIELD_AT):
-                    entry = Entry(*ENTRY.unpack_from(piece, at))
+                    entry = TimerEntry(*ENTRY.unpack_from(piece, at))
                     if (
                         entry.kind == KIND_MESSAGE
                         and from_ms <= entry.due_ms <= to_ms
@@ -340,7 +340,7 @@ class TimerIndex:
                         yield entry
                 start += len(piece)
 
-    def _is_waiting(self, number: int, entry: Entry, at: int) -> bool:
+    def _is_waiting(self, number: int, entry: TimerEntry, at: int) -> bool:
         slot = self._slots[number]
         offset = entry.queue_offset
         if offset in self._hidden or offset in slot.withdrawn or offset in slot.done:
@@ -353,7 +353,7 @@ class TimerIndex:
         """Exclude a message from delivery while its recall is on the way to the queue."""
         self._hidden.add(queue_offset)
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: TimerEntry) -> None:
         """Exclude a message from delivery permanently. Raises OSError: it is then still pending."""
         newest = max(self._slots[entry.slot].end_offset - 1, entry.queue_offset)
         self.add(
@@ -364,7 +364,7 @@ class TimerIndex:
         """Include a hidden message in delivery again."""
         self._hidden.discard(queue_offset)
 
-    def pending(self) -> Iterator[Entry | None]:
+    def pending(self) -> Iterator[TimerEntry | None]:
         """Yield all waiting messages, slot by slot; the index may change in between.
 
         Yields None after each piece that was read, so that a caller can limit its work.
@@ -375,7 +375,7 @@ class TimerIndex:
                 if number not in self._slots:
                     break
                 for at, fields in enumerate(ENTRY.iter_unpack(piece)):
-                    entry = Entry(*fields)
+                    entry = TimerEntry(*fields)
                     position = start + at * ENTRY_SIZE_BYTES
                     if (
                         entry.kind == KIND_MESSAGE
@@ -405,7 +405,7 @@ class TimerIndex:
         at = 0
         for piece in self.files.pieces(number):
             for fields in ENTRY.iter_unpack(piece):
-                entry = Entry(*fields)
+                entry = TimerEntry(*fields)
                 is_left = entry.kind == KIND_MESSAGE and entry.queue_offset not in gone
                 if is_left and (not slot.is_open or self._is_waiting(number, entry, at)):
                     yield ENTRY.pack(*fields)
@@ -417,7 +417,7 @@ class TimerIndex:
         offsets = [s.min_offset for s in self._slots.values() if s.waiting > 0]
         return min((o for o in offsets if o is not None), default=None)
 
-    def older_than(self, queue_offset: int, from_ms: int) -> Iterator[Entry | None]:
+    def older_than(self, queue_offset: int, from_ms: int) -> Iterator[TimerEntry | None]:
         """Yield pending messages before *queue_offset* that are due at *from_ms* or later, by slot.
 
         Yields None where other work should continue; the index may change in between. Open slots
@@ -442,13 +442,13 @@ class TimerIndex:
 
     def _older_of(
         self, number: int, slot: Slot, queue_offset: int, from_ms: int
-    ) -> Iterator[Entry | None]:
+    ) -> Iterator[TimerEntry | None]:
         is_over = has_some = False
         for piece in self.files.pieces(number):
             for fields in ENTRY.iter_unpack(piece):
                 if slot.is_open or self._slots.get(number) is not slot:
                     return
-                entry = Entry(*fields)
+                entry = TimerEntry(*fields)
                 is_over = entry.queue_offset >= queue_offset
                 if is_over:
                     break

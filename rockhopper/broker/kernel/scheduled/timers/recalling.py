@@ -4,7 +4,7 @@ The recall is a message in RocketMQ's format, so that its broker understands it 
 """
 
 from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
-from rockhopper.broker.kernel.scheduled.timers.entries import Entry, key_hash
+from rockhopper.broker.kernel.scheduled.timers.entries import TimerEntry, key_hash
 from rockhopper.broker.kernel.scheduled.timers.following import (
     TIMER_QUEUE_ID,
     TimerQueue,
@@ -69,7 +69,7 @@ def recall(
 
 def _find(
     index: TimerIndex, queue: TimerQueue, handle: RecallHandle, precision_ms: int
-) -> tuple[Entry, StoredMessage] | None:
+) -> tuple[TimerEntry, StoredMessage] | None:
     key = key_hash(handle.topic, handle.unique_key)
     for entry in index.find(key, handle.due_ms, handle.due_ms + precision_ms):
         message = queue.message_at(entry.log_offset, entry.queue_offset)
@@ -85,7 +85,7 @@ def _find(
     return None
 
 
-def _properties(handle: RecallHandle, entry: Entry, message: StoredMessage) -> dict[str, str]:
+def _properties(handle: RecallHandle, entry: TimerEntry, message: StoredMessage) -> dict[str, str]:
     return {
         PROPERTY_TAGS: RECALL_TAG,
         PROPERTY_UNIQUE_KEY: handle.unique_key,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from rockhopper.broker.kernel.scheduled.timers.copies import TIMER_ORIGIN
-from rockhopper.broker.kernel.scheduled.timers.entries import Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.following import (
     TIMER_QUEUE_ID,
     TimerQueue,
@@ -50,7 +50,7 @@ class Rolling:
         self._reserved_ms = reserved_ms
         self._now_ms = now_ms
         self._checked_ms = 0
-        self._walk: Iterator[Entry | None] | None = None
+        self._walk: Iterator[TimerEntry | None] | None = None
         self._walk_began_ms = 0
         self._has_found = False
         self.rolled_count = 0
@@ -82,7 +82,7 @@ class Rolling:
             return False
         return True
 
-    def _old(self, now_ms: int) -> Iterator[Entry | None]:
+    def _old(self, now_ms: int) -> Iterator[TimerEntry | None]:
         """Yield the entries to append again; None where other work should continue."""
         sixth_ms = max(self._reserved_ms() // 6, INTERVAL_MS)
         for sixths, spare_ms in ((5, 0), (4, sixth_ms)):
@@ -91,9 +91,9 @@ class Rolling:
             )
             yield from self._index.older_than(offset, now_ms + spare_ms)
 
-    def _step(self) -> list[Entry]:
+    def _step(self) -> list[TimerEntry]:
         assert self._walk is not None
-        found: list[Entry] = []
+        found: list[TimerEntry] = []
         for entry in self._walk:
             if entry is None:
                 return found
@@ -110,11 +110,11 @@ class Rolling:
         """
         return not self._index.waiting or self._checked_ms > time_ms
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[TimerEntry]) -> None:
         store, index = self._store, self._index
         store.check_writable()
         store.begin()
-        staged: list[tuple[Entry, int]] = []
+        staged: list[tuple[TimerEntry, int]] = []
         try:
             for entry in entries:
                 message = self._queue.message_at(entry.log_offset, entry.queue_offset)
@@ -132,7 +132,7 @@ class Rolling:
                         index.hide(entry.queue_offset)
                         self.rolled_count += 1
 
-    def _give_up(self, entry: Entry) -> None:
+    def _give_up(self, entry: TimerEntry) -> None:
         log.error(
             "a timer message is missing or damaged and cannot be delivered",
             queue_offset=entry.queue_offset,
@@ -141,7 +141,7 @@ class Rolling:
         )
         self._index.withdraw(entry)
 
-    def _stage(self, entry: Entry, message: StoredMessage) -> int:
+    def _stage(self, entry: TimerEntry, message: StoredMessage) -> int:
         times = message.properties.get(PROPERTY_TIMER_ROLL_TIMES, "0")
         properties = message.properties | {
             PROPERTY_TIMER_ROLL_TIMES: str(int(times) + 1 if times.isdecimal() else 1),

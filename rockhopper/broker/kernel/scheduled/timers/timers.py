@@ -25,7 +25,7 @@ from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
     CheckpointFile,
     damaged_slot,
 )
-from rockhopper.broker.kernel.scheduled.timers.delivery import Delivery
+from rockhopper.broker.kernel.scheduled.timers.delivery import TimerDelivery
 from rockhopper.broker.kernel.scheduled.timers.following import TIMER_QUEUE_ID, TimerQueue
 from rockhopper.broker.kernel.scheduled.timers.importing import import_queue
 from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
@@ -91,7 +91,7 @@ class Timers(Part):
         files = self.index.files
         self._sync = JournalSync(files.take_unsynced_notes, files.unsynced_again)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
-        self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
+        self.delivery = TimerDelivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         live = config.store.live
         self.rolling = Rolling(
             store,

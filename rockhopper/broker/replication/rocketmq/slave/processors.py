@@ -26,7 +26,7 @@ from rockhopper.broker.server.remoting.general_pass import frame_handler
 from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import StartError
-from rockhopper.broker.users.access import Access, Action
+from rockhopper.broker.users.access import AccessRules, Action
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
@@ -155,7 +155,7 @@ def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
 
 
 def slave_server(
-    follower: Follower, takeover: Takeover, access: Access, connections_max: int
+    follower: Follower, takeover: Takeover, access: AccessRules, connections_max: int
 ) -> Server:
     """Return the server for the time in which *follower* copies."""
     dispatcher = Dispatcher(build_slave_table(follower, takeover), access)

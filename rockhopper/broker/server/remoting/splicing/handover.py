@@ -23,7 +23,7 @@ import structlog
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.unfinished import Unfinished
 from rockhopper.broker.server.remoting.dispatcher import Processor, Request
-from rockhopper.broker.server.remoting.server import Connection, FrameHandler, Server
+from rockhopper.broker.server.remoting.server import FrameHandler, RemotingConnection, Server
 from rockhopper.broker.users.guard import guard_of
 from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import FLAG_ONEWAY
@@ -55,7 +55,7 @@ def remembering(processor: Processor) -> Processor:
 class _Held:
     """The held requests of one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RemotingConnection) -> None:
         self._connection = connection
         self.frames: list[Frame] = []
         self.held_bytes = 0
@@ -85,7 +85,7 @@ class Handover:
         """Hold all further requests, also on new connections."""
         self._server = server
         self._outgoing = outgoing
-        self._held: dict[Connection, _Held] = {}
+        self._held: dict[RemotingConnection, _Held] = {}
         self._unfinished = Unfinished(has_users=guard_of(server.access) is not None)
         self._splices: set[_Splice] = set()
         self._address_of: Callable[[], str] = str
@@ -108,14 +108,14 @@ class Handover:
         """Whether any client to be forwarded is connected."""
         return bool(self._server.connections)
 
-    def _hold(self, connection: Connection, frames: list[Frame]) -> int:
+    def _hold(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         held = self._held.get(connection)
         if held is None:
             held = self._held[connection] = _Held(connection)
         self._unfinished.count(held.add(frames), self._held.values())
         return len(frames)
 
-    def _take_held(self, connection: Connection) -> list[Frame]:
+    def _take_held(self, connection: RemotingConnection) -> list[Frame]:
         held = self._held.pop(connection, None)
         return [] if held is None else held.frames
 
@@ -150,7 +150,7 @@ class Handover:
         for connection in list(server.connections):
             self._adopt(connection)
 
-    def _adopt(self, connection: Connection) -> None:
+    def _adopt(self, connection: RemotingConnection) -> None:
         connection.server.connections.discard(connection)
         # The state of the broker's parts for it ends with them.
         connection.on_close.clear()
@@ -165,7 +165,7 @@ class Handover:
             frames = FrameDecoder().feed(heartbeat) if heartbeat else []
             self._give(connection, server, frames + self._take_held(connection))
 
-    def _give(self, connection: Connection, server: Server, held: list[Frame]) -> None:
+    def _give(self, connection: RemotingConnection, server: Server, held: list[Frame]) -> None:
         self._server.connections.discard(connection)
         server.adopt(connection)
         connection.handler = server.handler
@@ -189,12 +189,12 @@ class Handover:
             "forwarding clients to the new master", to=address_of(), connections=len(self._splices)
         )
 
-    def _receive(self, connection: Connection, frames: list[Frame]) -> int:
+    def _receive(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         if all(_is_for_us(frame, self._codes) for frame in frames):
             return self._hold(connection, frames)
         return self.hold(connection, frames)
 
-    async def _pass_on(self, connection: Connection) -> None:
+    async def _pass_on(self, connection: RemotingConnection) -> None:
         splice = await self._connected(connection)
         if splice is None:
             return
@@ -205,7 +205,7 @@ class Handover:
         splice.pass_on(connection, held)
         connection.handler = splice.pass_on
 
-    async def _connected(self, connection: Connection) -> "_Splice | None":
+    async def _connected(self, connection: RemotingConnection) -> "_Splice | None":
         """Return a connection to the master for *connection*; None if it needs none any more."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + CONNECT_TIMEOUT_S
@@ -230,7 +230,7 @@ class Handover:
             splice.end_when_answered()
         return None
 
-    def hold(self, connection: Connection, frames: list[Frame]) -> int:
+    def hold(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         """Hold and forward a later connection; used as its handler."""
         self._adopt(connection)
         connection.handler = self._hold
@@ -248,7 +248,7 @@ class Handover:
         self._server.begin_to_close()
 
 
-def _last_heartbeat(connection: Connection) -> bytes:
+def _last_heartbeat(connection: RemotingConnection) -> bytes:
     heartbeat = connection.attributes.get(HEARTBEAT)
     if not isinstance(heartbeat, Command):
         return b""
@@ -259,7 +259,7 @@ def _last_heartbeat(connection: Connection) -> bytes:
 class _Splice(asyncio.Protocol):
     """The connection to the new master for one client."""
 
-    def __init__(self, client: Connection) -> None:
+    def __init__(self, client: RemotingConnection) -> None:
         self.on_end: Callable[[_Splice], None] = lambda _splice: None
         self._is_over = False
         self._client = client
@@ -298,7 +298,7 @@ class _Splice(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def pass_on(self, connection: Connection, frames: list[Frame]) -> int:
+    def pass_on(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         """Forward the client's frames; used as a handler."""
         assert self._transport is not None
         self._asked |= {
@@ -324,7 +324,7 @@ def passed_on_unless(
     wait with them if it were forwarded to the replica itself.
     """
 
-    def handle(connection: Connection, frames: list[Frame]) -> int:
+    def handle(connection: RemotingConnection, frames: list[Frame]) -> int:
         if all(_is_for_us(frame, codes) for frame in frames):
             return known(connection, frames)
         return handover.hold(connection, frames)

@@ -10,7 +10,7 @@ from rockhopper.broker.features.sinks.processors import (
     STAGED_TOPICS,
 )
 from rockhopper.broker.server.remoting.dispatcher import Request
-from rockhopper.broker.server.remoting.permissions import Permission
+from rockhopper.broker.server.remoting.permissions import RequiredPermission
 from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -27,7 +27,7 @@ def topic(broker: ServedBroker) -> None:
     broker.create_topic("sealed", perm=4)
 
 
-def names(permission: Permission, body: bytes = b"", **ext: str) -> set[str]:
+def names(permission: RequiredPermission, body: bytes = b"", **ext: str) -> set[str]:
     return set(permission.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
 
 

@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.features.transactions import check_back
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.store.trusted_time import TrustedTime
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from tests.support.features import transactions_of
 from tests.support.peers import Clock
 from tests.support.transaction_rig import TransactionRig, checks
@@ -108,7 +108,7 @@ def test_who_may_not_see_the_topic_is_not_asked_and_not_counted(
     rig = make_rig(transactionCheckMax="2")
     topics: set[str] = set()
 
-    def may_publish(access: Access, client: Client, topic: str) -> bool:
+    def may_publish(access: AccessRules, client: Client, topic: str) -> bool:
         assert access is rig.broker.access
         topics.add(topic)
         return client.client_id != "stranger"

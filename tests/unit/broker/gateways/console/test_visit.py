@@ -12,31 +12,31 @@ from rockhopper.broker.gateways.console.visit import (
     queue_text,
     whole,
 )
-from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
 from rockhopper.client.queues import MessageQueue
 from tests.support.rules import Rules
 
 
-def visit(access: Access, **query: str) -> Visit:
+def visit(access: AccessRules, **query: str) -> Visit:
     return Visit(
         access, Principal("192.0.2.1", "al"), None, query, False, "", ResultCache(), Turns()
     )
 
 
 def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:
-    rules = Rules((Action.SUB, Resource(Kind.GROUP, "billing")))
+    rules = Rules((Action.SUB, Resource(ResourceKind.GROUP, "billing")))
     asked = visit(rules)
     asked.check(Action.SUB, "%RETRY%billing")
     asked.check(Action.SUB, "%DLQ%billing")
     with pytest.raises(NoPermission, match=r"al at 192.0.2.1 is not allowed to Sub Topic:billing"):
         asked.check(Action.SUB, "billing")
-    visit(Access(remote_admin=False)).check(Action.SUB, "billing")
+    visit(AccessRules(remote_admin=False)).check(Action.SUB, "billing")
 
 
 def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
-    rules = Rules(*((each, Resource(Kind.GROUP, "a")) for each in (Action.SUB, Action.GET)))
+    rules = Rules(*((each, Resource(ResourceKind.GROUP, "a")) for each in (Action.SUB, Action.GET)))
     asked = visit(rules)
     rules.retry_groups = lambda name: {"%RETRY%a_b": ["a"], "%RETRY%a_c": ["a", "a_c"]}[name]
     asked.check(Action.SUB, "%RETRY%a_b")
@@ -45,7 +45,7 @@ def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
 
 
 def test_why_nothing_may_be_changed_is_a_sentence() -> None:
-    assert "remoteAdmin=true" in visit(Access(remote_admin=False)).why_not
+    assert "remoteAdmin=true" in visit(AccessRules(remote_admin=False)).why_not
     assert visit(Rules()).why_not == "al is no administrator from 192.0.2.1."
 
 

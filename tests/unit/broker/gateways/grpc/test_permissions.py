@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.gateways.grpc import permissions
-from rockhopper.broker.users.access import Access, Action, Kind, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, ResourceKind
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import METHODS
@@ -20,11 +20,11 @@ from tests.support.grpc_client import (
     settings_of_producer,
 )
 
-TOPIC, GROUP = Resource(Kind.TOPIC, "t"), Resource(Kind.GROUP, "g")
+TOPIC, GROUP = Resource(ResourceKind.TOPIC, "t"), Resource(ResourceKind.GROUP, "g")
 PUB, SUB = (Action.PUB,), (Action.SUB,)
 
 
-class NoAccess(Access):
+class NoAccess(AccessRules):
     """Nobody may do anything."""
 
     is_open = False
@@ -47,7 +47,7 @@ def two_topics() -> Any:
         (
             permissions.of_sending,
             two_topics(),
-            {(PUB, TOPIC), (PUB, Resource(Kind.TOPIC, "other"))},
+            {(PUB, TOPIC), (PUB, Resource(ResourceKind.TOPIC, "other"))},
         ),
         (permissions.of_sending, sending("%RETRY%g"), {(SUB, GROUP)}),
         (permissions.of_producing, request("EndTransaction", topic="t"), {(PUB, TOPIC)}),
@@ -60,12 +60,12 @@ def two_topics() -> Any:
         (
             permissions.of_queue,
             receiving("%RETRY%g2"),
-            {(SUB, Resource(Kind.GROUP, "g2")), (SUB, GROUP)},
+            {(SUB, Resource(ResourceKind.GROUP, "g2")), (SUB, GROUP)},
         ),
         (
             permissions.of_queue,
             receiving("%DLQ%g2"),
-            {(SUB, Resource(Kind.TOPIC, "%DLQ%g2")), (SUB, GROUP)},
+            {(SUB, Resource(ResourceKind.TOPIC, "%DLQ%g2")), (SUB, GROUP)},
         ),
         (permissions.heartbeat_permissions, request("Heartbeat", group="g"), {(SUB, GROUP)}),
         (permissions.heartbeat_permissions, request("Heartbeat"), set()),

@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.users.accounts import User
-from rockhopper.broker.users.authentication import Failures
+from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.grpc_v2.messages import METHODS
@@ -24,7 +24,7 @@ class Asking:
         self.principal = Principal("10.0.0.7")
         self.connection = self
         self.proved = None
-        self.failures = Failures()
+        self.failures = FailureAllowance()
         self.peer_host = "10.0.0.7"
         self.proved = None
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")

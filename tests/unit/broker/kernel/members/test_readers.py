@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import permutations
 
-from rockhopper.broker.kernel.members.readers import Kind, Readers, find_readers
+from rockhopper.broker.kernel.members.readers import ReaderKind, TopicReaders, find_readers
 from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
 
 RETRIES = "%RETRY%billing"
@@ -19,17 +19,17 @@ def to(**wanted: str) -> dict[str, Subscription]:
     return {**subscriptions, RETRIES: Subscription(RETRIES)}
 
 
-def ours(client_id: str, **wanted: str) -> Kind:
-    return Kind(to(**wanted), heeds_readers=True, client_ids={client_id})
+def ours(client_id: str, **wanted: str) -> ReaderKind:
+    return ReaderKind(to(**wanted), heeds_readers=True, client_ids={client_id})
 
 
-def java(client_id: str, **wanted: str) -> Kind:
-    return Kind(to(**wanted), heeds_readers=False, client_ids={client_id})
+def java(client_id: str, **wanted: str) -> ReaderKind:
+    return ReaderKind(to(**wanted), heeds_readers=False, client_ids={client_id})
 
 
 def readers(
-    *members: Kind, beside: tuple[str, ...] = (), lost: Subscriptions | None = None
-) -> Readers:
+    *members: ReaderKind, beside: tuple[str, ...] = (), lost: Subscriptions | None = None
+) -> TopicReaders:
     """Who reads what; *beside* are members that broadcast."""
     ids = [*(each for member in members for each in member.client_ids), *beside]
     gone = [lost] if lost else []
@@ -97,7 +97,7 @@ def test_nothing_is_decided_beside_a_member_that_has_not_told_what_it_wants() ->
     found = readers(
         ours("a", x="new"),
         ours("b", x="new || paid"),
-        Kind({}, heeds_readers=True, client_ids={"v2"}),
+        ReaderKind({}, heeds_readers=True, client_ids={"v2"}),
     )
     assert found == ({}, {"x"})
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.peers import Clock
 from tests.support.rules import Rules
@@ -51,7 +51,7 @@ async def test_other_names_stand_for_the_group_in_them(
 async def test_permissions_are_those_of_who_popped(
     tmp_path: Path, group: str, is_allowed: bool
 ) -> None:
-    rules = Rules((Action.GET, Resource(Kind.GROUP, group)))
+    rules = Rules((Action.GET, Resource(ResourceKind.GROUP, group)))
     served = ServedBroker(tmp_path, Clock(), {}, rules)
     rules.retry_groups = served.retry_owners.groups
     served.create_topic("paid")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -165,7 +165,7 @@ async def strict(tmp_path: Path) -> AsyncIterator[ServedBroker]:
         tmp_path / "strict",
         Clock(),
         {"authenticationEnabled": "true"},
-        Access(remote_admin=True),
+        AccessRules(remote_admin=True),
     )
     made.tables.users.put(User("root", "root's own secret", is_super=True))
     made.tables.users.put(User("clerk", "clerk's own secret"))

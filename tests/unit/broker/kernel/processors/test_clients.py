@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -369,7 +369,8 @@ async def test_a_group_without_permission_leaves_the_others_of_its_heartbeat_alo
     tmp_path: Path, clock: Clock
 ) -> None:
     rules = Rules(
-        (Action.SUB, Resource(Kind.GROUP, "billing")), (Action.SUB, Resource(Kind.TOPIC, "orders"))
+        (Action.SUB, Resource(ResourceKind.GROUP, "billing")),
+        (Action.SUB, Resource(ResourceKind.TOPIC, "orders")),
     )
     served = ServedBroker(tmp_path, clock, {}, rules)
     both = json.loads(beat(group="billing"))

@@ -7,8 +7,8 @@ import pytest
 from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
-from rockhopper.broker.server.remoting.permissions import Permission
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.server.remoting.permissions import RequiredPermission
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.bodies import HeartbeatData
 from rockhopper.protocol.bodies.topic_ids import encode_topic_ids
@@ -34,7 +34,7 @@ TOPICS = {"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]}
 GROUPS = {"groupConfigList": [{"groupName": "billing"}, {}, 7]}
 
 
-def names(permission: Permission, body: bytes = b"", **ext: str) -> set[str]:
+def names(permission: RequiredPermission, body: bytes = b"", **ext: str) -> set[str]:
     return set(permission.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
 
 
@@ -47,10 +47,14 @@ def names(permission: Permission, body: bytes = b"", **ext: str) -> set[str]:
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
-    of_topics: Permission, of_groups: Permission, body: object, topics: set[str], groups: set[str]
+    of_topics: RequiredPermission,
+    of_groups: RequiredPermission,
+    body: object,
+    topics: set[str],
+    groups: set[str],
 ) -> None:
     encoded = json.dumps(body).encode()
-    assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
+    assert (of_topics.kind, of_groups.kind) == (ResourceKind.TOPIC, ResourceKind.GROUP)
     assert of_topics.actions == of_groups.actions == (Action.SUB,)
     assert names(of_topics, encoded) == topics
     assert names(of_groups, encoded) == groups
@@ -68,7 +72,7 @@ def test_all_topics_and_groups_of_a_body_are_named(
     ],
 )
 def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
-    permission: Permission, body: object, expected: set[str]
+    permission: RequiredPermission, body: object, expected: set[str]
 ) -> None:
     assert names(permission, json.dumps(body).encode()) == expected
 

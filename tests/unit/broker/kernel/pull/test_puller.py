@@ -12,7 +12,7 @@ import pytest
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -284,8 +284,8 @@ async def test_a_pull_that_waited_is_checked_again(
 
 async def test_a_user_who_lost_the_permission_gets_nothing(tmp_path: Path) -> None:
     subscribes = [
-        (Action.SUB, Resource(Kind.TOPIC, "orders")),
-        (Action.SUB, Resource(Kind.GROUP, "tests")),
+        (Action.SUB, Resource(ResourceKind.TOPIC, "orders")),
+        (Action.SUB, Resource(ResourceKind.GROUP, "tests")),
     ]
     rules = Rules(*subscribes)
     broker = ServedBroker(tmp_path / "guarded", Clock(), {}, rules)

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from rockhopper.broker.kernel.tables import json_table
-from rockhopper.broker.kernel.tables.json_table import DataVersion, JsonObject, JsonTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable, TableVersion
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
 from tests.support.rot import flipped
@@ -73,7 +73,7 @@ def test_bare_and_quoted_keys_are_read_and_the_version_is_taken(path: Path) -> N
     table = write(path, main=GOOD)
     assert table.load() is True
     assert table.values == {"0": "a"}
-    assert table.version == DataVersion(3, 5)
+    assert table.version == TableVersion(3, 5)
 
 
 @pytest.mark.parametrize("main", [None, "", " \n", "{", '{"values":1}', "[]", "\x00\x00"])
@@ -332,12 +332,12 @@ async def test_a_write_that_fails_is_raised_kept_and_made_good(
 
 
 def test_a_version_counts_changes() -> None:
-    version = DataVersion(1, 10)
+    version = TableVersion(1, 10)
     version.advance(20)
-    assert version == DataVersion(2, 20)
-    assert version != DataVersion(2, 21)
-    assert DataVersion.from_json({"counter": 2, "timestamp": 20}) == version
-    assert DataVersion.from_json("nonsense") == DataVersion()
+    assert version == TableVersion(2, 20)
+    assert version != TableVersion(2, 21)
+    assert TableVersion.from_json({"counter": 2, "timestamp": 20}) == version
+    assert TableVersion.from_json("nonsense") == TableVersion()
 
 
 async def test_saved_waits_for_what_else_must_confirm(path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
 from rockhopper.broker.kernel.state_records import (
-    Kind,
+    StateKind,
     StateRecordError,
     encode_numbers,
     encode_slots,
@@ -20,16 +20,16 @@ def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
-        (Kind.ENTRY, b""),
-        (Kind.ENTRY, b"\0\1x\0\1yz"),
-        (Kind.DELAYED, b"short"),
-        (Kind.DELETED, b"{"),
-        (Kind.PURGED, b"[]"),
-        (Kind.DOCUMENT, b"\0\x0btopics.json{}"),
-        (Kind.TIMERS, b"123"),
+        (StateKind.ENTRY, b""),
+        (StateKind.ENTRY, b"\0\1x\0\1yz"),
+        (StateKind.DELAYED, b"short"),
+        (StateKind.DELETED, b"{"),
+        (StateKind.PURGED, b"[]"),
+        (StateKind.DOCUMENT, b"\0\x0btopics.json{}"),
+        (StateKind.TIMERS, b"123"),
     ],
 )
-def test_what_makes_no_sense_is_told(pair: Pair, kind: Kind, payload: bytes) -> None:
+def test_what_makes_no_sense_is_told(pair: Pair, kind: StateKind, payload: bytes) -> None:
     async def take() -> None:
         with pytest.raises(StateRecordError):
             pair.follower.applier.kept.apply(kind, payload, 0)
@@ -41,8 +41,8 @@ def test_a_pass_leaves_the_one_before_it_behind(pair: Pair) -> None:
     kept = pair.follower.applier.kept
 
     async def take() -> None:
-        kept.apply(Kind.DELAYED, encode_numbers(1, 5, 8), 100)
-        kept.apply(Kind.DELAYED, encode_numbers(1, 8, 9), 200)
+        kept.apply(StateKind.DELAYED, encode_numbers(1, 5, 8), 100)
+        kept.apply(StateKind.DELAYED, encode_numbers(1, 8, 9), 200)
 
     pair.follower.run(take())
     assert pair.follower.tables.delay_offsets.offsets[1] == 8
@@ -58,11 +58,11 @@ def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> N
     assert timers.pending_count == 2
     slot = encode_slots([((now_ms + 600_000) // SLOT_MS, 0)])
 
-    async def take(kind: Kind) -> None:
+    async def take(kind: StateKind) -> None:
         pair.follower.applier.kept.apply(kind, slot, 100)
 
     for _ in range(2):
-        pair.follower.run(take(Kind.TIMERS))
+        pair.follower.run(take(StateKind.TIMERS))
         assert timers.pending_count == 1
-    pair.follower.run(take(Kind.TIMERS_UNDONE))
+    pair.follower.run(take(StateKind.TIMERS_UNDONE))
     assert timers.pending_count == 2

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
-    Kind,
+    StateKind,
     StateRecordError,
     encode_piece,
 )
@@ -44,7 +44,11 @@ def test_all_pieces_in_a_row_are_a_snapshot(pair: Pair) -> None:
         assert taker.add(piece) is None
     entries = taker.add(last)
     assert entries is not None
-    assert {kind for kind, _ in entries} >= {Kind.DOCUMENT, Kind.ENDS, Kind.TIMERS_ALL}
+    assert {kind for kind, _ in entries} >= {
+        StateKind.DOCUMENT,
+        StateKind.ENDS,
+        StateKind.TIMERS_ALL,
+    }
 
 
 def test_a_piece_that_is_missing_makes_none(pair: Pair) -> None:

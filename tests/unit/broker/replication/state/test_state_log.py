@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.state_records import Kind, decode_state
+from rockhopper.broker.kernel.state_records import StateKind, decode_state
 from rockhopper.broker.replication.state.state_log import StateLog
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError
 from rockhopper.broker.store.files.mapped_file import MappedFile
@@ -34,7 +34,7 @@ def told(store: MessageStore) -> list[bytes]:
 
 
 def note(log: StateLog, payload: bytes) -> None:
-    log.note([(Kind.OFFSETS, payload)])
+    log.note([(StateKind.OFFSETS, payload)])
 
 
 async def test_what_is_noted_stands_in_front_of_the_next_message(store: MessageStore) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rockhopper.broker.kernel.state_records import Kind, decode_state
+from rockhopper.broker.kernel.state_records import StateKind, decode_state
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.store.files.errors import NotReplicatedError
@@ -33,7 +33,7 @@ def end(member: Member) -> int:
 
 
 def test_it_begins_with_a_snapshot(pair: Pair) -> None:
-    assert kinds(pair.master)[-1:] == [Kind.SNAPSHOT]
+    assert kinds(pair.master)[-1:] == [StateKind.SNAPSHOT]
 
 
 def test_offsets_are_gathered_for_a_twentieth_of_a_second(pair: Pair) -> None:
@@ -47,7 +47,7 @@ def test_offsets_are_gathered_for_a_twentieth_of_a_second(pair: Pair) -> None:
     pair.pass_time(0.045)
     assert kinds(master, before) == []
     pair.pass_time(0.01)
-    assert kinds(master, before) == [Kind.OFFSETS]
+    assert kinds(master, before) == [StateKind.OFFSETS]
 
 
 def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
@@ -137,7 +137,7 @@ def test_at_a_planned_end_what_is_gathered_is_told(pair: Pair) -> None:
         await writer_of(master).stop()
 
     master.run(commit_and_stop())
-    assert kinds(master, before) == [Kind.OFFSETS]
+    assert kinds(master, before) == [StateKind.OFFSETS]
 
 
 def test_after_the_end_nothing_is_told(pair: Pair) -> None:
@@ -176,10 +176,10 @@ def test_another_snapshot_comes_before_retention_takes_the_last(pair: Pair) -> N
 
     master.run(commit(1))
     pair.pass_time(0.2)
-    assert Kind.SNAPSHOT not in kinds(master, before)
+    assert StateKind.SNAPSHOT not in kinds(master, before)
     while master.store.max_commit_log_offset < 3.5 * file_size:
         master.put("orders", bytes(100_000))
     commit_log.drop_files_before(2 * file_size)
     master.run(commit(2))
     pair.pass_time(0.2)
-    assert Kind.SNAPSHOT in kinds(master, before)
+    assert StateKind.SNAPSHOT in kinds(master, before)

@@ -5,13 +5,13 @@ import asyncio
 from structlog.testing import capture_logs
 
 from rockhopper.broker.server.listening.caller import DIRECT, Caller
-from rockhopper.broker.server.listening.connections import Connections
+from rockhopper.broker.server.listening.connections import OpenConnections
 
 
 class Counted:
     """A connection that closes when it is told to."""
 
-    def __init__(self, of: "Connections[Counted]", caller: Caller = DIRECT) -> None:
+    def __init__(self, of: "OpenConnections[Counted]", caller: Caller = DIRECT) -> None:
         self.of, self.caller = of, caller
         self.aborted: list[str] = []
 
@@ -19,8 +19,8 @@ class Counted:
         self.aborted.append(reason)
 
 
-def connections(most: int = 2) -> Connections[Counted]:
-    return Connections("test", most)
+def connections(most: int = 2) -> OpenConnections[Counted]:
+    return OpenConnections("test", most)
 
 
 def test_too_many_are_refused_and_said_once() -> None:

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, serves
-from rockhopper.broker.server.remoting.server import Connection
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.server.remoting.server import RemotingConnection
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until
 
@@ -61,8 +61,8 @@ async def test_long_requests_of_one_connection_begin_one_in_a_turn() -> None:
         begun[turns.number] += 1
         return Response()
 
-    dispatcher = Dispatcher({LONG: serves(process)}, Access(remote_admin=False))
-    connection = Mock(Connection)
+    dispatcher = Dispatcher({LONG: serves(process)}, AccessRules(remote_admin=False))
+    connection = Mock(RemotingConnection)
     for opaque in range(100):
         dispatcher.dispatch(connection, Command(LONG, opaque))
     await until(lambda: connection.write.call_count == 100)

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.server.remoting.sweeping import (
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
@@ -54,10 +54,10 @@ class Taking:
 
     def __init__(self, taken_max: int = 1 << 30) -> None:
         self.taken_max = taken_max
-        self.passes: list[tuple[Connection, int]] = []
+        self.passes: list[tuple[RemotingConnection, int]] = []
         self.bodies: list[bytes] = []
 
-    def __call__(self, connection: Connection, frames: list[Frame]) -> int:
+    def __call__(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         taken = min(self.taken_max, len(frames))
         self.passes.append((connection, taken))
         self.bodies += [body for _, _, body in frames[:taken]]
@@ -125,7 +125,7 @@ async def test_every_kind_of_request_leaves_the_loop_to_others_between_passes(
 async def test_the_name_service_leaves_the_loop_to_others_between_passes() -> None:
     now_s = 0.0
 
-    def dispatch(_connection: Connection, command: Command) -> bytes:
+    def dispatch(_connection: RemotingConnection, command: Command) -> bytes:
         nonlocal now_s
         now_s += PASS_S / 3.5
         return encode_command(Command(0, command.opaque, 1))
@@ -290,7 +290,7 @@ async def test_a_handler_that_breaks_costs_its_connection_only(
     broken.send(numbered(FLOOD))
     other.send(numbered(FLOOD))
 
-    def handle(_connection: Connection, _frames: list[Frame]) -> int:
+    def handle(_connection: RemotingConnection, _frames: list[Frame]) -> int:
         raise RuntimeError("no")
 
     monkeypatch.setattr(broken.connection, "handler", handle)

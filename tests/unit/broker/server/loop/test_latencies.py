@@ -4,8 +4,8 @@ from rockhopper.broker.server.loop.latencies import (
     BOUNDS_S,
     PULLS,
     SENDS,
-    Kind,
     Latencies,
+    RequestLabels,
     RequestTimes,
 )
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -28,9 +28,9 @@ def test_requests_count_by_code_and_answer() -> None:
     times.add(RequestCode.PULL_MESSAGE, 0, 0.0, has_waited=True)
     counts = {kind: sum(taken.counts) for kind, taken in times.rows()}
     assert counts == {
-        Kind("send_message_v2", "success", False, False): 3,
-        Kind("send_message_v2", "system_busy", False, False): 1,
-        Kind("pull_message", "success", True, False): 1,
+        RequestLabels("send_message_v2", "success", False, False): 3,
+        RequestLabels("send_message_v2", "system_busy", False, False): 1,
+        RequestLabels("pull_message", "success", True, False): 1,
     }
     assert (sum(times.of(SENDS).counts), times.of(SENDS).sum_s) == (4, 2.5)
     assert sum(times.of(PULLS).counts) == 0  # what waits for messages says nothing of the broker
@@ -41,5 +41,5 @@ def test_codes_that_nobody_knows_share_a_row() -> None:
     for code in range(1_000_000, 1_001_000):
         times.add(code, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 0.0)
     ((kind, taken),) = times.rows()
-    assert kind == Kind("unknown", "unknown", False, False)
+    assert kind == RequestLabels("unknown", "unknown", False, False)
     assert sum(taken.counts) == 1000

@@ -25,7 +25,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.users import errors
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.errors import Refusal, TooManyWait, TopicNotFound
 from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
@@ -39,7 +39,7 @@ def fail(_: Request) -> Response:
 
 
 def test_an_error_of_the_disk_is_answered_and_logged_in_a_sentence() -> None:
-    dispatcher = Dispatcher({99: serves(fail)}, Access(remote_admin=False))
+    dispatcher = Dispatcher({99: serves(fail)}, AccessRules(remote_admin=False))
     with capture_logs() as lines:
         answer = dispatcher.dispatch(Peer().connection, Command(99, opaque=1))
     (frame,) = FrameDecoder().feed(answer)
@@ -56,7 +56,7 @@ def refuse(_: Request) -> Response:
 
 
 def test_a_clients_long_value_is_not_sent_back_whole() -> None:
-    dispatcher = Dispatcher({99: serves(refuse)}, Access(remote_admin=False))
+    dispatcher = Dispatcher({99: serves(refuse)}, AccessRules(remote_admin=False))
     (frame,) = FrameDecoder().feed(dispatcher.dispatch(Peer().connection, Command(99, opaque=1)))
     remark = decode_header(*frame).remark or ""
     assert remark.startswith("topic[xxx")
@@ -66,7 +66,7 @@ def test_a_clients_long_value_is_not_sent_back_whole() -> None:
 
 def ask(processor: Processor, code: int = 99, flag: int = 0, ext: Any = None) -> Command:
     """Return the answer to a request of code 99, which *processor* serves."""
-    dispatcher = Dispatcher({99: serves(processor)}, Access(remote_admin=False))
+    dispatcher = Dispatcher({99: serves(processor)}, AccessRules(remote_admin=False))
     command = Command(code, opaque=7, flag=flag, ext=ext)
     (frame,) = FrameDecoder().feed(dispatcher.dispatch(Peer().connection, command))
     return decode_header(*frame)
@@ -129,7 +129,7 @@ def test_a_oneway_request_is_served_and_gets_no_answer_even_to_an_error() -> Non
         served.append(request.code)
         raise TopicNotFound("no topic")
 
-    dispatcher = Dispatcher({99: serves(fail)}, Access(remote_admin=False))
+    dispatcher = Dispatcher({99: serves(fail)}, AccessRules(remote_admin=False))
     command = Command(99, opaque=1, flag=FLAG_ONEWAY)
     assert (dispatcher.dispatch(Peer().connection, command), served) == (b"", [99])
 
@@ -141,7 +141,7 @@ async def test_slow_requests_of_one_connection_are_limited_until_they_end() -> N
         await ends.wait()
         return Response()
 
-    dispatcher = Dispatcher({99: serves(serve_slowly)}, Access(remote_admin=False))
+    dispatcher = Dispatcher({99: serves(serve_slowly)}, AccessRules(remote_admin=False))
     peer, other = Peer(), Peer()
     for opaque in range(SLOW_REQUESTS_PER_CONNECTION_MAX):
         assert dispatcher.dispatch(peer.connection, Command(99, opaque=opaque)) == b""

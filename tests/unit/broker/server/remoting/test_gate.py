@@ -21,7 +21,7 @@ import pytest
 
 from rockhopper.broker.server.remoting.gate import USERS_MAX, admit
 from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, on_cluster, on_topic
-from rockhopper.broker.users.access import Access, Action
+from rockhopper.broker.users.access import AccessRules, Action
 from rockhopper.broker.users.accounts import Pattern, Rule, User, parse_actions
 from rockhopper.broker.users.errors import NoPermission, NotAuthenticated
 from rockhopper.broker.users.guard import Guard
@@ -108,7 +108,7 @@ def test_one_connection_is_not_everybodys() -> None:
 
 
 def test_without_users_nobody_needs_a_signature() -> None:
-    admit(Access(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
+    admit(AccessRules(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
     admit(Guard(remote_admin=False), Asking({"topic": "orders"}), (SEND,))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.general_pass import frame_handler
-from rockhopper.broker.server.remoting.server import Connection
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
@@ -40,11 +40,11 @@ def served(
 ) -> tuple[Connected, int]:
     connected = Connected()
 
-    def dispatch(connection: Connection, command: Command) -> bytes:
+    def dispatch(connection: RemotingConnection, command: Command) -> bytes:
         return answer or b"<%d>" % command.opaque
 
     handle = frame_handler(dispatch, clock)
-    return connected, handle(cast(Connection, connected), given)
+    return connected, handle(cast(RemotingConnection, connected), given)
 
 
 def answered(connected: Connected) -> list[int]:
@@ -63,13 +63,13 @@ async def test_a_promise_is_held_while_the_lease_may_be_over() -> None:
     is_open = False
     connected = Connected()
 
-    def dispatch(connection: Connection, command: Command) -> bytes:
+    def dispatch(connection: RemotingConnection, command: Command) -> bytes:
         return encode_command(Command(code=0, opaque=command.opaque, flag=FLAG_RESPONSE))
 
     commit = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1)
     read = Command(code=RequestCode.GET_MAX_OFFSET, opaque=2)
     given = FrameDecoder().feed(encode_command(commit) + encode_command(read))
-    frame_handler(dispatch, gate=gate)(cast(Connection, connected), given)
+    frame_handler(dispatch, gate=gate)(cast(RemotingConnection, connected), given)
     assert answered(connected) == [2]
     is_open = True
     gate.look()

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.server.listening.unfinished import UNKNOWN_BYTES_MAX
 from rockhopper.broker.server.remoting.half_frames import HalfFrames
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import USERS
 from rockhopper.protocol.frame import FrameDecoder
@@ -52,7 +52,12 @@ def test_large_frames_are_for_who_names_a_user(holder: Holder, is_refused: bool)
 
 @pytest.mark.parametrize(
     "access",
-    [Access(remote_admin=False), guard(authenticates=False), guard(unsigned_codes=(310,)), None],
+    [
+        AccessRules(remote_admin=False),
+        guard(authenticates=False),
+        guard(unsigned_codes=(310,)),
+        None,
+    ],
 )
-def test_where_no_user_is_required_frames_are_of_any_size(access: Access | None) -> None:
+def test_where_no_user_is_required_frames_are_of_any_size(access: AccessRules | None) -> None:
     assert HalfFrames(access).find_problem(Holder(UNSIGNED, BIG)) is None

@@ -4,9 +4,9 @@ import pytest
 
 from rockhopper.broker.server.remoting.health import HealthServer, state_page
 from rockhopper.broker.server.remoting.http import Page
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 
-OPEN = Access(remote_admin=False)
+OPEN = AccessRules(remote_admin=False)
 
 
 @pytest.mark.parametrize(("problem", "status"), [(None, 200), ("the disk is full", 503)])

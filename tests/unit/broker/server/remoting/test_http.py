@@ -16,10 +16,10 @@ from rockhopper.broker.server.remoting.http import (
     HttpRequest,
     HttpServer,
     Page,
-    Readers,
+    PageReaders,
     ServedPage,
 )
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.guard import Guard
 
@@ -39,10 +39,10 @@ async def sick() -> Page:
 
 
 PAGES = {
-    "/fine": ServedPage(fine, Readers.OPERATORS),
-    "/broken": ServedPage(broken, Readers.OPERATORS),
-    "/state": ServedPage(fine, Readers.BALANCERS),
-    "/sick": ServedPage(sick, Readers.BALANCERS),
+    "/fine": ServedPage(fine, PageReaders.OPERATORS),
+    "/broken": ServedPage(broken, PageReaders.OPERATORS),
+    "/state": ServedPage(fine, PageReaders.BALANCERS),
+    "/sick": ServedPage(sick, PageReaders.BALANCERS),
 }
 
 
@@ -65,7 +65,7 @@ async def serve(server: HttpServer, gate: Gate = OPEN) -> AsyncIterator[Ask]:
 
 @pytest.fixture
 async def ask() -> AsyncIterator[Ask]:
-    async for each in serve(HttpServer(PAGES, Access(remote_admin=False))):
+    async for each in serve(HttpServer(PAGES, AccessRules(remote_admin=False))):
         yield each
 
 
@@ -195,7 +195,7 @@ async def echo(request: HttpRequest) -> Page:
 
 @pytest.fixture
 async def application() -> AsyncIterator[Ask]:
-    server = HttpServer(PAGES, Access(remote_admin=False), {"app": echo})
+    server = HttpServer(PAGES, AccessRules(remote_admin=False), {"app": echo})
     async for each in serve(server):
         yield each
 

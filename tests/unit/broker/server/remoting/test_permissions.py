@@ -5,20 +5,20 @@ import pytest
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.permissions import (
     ADMINISTRATION,
-    Permission,
+    RequiredPermission,
     check_access,
     in_optional_field,
     on_group,
     on_topic,
 )
-from rockhopper.broker.users.access import CLUSTER, Action, Kind, Resource
+from rockhopper.broker.users.access import CLUSTER, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import NoPermission
 from rockhopper.protocol.command import Command
 from tests.support.peers import Peer
 from tests.support.rules import Rules
 
-ORDERS = Resource(Kind.TOPIC, "orders")
-BILLING = Resource(Kind.GROUP, "billing")
+ORDERS = Resource(ResourceKind.TOPIC, "orders")
+BILLING = Resource(ResourceKind.GROUP, "billing")
 PULLS = (on_topic(Action.SUB), on_group(Action.SUB))
 
 
@@ -46,7 +46,9 @@ def test_a_refusal_names_all_that_is_missing() -> None:
 
 def test_a_refusal_for_very_much_names_some_of_it() -> None:
     permissions = [
-        Permission((Action.SUB,), Kind.TOPIC, lambda _asked: [f"t{n}" for n in range(50)])
+        RequiredPermission(
+            (Action.SUB,), ResourceKind.TOPIC, lambda _asked: [f"t{n}" for n in range(50)]
+        )
     ]
     with pytest.raises(NoPermission, match=r"Sub Topic:t19, nor 30 more$"):
         check_access(Rules(), request(), permissions)
@@ -65,7 +67,9 @@ def test_a_name_that_is_missing_is_allowed_to_nobody() -> None:
 
 
 def test_a_name_that_may_be_missing_is_asked_for_where_it_is_there() -> None:
-    permission = Permission((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
+    permission = RequiredPermission(
+        (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
+    )
     check_access(Rules(), request(), [permission])
     with pytest.raises(NoPermission):
         check_access(Rules(), request(consumerGroup="billing"), [permission])
@@ -83,7 +87,9 @@ def test_who_may_consume_in_a_group_may_not_touch_its_dead_letters(action: Actio
     asked = request(topic="%DLQ%billing")
     with pytest.raises(NoPermission, match=f"is not allowed to {action.value} Topic:%DLQ%billing"):
         check_access(Rules((Action.SUB, BILLING)), asked, [on_topic(action)])
-    check_access(Rules((action, Resource(Kind.TOPIC, "%DLQ%billing"))), asked, [on_topic(action)])
+    check_access(
+        Rules((action, Resource(ResourceKind.TOPIC, "%DLQ%billing"))), asked, [on_topic(action)]
+    )
 
 
 def test_a_refusal_of_administration_names_the_setting() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.latencies import Kind, RequestTimes
+from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -149,7 +149,7 @@ def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
     assert one.stats.put_failed == 1
 
 
-def counted(one: Pass) -> dict[Kind, tuple[int, float]]:
+def counted(one: Pass) -> dict[RequestLabels, tuple[int, float]]:
     return {kind: (sum(times.counts), round(times.sum_s, 6)) for kind, times in one.times.rows()}
 
 
@@ -161,8 +161,8 @@ def test_requests_are_counted_with_the_time_until_their_answers_are_written() ->
     one.seconds += 0.25
     one.reply_batch.flush()
     assert counted(one) == {
-        Kind("pull_message", "success", False, False): (3, 0.75),
-        Kind("send_message_v2", "success", False, False): (2, 0.5),
+        RequestLabels("pull_message", "success", False, False): (3, 0.75),
+        RequestLabels("send_message_v2", "success", False, False): (2, 0.5),
     }
 
 
@@ -176,7 +176,7 @@ def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
     assert counted(one) == {}
     one.seconds += 2
     one.store.releases[0][1](None)
-    assert counted(one) == {Kind("send_message_v2", "success", False, False): (1, 2.0)}
+    assert counted(one) == {RequestLabels("send_message_v2", "success", False, False): (1, 2.0)}
 
 
 def test_sends_that_are_refused_are_counted_as_that() -> None:
@@ -185,7 +185,9 @@ def test_sends_that_are_refused_are_counted_as_that() -> None:
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_BATCH_MESSAGE)
     one.reply_batch.flush()
-    assert counted(one) == {Kind("send_batch_message", "system_busy", False, False): (1, 0.0)}
+    assert counted(one) == {
+        RequestLabels("send_batch_message", "system_busy", False, False): (1, 0.0)
+    }
 
 
 async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> None:

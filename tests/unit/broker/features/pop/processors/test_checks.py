@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.users.access import Action, Kind, Resource
+from rockhopper.broker.users.access import Action, Resource, ResourceKind
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.features import pop_of
@@ -82,8 +82,8 @@ async def test_one_that_waited_is_checked_again(broker: ServedBroker, code: Requ
 async def test_a_user_who_lost_the_permission_meanwhile_gets_nothing(
     tmp_path: Path, code: RequestCode
 ) -> None:
-    of_group = Action.SUB, Resource(Kind.GROUP, "billing")
-    rules = Rules((Action.SUB, Resource(Kind.TOPIC, "orders")), of_group)
+    of_group = Action.SUB, Resource(ResourceKind.GROUP, "billing")
+    rules = Rules((Action.SUB, Resource(ResourceKind.TOPIC, "orders")), of_group)
     broker = ServedBroker(tmp_path / "guarded", Clock(), {}, rules)
     broker.create_topic("orders")
     fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)

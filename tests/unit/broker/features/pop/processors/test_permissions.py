@@ -6,8 +6,8 @@ import pytest
 
 from rockhopper.broker.features.pop.processors import permissions
 from rockhopper.broker.server.remoting.dispatcher import Request
-from rockhopper.broker.server.remoting.permissions import Permission
-from rockhopper.broker.users.access import Action, Kind
+from rockhopper.broker.server.remoting.permissions import RequiredPermission
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.protocol.command import Command
 from tests.support.peers import Peer
 
@@ -16,7 +16,7 @@ ASSIGNMENT = {"topic": "orders", "consumerGroup": "billing", "clientId": "c"}
 MODE = {"topic": "orders", "consumerGroup": "billing"}
 
 
-def names(permission: Permission, body: object) -> set[str]:
+def names(permission: RequiredPermission, body: object) -> set[str]:
     command = Command(1, ext={}, body=json.dumps(body).encode())
     return set(permission.names(Request(Peer().connection, command)))
 
@@ -29,9 +29,13 @@ def names(permission: Permission, body: object) -> set[str]:
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
-    of_topics: Permission, of_groups: Permission, body: object, topics: set[str], groups: set[str]
+    of_topics: RequiredPermission,
+    of_groups: RequiredPermission,
+    body: object,
+    topics: set[str],
+    groups: set[str],
 ) -> None:
-    assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
+    assert (of_topics.kind, of_groups.kind) == (ResourceKind.TOPIC, ResourceKind.GROUP)
     assert of_topics.actions == of_groups.actions == (Action.SUB,)
     assert names(of_topics, body) == topics
     assert names(of_groups, body) == groups

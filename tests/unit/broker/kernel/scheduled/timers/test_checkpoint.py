@@ -12,7 +12,7 @@ from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
     TimerCheckpoint,
     damaged_slot,
 )
-from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.tables.json_table import JOURNALED_FROM_BYTES
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 
@@ -74,7 +74,7 @@ class Slot:
         self.directory = directory
         self.entries = directory / "5"
         self.notes = directory / "5.records"
-        data = b"".join(ENTRY.pack(*Entry(300_000 + n, n, 1, 0, n, n)) for n in range(2))
+        data = b"".join(ENTRY.pack(*TimerEntry(300_000 + n, n, 1, 0, n, n)) for n in range(2))
         self.entries.write_bytes(data)
         self.notes.write_bytes(b"12345678")
         self.checkpoint = TimerCheckpoint(2, 0, (), {5: 80}, {5: zlib.crc32(data)}, {5: 8})
@@ -111,7 +111,7 @@ def test_a_shorter_file_is_noticed(tmp_path: Path, size_bytes: int) -> None:
 
 def test_entries_of_another_slot_are_noticed_without_a_checksum(tmp_path: Path) -> None:
     slot = Slot(tmp_path)
-    slot.entries.write_bytes(ENTRY.pack(*Entry(360_000, 0, 1, 0, 0, 0)) * 2)
+    slot.entries.write_bytes(ENTRY.pack(*TimerEntry(360_000, 0, 1, 0, 0, 0)) * 2)
     slot.checkpoint = slot.checkpoint._replace(slot_crcs={})
     assert slot.damaged() == 5
 

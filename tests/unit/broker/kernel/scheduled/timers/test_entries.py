@@ -8,13 +8,13 @@ from rockhopper.broker.kernel.scheduled.timers.entries import (
     KIND_AT,
     KIND_WITHDRAWAL,
     LAST_FIELD_AT,
-    Entry,
+    TimerEntry,
     key_hash,
 )
 
 
 def test_entry_layout() -> None:
-    entry = Entry(1, 2, 3, 1, 4, 5)
+    entry = TimerEntry(1, 2, 3, 1, 4, 5)
     assert ENTRY.pack(*entry).hex(" ", 8) == (
         "0000000000000001 0000000000000002 0000000300000001 0000000000000004 0000000000000005"
     )
@@ -22,7 +22,7 @@ def test_entry_layout() -> None:
 
 
 def test_fields_that_are_looked_for_without_unpacking_are_where_they_are_said_to_be() -> None:
-    packed = ENTRY.pack(*Entry(-1, -1, -1, KIND_WITHDRAWAL, -1, 0x0102030405060708))
+    packed = ENTRY.pack(*TimerEntry(-1, -1, -1, KIND_WITHDRAWAL, -1, 0x0102030405060708))
     assert packed[KIND_AT] == KIND_WITHDRAWAL
     assert packed[KIND_AT - 3 : KIND_AT] == bytes(3)
     assert packed[LAST_FIELD_AT:] == bytes.fromhex("0102030405060708")
@@ -30,7 +30,7 @@ def test_fields_that_are_looked_for_without_unpacking_are_where_they_are_said_to
 
 @pytest.mark.parametrize(("due_ms", "slot"), [(0, 0), (59_999, 0), (60_000, 1), (119_999, 1)])
 def test_a_slot_is_a_minute(due_ms: int, slot: int) -> None:
-    assert Entry(due_ms, 0, 0, 0, 0, 0).slot == slot
+    assert TimerEntry(due_ms, 0, 0, 0, 0, 0).slot == slot
 
 
 def test_the_hash_tells_topic_and_key_apart_and_stays_what_files_hold() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.kernel.scheduled.timers import index as module
 from rockhopper.broker.kernel.scheduled.timers.due import DueMessage
-from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, KIND_WITHDRAWAL, Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, KIND_WITHDRAWAL, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.index import OPEN_AHEAD_MS, Slot, TimerIndex
 
 MINUTE_MS = 60_000
@@ -33,13 +33,13 @@ def index(tmp_path: Path) -> Iterator[TimerIndex]:
     made.close()
 
 
-def waits(queue_offset: int, due_ms: int, key: int | None = None) -> Entry:
+def waits(queue_offset: int, due_ms: int, key: int | None = None) -> TimerEntry:
     key = queue_offset if key is None else key
-    return Entry(due_ms, 100 * queue_offset, 10, 0, queue_offset, key)
+    return TimerEntry(due_ms, 100 * queue_offset, 10, 0, queue_offset, key)
 
 
-def withdraws(queue_offset: int, victim: Entry) -> Entry:
-    return Entry(victim.due_ms, 0, 10, KIND_WITHDRAWAL, queue_offset, victim.queue_offset)
+def withdraws(queue_offset: int, victim: TimerEntry) -> TimerEntry:
+    return TimerEntry(victim.due_ms, 0, 10, KIND_WITHDRAWAL, queue_offset, victim.queue_offset)
 
 
 def open_all(index: TimerIndex, now_ms: int) -> None:
@@ -157,7 +157,7 @@ def test_messages_are_found_by_key_and_time(
 
 
 def test_a_key_is_not_found_in_other_fields(index: TimerIndex) -> None:
-    index.add([Entry(10, 77, 77, 0, 77, 1)])
+    index.add([TimerEntry(10, 77, 77, 0, 77, 1)])
     assert list(index.find(77, 0, 100)) == []
 
 
@@ -230,7 +230,7 @@ def test_the_oldest_that_waits_is_told_slot_by_slot(index: TimerIndex) -> None:
     assert index.min_offset == 5
 
 
-def old(index: TimerIndex, queue_offset: int, from_ms: int) -> list[Entry]:
+def old(index: TimerIndex, queue_offset: int, from_ms: int) -> list[TimerEntry]:
     return list(filter(None, index.older_than(queue_offset, from_ms)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.kernel.scheduled.timers import rolling as module
-from rockhopper.broker.kernel.scheduled.timers.entries import Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.rolling import Rolling
 from rockhopper.broker.store.files.errors import DiskFullError
 from tests.support.timer_rig import START_MS, TimerRig
@@ -114,7 +114,7 @@ def test_it_looks_once_a_minute_and_when_the_clock_was_set_back(
     looks: list[int] = []
     older_than = rolled.index.older_than
 
-    def look(queue_offset: int, from_ms: int) -> Iterator[Entry | None]:
+    def look(queue_offset: int, from_ms: int) -> Iterator[TimerEntry | None]:
         looks.append(from_ms)
         return older_than(queue_offset, from_ms)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, KIND_WITHDRAWAL, Entry
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, KIND_WITHDRAWAL, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.slot_files import OPEN_FILES_MAX, SlotFiles
 from tests.support.rot import overwrite
 
 
 def entry(queue_offset: int, kind: int = 0, mark: int = 5) -> bytes:
-    return ENTRY.pack(*Entry(60_000, 100 * queue_offset, 3, kind, queue_offset, mark))
+    return ENTRY.pack(*TimerEntry(60_000, 100 * queue_offset, 3, kind, queue_offset, mark))
 
 
 def opened(tmp_path: Path) -> SlotFiles:

@@ -6,7 +6,7 @@ from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.codes import RequestCode as Code
@@ -47,7 +47,7 @@ def master(broker: ServedBroker) -> Refusals:
     classic = ClassicProcessors(
         master, broker.store, lambda peer: f"{peer.local_host}:10911", ha_port=10_912
     )
-    broker.dispatcher = Dispatcher(table | classic.rows(table), Access(remote_admin=False))
+    broker.dispatcher = Dispatcher(table | classic.rows(table), AccessRules(remote_admin=False))
     return master
 
 

@@ -11,7 +11,7 @@ from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, bu
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.permissions import ADMINISTRATION
 from rockhopper.broker.server.remoting.startup import StartError
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
@@ -65,7 +65,7 @@ def following() -> Following:
 @pytest.fixture
 def dispatcher(following: Following) -> Dispatcher:
     table = build_slave_table(cast("Follower", following), following.takeover)
-    return Dispatcher(table, Access(remote_admin=False))
+    return Dispatcher(table, AccessRules(remote_admin=False))
 
 
 async def ask(

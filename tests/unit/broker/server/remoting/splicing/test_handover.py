@@ -12,7 +12,7 @@ import pytest
 from rockhopper.broker.server.listening import unfinished
 from rockhopper.broker.server.listening.gates import gate_of
 from rockhopper.broker.server.listening.outgoing import Outgoing
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.server.remoting.splicing import handover as splicing
 from rockhopper.broker.server.remoting.splicing.handover import (
     HEARTBEAT,
@@ -36,11 +36,11 @@ class Answering:
     def __init__(self, name: str) -> None:
         self.got: list[Command] = []
         self.is_slow = False
-        self.slow: list[tuple[Connection, Command]] = []
+        self.slow: list[tuple[RemotingConnection, Command]] = []
         self._name = name
         self.server = Server(name, self.handle, connections_max=10)
 
-    def handle(self, connection: Connection, frames: list[Frame]) -> int:
+    def handle(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         for frame in frames:
             command = decode_header(*frame)
             self.got.append(command)
@@ -55,7 +55,7 @@ class Answering:
         while self.slow:
             self._answer(*self.slow.pop())
 
-    def _answer(self, connection: Connection, command: Command) -> None:
+    def _answer(self, connection: RemotingConnection, command: Command) -> None:
         answer = Command(code=0, opaque=command.opaque, flag=1, remark=self._name)
         connection.write(encode_command(answer))
 

@@ -6,14 +6,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.server.listening.outgoing import PLAIN
-from rockhopper.broker.server.remoting.server import Connection, Server
+from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
 from rockhopper.protocol.frame import Frame
 
 NEVER_MS = 3_600_000
 
 
-def serve(connection: Connection, frames: list[Frame]) -> int:
+def serve(connection: RemotingConnection, frames: list[Frame]) -> int:
     return len(frames)
 
 
