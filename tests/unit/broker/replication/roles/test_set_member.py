@@ -609,6 +609,8 @@ async def test_replicas_that_nobody_leads_are_not_ready(
     monkeypatch.setattr(three.memory, "announce", refuse)
     await three.stop(await three.master())
     members = [three.member(number) for number in three.brokers]
-    await until(lambda: any("no master" in (each.why_not_ready() or "") for each in members))
+    await until(
+        lambda: any("not heard from a master" in (each.why_not_ready() or "") for each in members)
+    )
     await until(lambda: all(each.why_not_ready() for each in members))
     await until(lambda: all("refuses writes" in str(each.status()["alarms"]) for each in members))
