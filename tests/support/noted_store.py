@@ -11,7 +11,7 @@ import asyncio
 from pathlib import Path
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -122,7 +122,7 @@ class NotedStore:
 
     def _pop(self, count: int, ack: tuple[int, ...]) -> None:
         pop = pop_of(self.broker)
-        wanted = Wanted("pickers", "parcels", -1, count, 60_000, False, None, False)
+        wanted = PopRequest("pickers", "parcels", -1, count, 60_000, False, None, False)
         answer = run_at_once(pop.pop_steps(wanted))
         for message in decode_messages(answer.body()):
             if message.queue_offset in ack:

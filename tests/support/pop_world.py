@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.state import PopState
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -116,7 +116,7 @@ class PopWorld:
         self, count: int = 32, invisible_ms: int = 1000, *, order: bool = False, **changes: object
     ) -> list[Popped]:
         """Pop and read the answer like a client."""
-        wanted = Wanted(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
+        wanted = PopRequest(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
         answer = run_at_once(
             self.pop_service.pop_steps(wanted._replace(**changes))  # type: ignore[arg-type]
         )

@@ -18,7 +18,7 @@ from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.appending import append_plain, awaited
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
@@ -69,7 +69,7 @@ class Dispatch:
         self._watched: Container[str] = ()
         self._on_watched: Callable[[str, int], None] = _ignore_watched
 
-    def dispatch(self, staged: Staged, store_time_ms: int, timed_keys: bytes = b"") -> None:
+    def dispatch(self, staged: StagedMessages, store_time_ms: int, timed_keys: bytes = b"") -> None:
         """Append consume queue entries and index entries, and notify waiting readers.
 
         *timed_keys* are index keys of messages with different store times.
@@ -200,12 +200,14 @@ class Dispatch:
         if group is None:
             self._by_record_until = base + position
             return False
-        staged = Staged(begin)
+        staged = StagedMessages(begin)
         staged.runs, staged.end = group, base + position
         self._redispatch(staged, store_time_ms, keys)
         return True
 
-    def _redispatch(self, staged: Staged, store_time_ms: int, timed_keys: bytes = b"") -> None:
+    def _redispatch(
+        self, staged: StagedMessages, store_time_ms: int, timed_keys: bytes = b""
+    ) -> None:
         behind, self.behind = self.behind, None
         self.dispatch(staged, store_time_ms, timed_keys)
         if self.behind is not None:
@@ -238,11 +240,11 @@ class Dispatch:
         staged = self._stage_anew(message, log_offset, log_offset + len(record))
         self._redispatch(staged, message.store_time_ms)
 
-    def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> Staged:
+    def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> StagedMessages:
         """Return a record's run in its own queue and in each light queue, except deleted ones."""
         code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
         unit = CONSUME_QUEUE_UNIT.pack(log_offset, end - log_offset, code)
-        staged = Staged(log_offset)
+        staged = StagedMessages(log_offset)
         staged.end = end
         if not self._is_deleted(message.topic, log_offset):
             run = self._own_run(message, log_offset, unit)

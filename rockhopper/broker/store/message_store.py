@@ -33,7 +33,7 @@ from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Staged
+from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
@@ -314,7 +314,7 @@ class MessageStore(StoreReading):
         self._hand_on(staged)
         return self._log.written_offset
 
-    def _hand_on(self, staged: Staged | None) -> None:
+    def _hand_on(self, staged: StagedMessages | None) -> None:
         if staged is not None:
             self.safe_point.hand_on(staged)
 

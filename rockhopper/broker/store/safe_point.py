@@ -28,7 +28,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.flush import ParkedAnswers, Release
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.queues.queue_tail import Staged
+from rockhopper.broker.store.queues.queue_tail import StagedMessages
 
 
 class SafePoint:
@@ -50,7 +50,7 @@ class SafePoint:
         # Messages acknowledged before SYNC_FLUSH was turned on stay safe.
         self._acknowledgeable_offset = 0
         self._replicated_offset: int | None = None
-        self._undispatched: deque[tuple[int, Staged]] = deque()
+        self._undispatched: deque[tuple[int, StagedMessages]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self.is_what_is_written = not self._is_sync
@@ -116,7 +116,7 @@ class SafePoint:
                 f"{self._waiting_bytes_max >> 20} MiB wait for {self._what_is_behind()}"
             )
 
-    def hand_on(self, staged: Staged) -> None:
+    def hand_on(self, staged: StagedMessages) -> None:
         """Dispatch written records now, or once they are safe."""
         if not self.is_what_is_written:
             self._undispatched.append((self._log.store_time_ms, staged))

@@ -22,7 +22,7 @@ from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.appending import take_offsets
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -59,7 +59,7 @@ class Staging:
         self.tails: dict[tuple[str, int], QueueTail] = {}
         # By topic, so that forgetting one needs no search through all.
         self._queue_ids: dict[str, list[int]] = {}
-        self._staged: Staged | None = None
+        self._staged: StagedMessages | None = None
         self._run: Run | None = None
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
@@ -356,10 +356,10 @@ class Staging:
         self._open(log_offset).runs.append(run)
         return run
 
-    def _open(self, log_offset: int) -> Staged:
+    def _open(self, log_offset: int) -> StagedMessages:
         staged = self._staged
         if staged is None:
-            staged = self._staged = Staged(log_offset)
+            staged = self._staged = StagedMessages(log_offset)
         return staged
 
     def _extend(self, run: Run, packed_keys: bytes) -> None:
@@ -369,7 +369,7 @@ class Staging:
         staged.packed_keys += packed_keys
         staged.end = run.end = self._log.staged_offset
 
-    def write(self) -> Staged | None:
+    def write(self) -> StagedMessages | None:
         """Write the pass and return what it added to the log, for dispatch.
 
         Raises:
@@ -382,7 +382,7 @@ class Staging:
             raise
         return self.take_written()
 
-    def take_written(self) -> Staged | None:
+    def take_written(self) -> StagedMessages | None:
         """Return the part of a failed pass that was written because a file was full."""
         staged, self._staged, self._run = self._staged, None, None
         return staged if staged is not None and staged.runs else None

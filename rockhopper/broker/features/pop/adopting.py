@@ -93,7 +93,7 @@ def adopt(
     Raises:
         OSError: the journal cannot be written; the caller should retry.
     """
-    reader = _Reader(store, offsets)
+    reader = _CheckpointReader(store, offsets)
     revive_topics = [name for name in topics.configs if name.startswith(REVIVE_TOPIC_PREFIX)]
     for name in revive_topics:
         for queue_id in range(topics.configs[name].read_queue_nums):
@@ -125,7 +125,7 @@ def _add(
     offsets.commit(topic, group, queue_id, lane.low_water, backward=True)
 
 
-class _Reader:
+class _CheckpointReader:
     """Gathers checkpoints and their acknowledgements."""
 
     def __init__(self, store: MessageStore, offsets: ConsumerOffsetTable) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from rockhopper.broker.features.pop.extra_info import NORMAL, ExtraInfo
 from rockhopper.broker.features.pop.lanes import Lane, Lanes
 from rockhopper.broker.features.pop.ordered import OrderedBatch
-from rockhopper.broker.features.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_records
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -66,7 +66,7 @@ class InOrder:
         self._groups = groups
         self._reviving = reviving
 
-    def pop(self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int) -> None:
+    def pop(self, wanted: PopRequest, lane: Lane, answer: PopAnswer, count_max: int) -> None:
         """Hand out the next messages; none after an OSError or StoreError."""
         batch = lane.batch
         buried: set[int] = set()

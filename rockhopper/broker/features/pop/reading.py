@@ -22,7 +22,7 @@ def split_records(body: bytes) -> Iterator[tuple[int, bytes]]:
         position += size
 
 
-class Wanted(NamedTuple):
+class PopRequest(NamedTuple):
     """The request of a pop; *subscription* None matches all messages, queue −1 means all."""
 
     group: str
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
         return self.queue_id, self.order, expression
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Adjacent messages of one queue in :attr:`PopAnswer.records`."""
 
     retry_flag: str
@@ -68,7 +68,7 @@ class PopAnswer:
         self.is_unfinished = False
         self.count = 0
         self.records: list[bytes] = []
-        self.found: list[Found] = []
+        self.found: list[FoundMessages] = []
         self.order_counts: dict[tuple[int, int], int] = {}
         """The number of earlier deliveries, by queue id and queue offset; orderly pops only."""
         self._order_counts: list[str] = []
@@ -83,7 +83,7 @@ class PopAnswer:
         broker_name: str,
     ) -> None:
         """Add the messages of one queue; those of a retry topic get their original topic back."""
-        self.found.append(Found(flag, queue_id, start, [offset for offset, _ in found]))
+        self.found.append(FoundMessages(flag, queue_id, start, [offset for offset, _ in found]))
         self.count += len(found)
         if flag == NORMAL:
             self.records += [record for _, record in found]

@@ -29,7 +29,7 @@ from rockhopper.broker.features.pop.extra_info import (
 from rockhopper.broker.features.pop.in_order import InOrder, read
 from rockhopper.broker.features.pop.lanes import InFlight, Lane
 from rockhopper.broker.features.pop.polling import PopPolling, Waiter
-from rockhopper.broker.features.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_records
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.features.pop.state import PopState
@@ -208,7 +208,7 @@ class PopService(Part):
         self.polling.ring(key, (lane.topic, lane.queue_id))
 
     def pop_steps(
-        self, wanted: Wanted, near: Queue | None = None
+        self, wanted: PopRequest, near: Queue | None = None
     ) -> Generator[None, None, PopAnswer]:
         """Hand out messages, if there are any; each step reads QUEUES_PER_SLICE queues.
 
@@ -229,7 +229,7 @@ class PopService(Part):
                 return answer
         return (yield from self._pop(wanted, self.sources.of(wanted, near)))
 
-    def _has_retries(self, wanted: Wanted) -> bool:
+    def _has_retries(self, wanted: PopRequest) -> bool:
         for topic, queue_id, _ in self.sources.retry_queues(wanted):
             high = self._store.queue_range(topic, queue_id)[1]
             lane = self.lanes.get(wanted.group, topic, queue_id)
@@ -237,7 +237,7 @@ class PopService(Part):
                 return True
         return False
 
-    def _fetch_pulled(self, wanted: Wanted) -> None:
+    def _fetch_pulled(self, wanted: PopRequest) -> None:
         """Move the messages in the retry topic of a group that pulled to the one that it pops.
 
         They count as popped with an invisible time of 0, by an attempt that does not count.
@@ -254,7 +254,7 @@ class PopService(Part):
             return
         self.reviving.pulling_groups.add(group)
         for topic, origin in self._retry_topics_of(group):
-            self._move_all(Wanted(group, origin, ANY_QUEUE, 1, 0, False), topic)
+            self._move_all(PopRequest(group, origin, ANY_QUEUE, 1, 0, False), topic)
 
     def _retry_topics_of(self, group: str) -> list[tuple[TopicConfig, str]]:
         if self._retry_topics is None:
@@ -265,7 +265,7 @@ class PopService(Part):
                         self._retry_topics.setdefault(owner, []).append((each, origin))
         return self._retry_topics.get(group, [])
 
-    def _move_all(self, wanted: Wanted, topic: TopicConfig) -> None:
+    def _move_all(self, wanted: PopRequest, topic: TopicConfig) -> None:
         """Pop a retry topic with an invisible time of 0: copies go where the group reads."""
         name = topic.name
         for queue_id in range(topic.read_queue_nums):
@@ -288,7 +288,7 @@ class PopService(Part):
                 self.reviving.turn()
 
     def _pop(
-        self, wanted: Wanted, queues: Iterable[tuple[str, int, bool]]
+        self, wanted: PopRequest, queues: Iterable[tuple[str, int, bool]]
     ) -> Generator[None, None, PopAnswer]:
         if wanted.order:
             revive_queue_id = ORDERLY_REVIVE_QUEUE
@@ -326,7 +326,7 @@ class PopService(Part):
     def wait(
         self,
         peer: Peer,
-        wanted: Wanted,
+        wanted: PopRequest,
         wait_s: float,
         tell: Callable[[PopAnswer], None],
         fail: Callable[[Exception], None],
@@ -371,7 +371,7 @@ class PopService(Part):
         )
         return self.polling.park(waiter, wait_s)
 
-    def _awaits_turn(self, waiter: Waiter, wanted: Wanted) -> bool:
+    def _awaits_turn(self, waiter: Waiter, wanted: PopRequest) -> bool:
         """Whether *waiter* is tried later, when its filter may continue."""
         if waiter.has_turn is None and _is_filtered(wanted) and not self.turns.budget.has_room():
 
@@ -383,7 +383,7 @@ class PopService(Part):
                 waiter.has_turn = False
         return waiter.has_turn is False
 
-    def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
+    def _lane(self, wanted: PopRequest, topic: str, queue_id: int, *, retry: bool) -> Lane:
         """Return the lane, with the cursor at the offset where the group continues."""
         lane = self.lanes.get(wanted.group, topic, queue_id)
         reset = self._offsets.take_reset(topic, wanted.group, queue_id)
@@ -414,7 +414,7 @@ class PopService(Part):
         # message.
         return low if self._store.has_first_message(topic, queue_id) else max(high - 1, 0)
 
-    def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
+    def _pop_lane(self, wanted: PopRequest, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
         high = self._store.queue_range(lane.topic, lane.queue_id)[1]
         if lane.cursor == high and lane.batch is None:
             return
@@ -433,7 +433,7 @@ class PopService(Part):
         answer.rest += max(high - max(reached, lane.cursor), 0)
 
     def _pop_any(
-        self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int, *, retry: bool
+        self, wanted: PopRequest, lane: Lane, answer: PopAnswer, count_max: int, *, retry: bool
     ) -> None:
         if lane.batch is not None:
             self.lanes.ordered(lane, lane.cursor, None)
@@ -450,7 +450,7 @@ class PopService(Part):
             flag = retry_flag(wanted.group, wanted.topic, lane.topic)
             answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
 
-    def _is_for(self, wanted: Wanted, topic: str, record: bytes) -> bool:
+    def _is_for(self, wanted: PopRequest, topic: str, record: bytes) -> bool:
         """Whether a message of a possibly shared retry topic belongs to *wanted*'s group.
 
         Copies for pulling groups name their topic; other copies name the original message.
@@ -543,7 +543,9 @@ class PopService(Part):
         self._after_change(lane)
         return pop_ms, invisible_ms
 
-    def look_steps(self, wanted: Wanted, near: Queue | None = None) -> Generator[None, None, bool]:
+    def look_steps(
+        self, wanted: PopRequest, near: Queue | None = None
+    ) -> Generator[None, None, bool]:
         """Whether the pop would find messages, without filters; in steps, like ``pop_steps``."""
         now_ms = self._now_ms()
         for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted, near)):
@@ -560,7 +562,7 @@ class PopService(Part):
                 return True
         return False
 
-    def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
+    def peek_steps(self, wanted: PopRequest) -> Generator[None, None, PopAnswer]:
         """The messages that a pop would hand out; changes nothing. In steps, like ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
         for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
@@ -600,6 +602,6 @@ class PopService(Part):
         return max(low, lane.cursor if lane is not None else 0, committed or 0)
 
 
-def _is_filtered(wanted: Wanted) -> bool:
+def _is_filtered(wanted: PopRequest) -> bool:
     """Whether the pop filters by an SQL92 expression, whose cost the client determines."""
     return wanted.subscription is not None and wanted.subscription.matches_properties is not None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -34,7 +34,7 @@ class PopSources:
         self._groups = groups
         self._chance = chance
 
-    def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
+    def of(self, wanted: PopRequest, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
         """Return (topic, queue id, is a retry topic) in the order in which the pop reads them.
 
         In a wide topic the queue *near* comes first. Raises Refusal: the topic does not exist.
@@ -59,7 +59,7 @@ class PopSources:
             else:
                 yield config.name, wanted.queue_id, retry
 
-    def retry_queues(self, wanted: Wanted) -> list[tuple[str, int, bool]]:
+    def retry_queues(self, wanted: PopRequest) -> list[tuple[str, int, bool]]:
         """The same for the retry topics only."""
         return [
             (topic.name, queue_id, True)
@@ -67,12 +67,12 @@ class PopSources:
             for queue_id in range(topic.read_queue_nums)
         ]
 
-    def retry_topics(self, wanted: Wanted) -> list[TopicConfig]:
+    def retry_topics(self, wanted: PopRequest) -> list[TopicConfig]:
         """The existing retry topics of messages that were popped and failed."""
         named = pop_retry_topics(wanted.group, wanted.topic)
         return [found for name in named if (found := self._topics.get(name)) is not None]
 
-    def waited_for(self, wanted: Wanted) -> list[Queue]:
+    def waited_for(self, wanted: PopRequest) -> list[Queue]:
         """The queues that a waiting pop waits for; −1 means all queues of a topic."""
         queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
         # The first retry topic may be created later.
@@ -83,14 +83,14 @@ class PopSources:
         ]
         return queues
 
-    def topic(self, wanted: Wanted) -> TopicConfig:
+    def topic(self, wanted: PopRequest) -> TopicConfig:
         """The topic that a pop names. Raises Refusal: it does not exist."""
         topic = self._topics.get(wanted.topic)
         if topic is None:
             raise TopicNotFound(f"topic[{wanted.topic}] not exist, apply first please!")
         return topic
 
-    def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:
+    def _goes_by_priority(self, wanted: PopRequest, topic: TopicConfig) -> bool:
         """Whether the pop reads the queues in the order of their priority."""
         if not topic.is_prioritised or wanted.order:
             return False

@@ -21,7 +21,7 @@ QUEUES_MAX = 65_536
 PIECES_MAX = 1024
 
 
-class Piece(NamedTuple):
+class MappingItem(NamedTuple):
     """A part of a logical queue, on one broker."""
 
     gen: int
@@ -69,7 +69,7 @@ class Piece(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> "Piece":
+    def from_json(cls, value: Any) -> "MappingItem":
         """Decode a piece. Raises ValueError, TypeError, KeyError, AttributeError."""
         return cls(
             int(value.get("gen", 0)),
@@ -87,7 +87,12 @@ class StaticTopic:
     """The logical queues of a topic that have a piece on one broker. Immutable."""
 
     def __init__(
-        self, topic: str, broker: str, total: int, epoch: int, queues: Mapping[int, list[Piece]]
+        self,
+        topic: str,
+        broker: str,
+        total: int,
+        epoch: int,
+        queues: Mapping[int, list[MappingItem]],
     ) -> None:
         self.topic = topic
         self.broker = broker
@@ -101,7 +106,7 @@ class StaticTopic:
     def __hash__(self) -> int:
         return hash(self.topic)
 
-    def leader(self, queue_id: int) -> Piece | None:
+    def leader(self, queue_id: int) -> MappingItem | None:
         """Return the piece that accepts messages, if it is on this broker."""
         pieces = self.queues.get(queue_id)
         return pieces[-1] if pieces and pieces[-1].broker == self.broker else None
@@ -111,7 +116,7 @@ class StaticTopic:
         """The logical queues that this broker leads."""
         return [queue_id for queue_id in sorted(self.queues) if self.leader(queue_id) is not None]
 
-    def pieces(self, queue_id: int) -> list[Piece]:
+    def pieces(self, queue_id: int) -> list[MappingItem]:
         """Return the pieces that have messages and a decided logical offset, oldest first."""
         return [
             piece
@@ -119,7 +124,7 @@ class StaticTopic:
             if piece.logic_offset >= 0 and not piece.is_empty
         ]
 
-    def piece_at(self, queue_id: int, offset: int) -> Piece | None:
+    def piece_at(self, queue_id: int, offset: int) -> MappingItem | None:
         """Return the piece of a logical offset, else the oldest."""
         pieces = self.pieces(queue_id)
         for piece in reversed(pieces):
@@ -173,7 +178,7 @@ class StaticTopic:
             assert isinstance(value, dict)
             hosted = value.get("hostedQueues") or {}
             queues = {
-                int(queue_id): [Piece.from_json(piece) for piece in pieces]
+                int(queue_id): [MappingItem.from_json(piece) for piece in pieces]
                 for queue_id, pieces in hosted.items()
             }
             static = cls(

@@ -20,7 +20,11 @@ from functools import partial
 import structlog
 
 from rockhopper.broker.feature import Wrap
-from rockhopper.broker.features.static_topics.mappings import Piece, StaticTopic, StaticTopicTable
+from rockhopper.broker.features.static_topics.mappings import (
+    MappingItem,
+    StaticTopic,
+    StaticTopicTable,
+)
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -247,7 +251,7 @@ class StaticTopicProcessors:
                 return _offset_of(answer, piece)
         return _offset_of(await self._ask(request, processor, leader, {}), leader)
 
-    async def _end_of(self, request: Request, static: StaticTopic, piece: Piece) -> int:
+    async def _end_of(self, request: Request, static: StaticTopic, piece: MappingItem) -> int:
         if piece.is_ended:
             return piece.end_offset
         if piece.broker == static.broker:
@@ -274,7 +278,9 @@ class StaticTopicProcessors:
                 return answer
         return await self._ask(request, processor, leader, {})
 
-    def _leader(self, static: StaticTopic, queue_id: int, *, is_decided: bool = True) -> Piece:
+    def _leader(
+        self, static: StaticTopic, queue_id: int, *, is_decided: bool = True
+    ) -> MappingItem:
         """Return the piece for new messages.
 
         With *is_decided*, it must have its logical offset already.
@@ -289,7 +295,7 @@ class StaticTopicProcessors:
         return piece
 
     async def _ask(
-        self, request: Request, processor: Processor, piece: Piece, changes: dict[str, str]
+        self, request: Request, processor: Processor, piece: MappingItem, changes: dict[str, str]
     ) -> Response:
         """Return the answer of one piece, from this broker or another."""
         changes = {"queueId": str(piece.queue_id), **changes}
@@ -301,7 +307,7 @@ class StaticTopicProcessors:
         return answer
 
     async def _asked(
-        self, request: Request, piece: Piece, changes: dict[str, str], code: int | None = None
+        self, request: Request, piece: MappingItem, changes: dict[str, str], code: int | None = None
     ) -> Response:
         ext = {**request.ext, **changes, "lo": "false", "bname": piece.broker}
         try:
@@ -349,13 +355,13 @@ def _number(request: Request, field: str) -> int:
     return int(text)
 
 
-def _offset_of(answer: Response, piece: Piece) -> Response:
+def _offset_of(answer: Response, piece: MappingItem) -> Response:
     if answer.code == _FOUND and answer.ext and "offset" in answer.ext:
         answer.ext["offset"] = str(piece.logical(int(answer.ext["offset"])))
     return answer
 
 
-def _moved_on(following: Piece, low: int | None, high: int) -> Response:
+def _moved_on(following: MappingItem, low: int | None, high: int) -> Response:
     """Return the answer at the end of a piece: it makes the client continue in the next piece."""
     ext = {
         "suggestWhichBrokerId": "0",
@@ -367,7 +373,11 @@ def _moved_on(following: Piece, low: int | None, high: int) -> Response:
 
 
 def _pulled(
-    response: Response, piece: Piece, following: Piece | None, low: int | None, high: int
+    response: Response,
+    piece: MappingItem,
+    following: MappingItem | None,
+    low: int | None,
+    high: int,
 ) -> Response:
     ext = response.ext
     if not ext or "nextBeginOffset" not in ext:

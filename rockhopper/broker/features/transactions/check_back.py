@@ -18,7 +18,7 @@ reconnects.
 from collections.abc import Callable, Iterable
 
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
-from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.half_messages import message_to_check
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
@@ -45,7 +45,7 @@ class CheckBack:
         halves: OpenHalves,
         ledger: Ledger,
         counts: CheckCounts,
-        ends: Ends,
+        ends: TransactionEnds,
         hold: Callable[[OpenHalf, StoredMessage], object],
     ) -> None:
         """*hold* moves a half message to where an operator finds it."""

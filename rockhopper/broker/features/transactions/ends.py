@@ -11,7 +11,7 @@ import structlog
 
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.features.transactions.half_messages import immunity_ms, is_copy
-from rockhopper.broker.features.transactions.ledger import Ledger, Written
+from rockhopper.broker.features.transactions.ledger import EndResult, Ledger
 from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHalves
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -56,7 +56,7 @@ CommittedHalf: TypeAlias = tuple[OpenHalf, int, str, int]
 record."""
 
 
-class Ends:
+class TransactionEnds:
     """Ends the transactions of one broker. Belongs to the event loop."""
 
     def __init__(
@@ -251,7 +251,7 @@ class Ends:
             return Destination(name, queue_id, properties)
         return Destination(*self._redirect(name, queue_id, properties), properties)
 
-    def finish_committed(self, half: OpenHalf) -> Written:
+    def finish_committed(self, half: OpenHalf) -> EndResult:
         """Say in the op queue that a transaction is over whose final message is there."""
         written = self._ledger.finish(half)
         if written.failure is None:

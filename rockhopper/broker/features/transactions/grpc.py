@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
@@ -31,7 +31,7 @@ _EndReply = METHODS["EndTransaction"].reply
 class TransactionGrpc:
     """Serves producers that end a transaction."""
 
-    def __init__(self, store: MessageStore, ledger: Ledger, ends: Ends) -> None:
+    def __init__(self, store: MessageStore, ledger: Ledger, ends: TransactionEnds) -> None:
         self._store = store
         self._ledger = ledger
         self._ends = ends

@@ -52,7 +52,7 @@ COPIES_LOOKED_AT_MAX = 32
 END_OF_TIME_MS = 1 << 53
 
 
-class Written(NamedTuple):
+class EndResult(NamedTuple):
     """The result of an end: what the log contains now, and the error if it is incomplete.
 
     ``log_offset`` is the commit log offset of the copy, None when it is not in the log.
@@ -84,16 +84,16 @@ class Ledger:
         self._snapshots: list[tuple[int, int, int]] = []
         self._noted = (0, 0)
 
-    def finish(self, half: OpenHalf, copy: Copy | None = None) -> Written:
+    def finish(self, half: OpenHalf, copy: Copy | None = None) -> EndResult:
         """Store *copy*, if there is one, and behind it, in the same write, that *half* is over."""
         offsets = (half.offset, *half.copies)
         return self._write(copy, lambda log_offset: self._stage_op(offsets, log_offset))
 
-    def put(self, copy: Copy) -> Written:
+    def put(self, copy: Copy) -> EndResult:
         """Store *copy* by itself."""
         return self._write(copy, lambda _position: None)
 
-    def _write(self, copy: Copy | None, then: Callable[[int | None], None]) -> Written:
+    def _write(self, copy: Copy | None, then: Callable[[int | None], None]) -> EndResult:
         store = self._store
         log_offset: int | None = None
         failure: StoreError | None = None
@@ -113,7 +113,7 @@ class Ledger:
         # A log file may have ended between the two, and the disk may have no room for the next.
         if log_offset is not None and log_offset >= end:
             log_offset = None
-        return Written(log_offset, end, failure)
+        return EndResult(log_offset, end, failure)
 
     def _stage_op(self, offsets: tuple[int, ...], final_position: int | None) -> None:
         store = self._store

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.open_halves import OpenHalves
 from rockhopper.broker.kernel.families import Family, counter, gauge
 
 
 def transaction_families(
-    halves: OpenHalves, ends: Ends, checks_sent: int, held: int, now_ms: int
+    halves: OpenHalves, ends: TransactionEnds, checks_sent: int, held: int, now_ms: int
 ) -> Iterator[Family]:
     """Yield every metric of transactions."""
     yield gauge("rocketmq_half_messages", "Open transactions").add(len(halves))

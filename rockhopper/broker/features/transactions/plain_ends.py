@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from rockhopper.broker.features.transactions.ends import CommittedHalf, Ends
+from rockhopper.broker.features.transactions.ends import CommittedHalf, TransactionEnds
 from rockhopper.broker.features.transactions.half_messages import HALF_QUEUE_ID
 from rockhopper.broker.features.transactions.open_halves import OpenHalves
 from rockhopper.broker.hot.hot_codec import (
@@ -97,7 +97,7 @@ class PlainEnds:
         store: MessageStore,
         topics: TopicTable,
         halves: OpenHalves,
-        ends: Ends,
+        ends: TransactionEnds,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store

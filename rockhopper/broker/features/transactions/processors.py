@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
@@ -49,7 +49,7 @@ class TransactionProcessors:
 
     _store: MessageStore
     _ledger: Ledger
-    _ends: Ends
+    _ends: TransactionEnds
     _resume: Callable[[StoredMessage], int]
 
     def rows(self) -> dict[int, Row]:

@@ -19,7 +19,7 @@ import structlog
 from rockhopper.broker.feature import FeaturePart, GrpcHalf
 from rockhopper.broker.features.transactions.check_back import CheckBack
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
-from rockhopper.broker.features.transactions.ends import Ends
+from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.half_messages import (
     HALF_QUEUE_ID,
     HalfSends,
@@ -72,7 +72,7 @@ class Transactions(FeaturePart):
             store, kernel.offsets, has_index=config.store.index_enabled, now_ms=now_ms
         )
         self.counts = counts
-        self.ends = Ends(
+        self.ends = TransactionEnds(
             store,
             topics,
             kernel.stats,

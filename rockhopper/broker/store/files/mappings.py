@@ -28,7 +28,7 @@ _LET_GO_IN_SHORTAGE = 64
 T = TypeVar("T")
 
 
-class Holder(Protocol):
+class MappingOwner(Protocol):
     """The owner of some mapped files."""
 
     def has_grown(self, file: MappedFile) -> bool:
@@ -44,9 +44,9 @@ class Mappings:
     def __init__(self, count_max: int = MAPPED_FILES_MAX) -> None:
         self.count_max = count_max
         # Files that were unmapped for other reasons stay in it until they become the oldest.
-        self._mapped: OrderedDict[MappedFile, Holder] = OrderedDict()
+        self._mapped: OrderedDict[MappedFile, MappingOwner] = OrderedDict()
 
-    def map(self, file: MappedFile, holder: Holder) -> mmap.mmap:
+    def map(self, file: MappedFile, holder: MappingOwner) -> mmap.mmap:
         """Map *file*, which must not be mapped yet.
 
         Raises:

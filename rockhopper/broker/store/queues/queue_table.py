@@ -31,7 +31,7 @@ LEAST_PAGES = 2
 QUEUES_PER_PIECE = 5000
 
 
-class _Kind:
+class _QueueKind:
     """Directory and file size of the queues of one kind."""
 
     def __init__(
@@ -62,8 +62,8 @@ class ConsumeQueueTable:
         """
         self._layout = layout
         self._kinds = (
-            _Kind(ConsumeQueue, layout.consume_queues, file_size_bytes),
-            _Kind(BatchConsumeQueue, layout.batch_consume_queues, batch_file_size_bytes),
+            _QueueKind(ConsumeQueue, layout.consume_queues, file_size_bytes),
+            _QueueKind(BatchConsumeQueue, layout.batch_consume_queues, batch_file_size_bytes),
         )
         self._topics: dict[str, dict[int, UnitQueue]] = {}
         self._dirty: deque[UnitQueue] = deque()
@@ -153,7 +153,7 @@ class ConsumeQueueTable:
             )
         return queue
 
-    def _new(self, kind: "_Kind", topic: str, queue_id: int) -> UnitQueue:
+    def _new(self, kind: "_QueueKind", topic: str, queue_id: int) -> UnitQueue:
         directory = f"{kind.directory}/{topic}/{queue_id}"
         mark_dirty, mappings = self._dirty.append, self._mappings
         return kind.of(directory, topic, queue_id, kind.file_size_bytes, mark_dirty, mappings)

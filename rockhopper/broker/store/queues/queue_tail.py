@@ -1,4 +1,4 @@
-"""QueueTail: next offset and waiters of a queue; Run and Staged: what a pass adds to queues."""
+"""QueueTail: next offset and waiters of a queue; Run and StagedMessages: what a pass adds."""
 
 from bisect import bisect_left
 
@@ -60,7 +60,7 @@ class Run(msgspec.Struct, gc=False, eq=False):
         return cls(tail, start, start, tail.next_offset, 0, [])
 
 
-class Staged:
+class StagedMessages:
     """The messages that a pass put between two commit log offsets: runs, and all index keys.
 
     The keys are in the order of the log, the runs in that of their first records. No run continues
@@ -74,9 +74,9 @@ class Staged:
         self.runs: list[Run] = []
         self.packed_keys = bytearray()
 
-    def split_at(self, log_offset: int) -> "Staged":
+    def split_at(self, log_offset: int) -> "StagedMessages":
         """Split at an offset that is within no run: keep the part before it, return the rest."""
-        behind = Staged(max(log_offset, self.start))
+        behind = StagedMessages(max(log_offset, self.start))
         behind.end = max(self.end, behind.start)
         self.end = min(self.end, behind.start)
         behind.runs = [run for run in self.runs if run.start >= log_offset]

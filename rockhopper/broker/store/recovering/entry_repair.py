@@ -40,7 +40,7 @@ Extent = tuple[int, int]
 Key = tuple[str, int, int]
 
 
-class _Search:
+class _EntrySearch:
     """One walk: its target, its position, and where it ends without success."""
 
     __slots__ = ("at", "offset", "queue", "stop")
@@ -65,7 +65,7 @@ class EntryRepair:
         self._log = commit_log
         self._places = places
         self._tags_code = tags_code
-        self._searches: dict[Key, _Search] = {}
+        self._searches: dict[Key, _EntrySearch] = {}
         self._lost: set[Key] = set()
         self.mended_count = 0
         """Entries repaired since the start."""
@@ -117,7 +117,7 @@ class EntryRepair:
             return _LOST
         search = self._searches.get(key)
         if search is None:
-            search = _Search(queue, offset, *self._bounds(queue, offset))
+            search = _EntrySearch(queue, offset, *self._bounds(queue, offset))
             near = self._near(search, log_offset)
             if near is not None:
                 return self._mend(queue, offset, near)
@@ -134,7 +134,7 @@ class EntryRepair:
             break
         return bool(self._searches)
 
-    def _go_on(self, key: Key, search: _Search) -> Extent | str | None:
+    def _go_on(self, key: Key, search: _EntrySearch) -> Extent | str | None:
         check = self._walk(search)
         if check is not None:
             del self._searches[key]
@@ -166,7 +166,7 @@ class EntryRepair:
             found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
         )
 
-    def _near(self, search: _Search, log_offset: int) -> RecordCheck | None:
+    def _near(self, search: _EntrySearch, log_offset: int) -> RecordCheck | None:
         """Return the record at an offset that differs from *log_offset* in one bit, or None."""
         for bit in range(_OFFSET_BITS):
             at = log_offset ^ (1 << bit)
@@ -179,7 +179,7 @@ class EntryRepair:
         """Return whether a record is the wanted message, and not an image of it in a body."""
         return is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
 
-    def _walk(self, search: _Search) -> RecordCheck | None:
+    def _walk(self, search: _EntrySearch) -> RecordCheck | None:
         """Step over records for one slice; return the wanted record if it is among them."""
         read = self._log.read
         queue, at = search.queue, search.at

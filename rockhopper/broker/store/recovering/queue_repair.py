@@ -84,7 +84,7 @@ class QueueRules(NamedTuple):
     """Queues, and the offsets up to which consumers received their messages."""
 
 
-class _Progress:
+class _QueueProgress:
     """How far one queue has been compared with the log."""
 
     __slots__ = (
@@ -143,7 +143,7 @@ class QueueRepair:
         """Queues that may lack their first files: records before the first file may not be expired.
         """
         self._reader = reader or KeysAndTagsReader()
-        self._by_name: dict[tuple[bytes, int], _Progress] = {}
+        self._by_name: dict[tuple[bytes, int], _QueueProgress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
         self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
         self._round = 1
@@ -193,7 +193,7 @@ class QueueRepair:
         Returns False, with nothing done, unless each queue has the units already, begins with them
         or continues with them. Then ``place`` must process the records.
         """
-        places: dict[tuple[bytes, int], tuple[_Progress, PlainRun]] = {}
+        places: dict[tuple[bytes, int], tuple[_QueueProgress, PlainRun]] = {}
         for run in runs:
             key = (run[0].encode(), run[1])
             progress = self._by_name.get(key)
@@ -221,7 +221,7 @@ class QueueRepair:
             progress.next_offset = -1
         return True
 
-    def _goes_on(self, progress: _Progress, run: PlainRun) -> bool:
+    def _goes_on(self, progress: _QueueProgress, run: PlainRun) -> bool:
         """Return whether a queue begins with *run*, ends right before it, or has all its units."""
         _, _, first_offset, count, units, start, _, _ = run
         queue = progress.queue
@@ -254,7 +254,7 @@ class QueueRepair:
             return None
         return queue.max_offset if progress.next_offset < 0 else progress.next_offset
 
-    def _begin(self, record: Record) -> _Progress:
+    def _begin(self, record: Record) -> _QueueProgress:
         """Start to compare the queue that *record* names."""
         try:
             topic = record.topic.decode()
@@ -265,7 +265,7 @@ class QueueRepair:
         self._by_name[record.topic, record.queue_id] = progress
         return progress
 
-    def _begin_named(self, topic: str, queue_id: int, *, is_batch_record: bool) -> _Progress:
+    def _begin_named(self, topic: str, queue_id: int, *, is_batch_record: bool) -> _QueueProgress:
         queue = self._queues.get(topic, queue_id)
         is_batch = (
             queue.IS_BATCH
@@ -273,14 +273,14 @@ class QueueRepair:
             else is_batch_record or self._rules.is_batch_topic(topic)
         )
         may_be_deleted = self._rules.is_deleted(topic, self._start)
-        progress = _Progress(queue, is_batch=is_batch, may_be_deleted=may_be_deleted)
+        progress = _QueueProgress(queue, is_batch=is_batch, may_be_deleted=may_be_deleted)
         progress.is_skipped = not _is_nameable(topic) or (
             self._only is not None and (topic, queue_id) not in self._only
         )
         return progress
 
     def _settle(
-        self, progress: _Progress, place: QueueSpan, record: Record, *, is_damaged: bool
+        self, progress: _QueueProgress, place: QueueSpan, record: Record, *, is_damaged: bool
     ) -> bool:
         """Make the queue have the unit of *record*; False if the record's head is damaged."""
         queue = progress.queue
@@ -321,7 +321,7 @@ class QueueRepair:
 
     def _compare(
         self,
-        progress: _Progress,
+        progress: _QueueProgress,
         queue: UnitQueue,
         place: QueueSpan,
         record: Record,
@@ -361,7 +361,7 @@ class QueueRepair:
             queue.destroy()
         return self._append_at(progress, place, record)
 
-    def _append_at(self, progress: _Progress, place: QueueSpan, record: Record) -> bool:
+    def _append_at(self, progress: _QueueProgress, place: QueueSpan, record: Record) -> bool:
         topic, queue_id, first_offset, message_count = place
         if progress.queue is None:
             progress.queue = self._queues.get_or_create(topic, queue_id, batch=progress.is_batch)
@@ -370,7 +370,7 @@ class QueueRepair:
 
     def _append(
         self,
-        progress: _Progress,
+        progress: _QueueProgress,
         queue: UnitQueue,
         record: Record,
         first_offset: int,
@@ -389,7 +389,7 @@ class QueueRepair:
         progress.changed_count += 1
         progress.next_offset = -1
 
-    def _open(self, progress: _Progress, queue: UnitQueue) -> None:
+    def _open(self, progress: _QueueProgress, queue: UnitQueue) -> None:
         """Register a queue that will hold a descriptor; close all if there are too many."""
         if len(self._open_queues) == _QUEUES_OPEN_MAX:
             for other in self._open_queues:
@@ -400,7 +400,7 @@ class QueueRepair:
         self._open_queues.append(queue)
         progress.opened_in = self._round
 
-    def _expect_after(self, progress: _Progress, queue: UnitQueue, place: QueueSpan) -> None:
+    def _expect_after(self, progress: _QueueProgress, queue: UnitQueue, place: QueueSpan) -> None:
         """Prefetch the queue's next units: the next record probably belongs to the next unit."""
         if progress.opened_in != self._round:
             self._open(progress, queue)

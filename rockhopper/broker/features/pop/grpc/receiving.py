@@ -11,7 +11,7 @@ from typing import Any
 from rockhopper.broker.features.pop.extra_info import real_topic
 from rockhopper.broker.features.pop.grpc.handles import RENEWED_INVISIBLE_MS, Handles, HeldMessage
 from rockhopper.broker.features.pop.processors.checks import PopChecks
-from rockhopper.broker.features.pop.reading import Found, PopAnswer, Wanted
+from rockhopper.broker.features.pop.reading import FoundMessages, PopAnswer, PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
@@ -85,7 +85,7 @@ class PopReceiving:
         subscription = self._subscription(topic, request.filter_expression)
         self._checks.broker_is_readable("pop")
         self._checks.may_read(call.connection.peer, topic, group, ANY_QUEUE)
-        wanted = Wanted(
+        wanted = PopRequest(
             group,
             topic,
             ANY_QUEUE,
@@ -117,7 +117,7 @@ class PopReceiving:
         if not is_over or work.result.is_unfinished:
             pop.polling.ring((wanted.group, wanted.topic))
 
-    def _check_again(self, call: Call, wanted: Wanted) -> None:
+    def _check_again(self, call: Call, wanted: PopRequest) -> None:
         """Raise an error if a call that has waited may no longer be served in this way."""
         call.check_access()
         self._checks.broker_is_readable("pop")
@@ -159,7 +159,12 @@ class PopReceiving:
         ]
 
     def _message(
-        self, receipt: "_Receipt", answer: PopAnswer, found: Found, offset: int, record: bytes
+        self,
+        receipt: "_Receipt",
+        answer: PopAnswer,
+        found: FoundMessages,
+        offset: int,
+        record: bytes,
     ) -> tuple[Any, HeldMessage]:
         wanted = receipt.wanted
         stored = decode_message(record)
@@ -202,7 +207,7 @@ class _Receipt:
         receiving: PopReceiving,
         call: Call,
         session: ClientSession | None,
-        wanted: Wanted,
+        wanted: PopRequest,
         auto_renew: bool,
         namespace: str,
     ) -> None:

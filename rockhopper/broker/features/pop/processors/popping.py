@@ -17,7 +17,7 @@ from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_inf
 from rockhopper.broker.features.pop.polling import Waiter
 from rockhopper.broker.features.pop.processors import permissions
 from rockhopper.broker.features.pop.processors.checks import PopChecks, no_message
-from rockhopper.broker.features.pop.reading import PopAnswer, Wanted
+from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.sources import Queue
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
@@ -147,7 +147,7 @@ class PopProcessors:
                 f"maxMsgNums is {fields.max_msg_nums} and invisibleTime {fields.invisible_time}: "
                 "request at least one message, and a time of 0 or more"
             )
-        wanted = Wanted(
+        wanted = PopRequest(
             fields.consumer_group,
             fields.topic,
             fields.queue_id,
@@ -190,7 +190,7 @@ class PopProcessors:
             behind_ms=behind_ms,
         )
 
-    def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
+    def _park(self, request: Request, wanted: PopRequest, wait_s: float) -> bool:
         def tell(answer: PopAnswer) -> None:
             request.answer(_popped(answer, ResponseCode.POLLING_TIMEOUT))
 
@@ -200,7 +200,7 @@ class PopProcessors:
         check = partial(self._check_again, request, wanted, "pop")
         return self._pop.wait(request.connection, wanted, wait_s, tell, fail, check)
 
-    def _check_again(self, request: Request, wanted: Wanted, what: str) -> None:
+    def _check_again(self, request: Request, wanted: PopRequest, what: str) -> None:
         """Raise a Refusal if a request that has waited may no longer be served."""
         request.check_access()
         self._checks.broker_is_readable(what)
@@ -242,7 +242,7 @@ class PopProcessors:
             raise InvalidParameter(
                 f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at"
             )
-        wanted = Wanted(
+        wanted = PopRequest(
             fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
         )
         work = CooperativeWork(self._pop.peek_steps(wanted))
@@ -365,7 +365,7 @@ class PopProcessors:
         self._checks.may_read(
             request.connection.peer, fields.topic, fields.consumer_group, fields.queue_id
         )
-        wanted = Wanted(
+        wanted = PopRequest(
             fields.consumer_group,
             fields.topic,
             fields.queue_id,
@@ -389,7 +389,7 @@ class PopProcessors:
             return None
         return _answer(work, lambda found: _notice(has_message=found, is_full=waits and not found))
 
-    def _park_notification(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
+    def _park_notification(self, request: Request, wanted: PopRequest, wait_s: float) -> bool:
         pop = self._pop
 
         def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:

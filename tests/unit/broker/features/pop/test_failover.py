@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo
 from rockhopper.broker.features.pop.lanes import Lanes
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.features.pop.state import POPPED, POPPED_ALL, PopState
 from rockhopper.broker.kernel.state_records import decode_state
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
@@ -30,7 +30,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def pop_some(member: Member, topic: str) -> list[bytes]:
     """Pop messages for the group; return their bodies."""
-    wanted = Wanted(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
+    wanted = PopRequest(GROUP, topic, -1, 32, INVISIBLE_MS, False, None, False)
 
     async def pop() -> list[bytes]:
         answer = run_at_once(pop_of(member).pop_steps(wanted))

@@ -1,7 +1,7 @@
 """What a pop answers: its records, and the texts that say where they come from."""
 
 from rockhopper.broker.features.pop.extra_info import NORMAL, RETRY_V1
-from rockhopper.broker.features.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_records
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.records import encode_message
@@ -74,7 +74,7 @@ def test_counts_of_an_orderly_pop_are_told_twice() -> None:
 
 
 def test_pops_are_not_told_apart_by_their_attempt_ids() -> None:
-    wanted = Wanted("pickers", "parcels", -1, 1, 1000, from_newest=False, attempt_id="a")
+    wanted = PopRequest("pickers", "parcels", -1, 1, 1000, from_newest=False, attempt_id="a")
     assert wanted._replace(attempt_id="b").filter_key == wanted.filter_key
     orderly = wanted._replace(order=True)
     assert orderly._replace(attempt_id="b").filter_key == orderly.filter_key
@@ -84,7 +84,7 @@ def test_pops_are_not_told_apart_by_their_attempt_ids() -> None:
 
 def test_pops_are_told_apart_by_expressions_not_by_their_versions() -> None:
     red = Subscription("parcels", "red", version=1)
-    wanted = Wanted("pickers", "parcels", -1, 1, 1000, False, red)
+    wanted = PopRequest("pickers", "parcels", -1, 1, 1000, False, red)
     newer = Subscription("parcels", "red", version=2)
     assert wanted._replace(subscription=newer).filter_key == wanted.filter_key
     blue = Subscription("parcels", "blue", version=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.features.pop.compaction import Compaction
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.cooperative_work import run_at_once
 from rockhopper.broker.store.files.errors import DiskFullError
@@ -418,7 +418,7 @@ def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
     world.store.put(MessageToStore(older, 0, b"pulled", pulled))
     world.store.put(MessageToStore(older, 0, b"popped", copied_from("others")))
     world.store.put(MessageToStore(older, 0, b"failed", copied_from(TOPIC)))
-    peeked = run_at_once(world.pop_service.peek_steps(Wanted(GROUP, TOPIC, -1, 32, 0, False)))
+    peeked = run_at_once(world.pop_service.peek_steps(PopRequest(GROUP, TOPIC, -1, 32, 0, False)))
     assert sorted(each.body for each in decode_messages(peeked.body())) == [b"failed", b"mine"]
     assert sorted(each.body for each in world.pop()) == [b"failed", b"mine"]
     world.abandon()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.features.pop.extra_info import parse_extra_info, real_topic
-from rockhopper.broker.features.pop.reading import Wanted
+from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.features.pop.sources import QUEUES_PER_SLICE, PopSources
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.cooperative_work import CooperativeWork, run_at_once
@@ -17,7 +17,7 @@ from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 QUEUES = 4 * QUEUES_PER_SLICE
-WANTED = Wanted(GROUP, TOPIC, -1, 32, 1000, False)
+WANTED = PopRequest(GROUP, TOPIC, -1, 32, 1000, False)
 
 
 @pytest.fixture

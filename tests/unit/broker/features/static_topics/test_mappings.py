@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.features.static_topics.mappings import Piece, StaticTopic
+from rockhopper.broker.features.static_topics.mappings import MappingItem, StaticTopic
 
-OLD = Piece(0, 3, "a", 0, 0, 10)
-EMPTY = Piece(1, 4, "b", 10, 5, 5)
-NEW = Piece(2, 7, "c", 10, 100, -1)
-UNDECIDED = Piece(3, 8, "d", -1, 0, -1)
+OLD = MappingItem(0, 3, "a", 0, 0, 10)
+EMPTY = MappingItem(1, 4, "b", 10, 5, 5)
+NEW = MappingItem(2, 7, "c", 10, 100, -1)
+UNDECIDED = MappingItem(3, 8, "d", -1, 0, -1)
 
 
-def static(broker: str = "c", *pieces: Piece) -> StaticTopic:
+def static(broker: str = "c", *pieces: MappingItem) -> StaticTopic:
     return StaticTopic("orders", broker, 4, 9, {1: list(pieces) or [OLD, EMPTY, NEW], 2: []})
 
 
@@ -22,10 +22,10 @@ def static(broker: str = "c", *pieces: Piece) -> StaticTopic:
         (OLD, True, False),
         (EMPTY, True, True),
         (NEW, False, False),
-        (Piece(0, 0, "a", 0, 5, 3), False, False),
+        (MappingItem(0, 0, "a", 0, 5, 3), False, False),
     ],
 )
-def test_a_piece_grows_or_has_ended(piece: Piece, is_ended: bool, is_empty: bool) -> None:
+def test_a_piece_grows_or_has_ended(piece: MappingItem, is_ended: bool, is_empty: bool) -> None:
     assert (piece.is_ended, piece.is_empty) == (is_ended, is_empty)
 
 
@@ -33,7 +33,9 @@ def test_a_piece_grows_or_has_ended(piece: Piece, is_ended: bool, is_empty: bool
     ("piece", "physical", "logical"),
     [(OLD, 0, 0), (OLD, 10, 10), (OLD, 11, 10), (NEW, 100, 10), (NEW, 105, 15), (NEW, 90, 10)],
 )
-def test_a_physical_offset_has_a_logical_one(piece: Piece, physical: int, logical: int) -> None:
+def test_a_physical_offset_has_a_logical_one(
+    piece: MappingItem, physical: int, logical: int
+) -> None:
     assert piece.logical(physical) == logical
 
 
@@ -42,7 +44,7 @@ def test_a_logical_offset_has_a_physical_one() -> None:
 
 
 @pytest.mark.parametrize(("offset", "piece"), [(-5, OLD), (0, OLD), (9, OLD), (10, NEW), (99, NEW)])
-def test_an_offset_is_in_the_piece_that_has_messages_there(offset: int, piece: Piece) -> None:
+def test_an_offset_is_in_the_piece_that_has_messages_there(offset: int, piece: MappingItem) -> None:
     assert static().piece_at(1, offset) == piece
 
 

@@ -1,7 +1,7 @@
 """The tail of a queue, and a run of messages that goes to it."""
 
 from rockhopper.broker.store.log.encoding import INDEX_KEY, queue_constants
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 
 
 def test_a_tail_is_of_one_queue_that_nobody_has_opened_yet() -> None:
@@ -28,9 +28,9 @@ def test_runs_share_nothing() -> None:
     assert second.units == []
 
 
-def staged_at(*offsets: int, size_bytes: int = 100) -> Staged:
+def staged_at(*offsets: int, size_bytes: int = 100) -> StagedMessages:
     """What a pass staged that put a record with one key at each of *offsets*."""
-    staged = Staged(offsets[0])
+    staged = StagedMessages(offsets[0])
     for offset in offsets:
         run = Run.of(QueueTail("orders", 0, offset, is_batch=False), offset)
         run.end = staged.end = offset + size_bytes
