@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from rockhopper.broker.app import FEATURES
+from rockhopper.broker.kernel.processors.sends import SendProcessor
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.kernel.processors.unserved import UNSERVED
 from rockhopper.broker.name_server.processors import NameServiceProcessors
 from rockhopper.broker.processor_table import build_table
@@ -42,8 +44,17 @@ class _Anything:
         return _Anything()
 
 
+class _AnyKernel(_Anything):
+    """A stand-in for a kernel: the rows of its processors need no parts."""
+
+    sends = object.__new__(SendProcessor)
+    topic_admin = object.__new__(TopicAdminProcessors)
+
+
 class _AnyBroker(_Anything):
     """A stand-in for a broker, with every feature."""
+
+    kernel = _AnyKernel()
 
     def __init__(self) -> None:
         anything = cast(Any, _Anything())

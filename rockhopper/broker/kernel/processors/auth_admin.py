@@ -26,9 +26,16 @@ from rockhopper.broker.kernel.tables.accounts import (
     rules_of_policies,
     user_to_json,
 )
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.gate import answered_before_its_end
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.settings.auth_config import AuthConfig
 from rockhopper.broker.users.access import Resource
 from rockhopper.broker.users.accounts import (
@@ -44,6 +51,7 @@ from rockhopper.broker.users.errors import InvalidParameter, NoPermission
 from rockhopper.broker.users.guard import NOTES
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
 
@@ -60,6 +68,22 @@ class AuthAdminProcessors:
     _config: AuthConfig
     _users: UserTable
     _acls: AclTable
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.AUTH_CREATE_USER: administers(self.create_user, CHANGE_CLUSTER),
+            Code.AUTH_UPDATE_USER: administers(self.update_user, CHANGE_CLUSTER),
+            Code.AUTH_DELETE_USER: administers(self.delete_user, CHANGE_CLUSTER),
+            Code.AUTH_GET_USER: administers(self.get_user, SEE_CLUSTER),
+            Code.AUTH_LIST_USER: administers(self.list_users, SEE_CLUSTER),
+            Code.AUTH_CREATE_ACL: administers(self.create_acl, CHANGE_CLUSTER),
+            Code.AUTH_UPDATE_ACL: administers(self.update_acl, CHANGE_CLUSTER),
+            Code.AUTH_DELETE_ACL: administers(self.delete_acl, CHANGE_CLUSTER),
+            Code.AUTH_GET_ACL: administers(self.get_acl, SEE_CLUSTER),
+            Code.AUTH_LIST_ACL: administers(self.list_acls, SEE_CLUSTER),
+            Code.EXPLAIN_ACCESS: administers(self.explain, SEE_CLUSTER),
+        }
 
     async def create_user(self, request: Request) -> Response:
         """3001: create a user."""

@@ -13,8 +13,14 @@ from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
 from rockhopper.broker.kernel.tables.json_table import TableVersion
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import run_in_slices
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import json_response, refusal
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import (
     change_live,
@@ -31,6 +37,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
 from rockhopper.protocol.bodies.setting_facts import SettingFacts, Value, encode_facts
 from rockhopper.protocol.bodies.topics import ACCESS
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.requests import GetBrokerConfigResponse, encode_fields
 from rockhopper.protocol.requests.fields import RpcRequest
 
@@ -69,6 +76,17 @@ class BrokerAdminProcessors:
 
     def __post_init__(self) -> None:
         self._config_version = TableVersion(0, self._now_ms())
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.UPDATE_BROKER_CONFIG: administers(self.update_config, CHANGE_CLUSTER),
+            Code.GET_BROKER_CONFIG: administers(self.get_config, SEE_CLUSTER),
+            Code.DESCRIBE_CONFIG: administers(self.describe_config, SEE_CLUSTER),
+            Code.GET_BROKER_RUNTIME_INFO: administers(self.get_runtime_info, SEE_CLUSTER),
+            Code.VIEW_BROKER_STATS_DATA: administers(self.view_stats, SEE_CLUSTER),
+            Code.GET_ALL_DELAY_OFFSET: administers(self.all_delay_offsets, SEE_CLUSTER),
+        }
 
     async def update_config(self, request: Request) -> Response:
         """25: change live settings until the next start; broker.conf is not changed.

@@ -9,14 +9,23 @@ from dataclasses import dataclass
 from typing import cast
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, Member
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import json_response
+from rockhopper.broker.server.remoting.permissions import CONSUME, on_group
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.broker.users.peer import Peer, Questioned
 from rockhopper.protocol.bodies import GetConsumerStatusBody
@@ -45,6 +54,18 @@ class ClientCallProcessors:
     _topics: TopicTable
     _groups: SubscriptionGroupTable
     _consumers: ConsumerGroups
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            RequestCode.GET_CONSUMER_RUNNING_INFO: administers(
+                self.running_info, on_group(Action.GET)
+            ),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: administers(self.consume_directly, *CONSUME),
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
+                self.consumer_status, *permissions.GROUP_INFO
+            ),
+        }
 
     async def running_info(self, request: Request) -> Response:
         """307: return a consumer's status."""

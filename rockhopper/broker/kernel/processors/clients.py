@@ -15,14 +15,22 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.permissions import consuming
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    serves,
+)
 from rockhopper.broker.server.remoting.json_bodies import json_response, with_body
+from rockhopper.broker.server.remoting.permissions import on_group
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import (
     NoPermission,
     Refusal,
@@ -36,6 +44,7 @@ from rockhopper.protocol.bodies import (
     HeartbeatData,
     SubscriptionData,
 )
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.names import is_producer_group
 from rockhopper.protocol.requests import (
@@ -73,6 +82,17 @@ class ClientProcessors:
     _puller: Puller
     _announce: Callable[[], Awaitable[None]]
     _now_ms: Callable[[], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.HEART_BEAT: serves(self.heartbeat, *permissions.HEARTBEAT),
+            Code.UNREGISTER_CLIENT: serves(self.unregister, permissions.UNREGISTER),
+            Code.GET_CONSUMER_LIST_BY_GROUP: serves(
+                self.consumer_list, on_group(Action.SUB, Action.GET)
+            ),
+            Code.CHECK_CLIENT_CONFIG: serves(self.check_config, *permissions.CHECKED),
+        }
 
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
         """34: register a client's consumer and producer groups.

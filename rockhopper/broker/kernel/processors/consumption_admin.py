@@ -8,14 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.groups_admin import QUEUES_PER_TURN
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import GroupNotFound, TopicNotFound
@@ -23,6 +30,7 @@ from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import array_of, dumps, map_of, queue_text
 from rockhopper.protocol.requests.groups import (
     GetBrokerConsumeStatsRequest,
@@ -43,6 +51,19 @@ class ConsumptionAdminProcessors:
     _producers: ProducerTable
     _stats: BrokerStats
     _steady_ms: Callable[[], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.QUERY_CONSUME_TIME_SPAN: administers(self.time_span, *permissions.GROUP_INFO),
+            Code.GET_BROKER_CONSUME_STATS: administers(self.broker_consume_stats, SEE_CLUSTER),
+            Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(
+                self.group_forbidden, *permissions.RESET_OFFSET
+            ),
+            Code.GET_ALL_PRODUCER_INFO: administers(self.producers, SEE_CLUSTER),
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: administers(self.nothing_to_do, CHANGE_CLUSTER),
+            Code.CLEAN_UNUSED_TOPIC: administers(self.nothing_to_do, CHANGE_CLUSTER),
+        }
 
     async def time_span(self, request: Request) -> Response:
         """303: return the times of each queue's first and last messages, and the group's delay."""

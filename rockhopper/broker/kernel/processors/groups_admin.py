@@ -18,6 +18,7 @@ from rockhopper.broker.kernel.members.consumer_groups import (
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
@@ -32,15 +33,23 @@ from rockhopper.broker.kernel.tables.topic_attributes import (
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
     read_object,
     refusal,
 )
+from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_group
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
@@ -54,6 +63,7 @@ from rockhopper.protocol.bodies import (
     TopicList,
 )
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import RETRY_PREFIX, group_error
 from rockhopper.protocol.requests import (
@@ -98,6 +108,37 @@ class GroupAdminProcessors:
     _stats: BrokerStats
     _events: KernelEvents
     _retry_owners: RetryOwners
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
+                self.update_group, permissions.GROUP_MADE
+            ),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: administers(
+                self.update_groups, permissions.GROUPS_MADE
+            ),
+            Code.DELETE_SUBSCRIPTIONGROUP: administers(
+                self.delete_group, on_group(Action.DELETE, field="groupName")
+            ),
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: administers(
+                self.get_group, on_group(Action.GET, field="group")
+            ),
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
+                self.get_all_groups, permissions.ALL_GROUPS
+            ),
+            Code.GET_CONSUMER_CONNECTION_LIST: administers(
+                self.consumer_connections, on_group(Action.GET)
+            ),
+            Code.GET_PRODUCER_CONNECTION_LIST: administers(self.producer_connections, SEE_CLUSTER),
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
+                self.subscription_of, *permissions.GROUP_INFO
+            ),
+            Code.QUERY_TOPICS_BY_CONSUMER: administers(
+                self.topics_of, on_group(Action.GET, field="group")
+            ),
+            Code.GET_CONSUME_STATS: administers(self.consume_stats, *permissions.CONSUME_STATS),
+        }
 
     async def update_group(self, request: Request) -> Response:
         """200: create a group or replace all its settings."""

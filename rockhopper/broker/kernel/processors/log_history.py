@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.log_history import LogHistory
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    serves,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.log_history import (
@@ -15,6 +21,7 @@ from rockhopper.protocol.bodies.log_history import (
     decode_history_question,
     encode_history,
 )
+from rockhopper.protocol.codes import RequestCode as Code
 
 # Each queue takes some twenty lookups.
 _QUEUES_PER_TURN = 64
@@ -27,6 +34,12 @@ class LogHistoryProcessor:
     _store: MessageStore
     _history: LogHistory
     _positions: ReaderPositions
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.LOG_HISTORY: serves(self.process, permissions.COMPARED),
+        }
 
     async def process(self, request: Request) -> Response:
         """Return the newest epochs, once they are on disk, and the ends of the queues.

@@ -7,15 +7,26 @@ answered with 17, a missing queue with 29.
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.consumer_groups import PULLING, ConsumerGroups
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+    serves,
+)
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
+from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic
 from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.names import RETRY_PREFIX
@@ -40,6 +51,26 @@ class OffsetProcessors:
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
     _positions: ReaderPositions
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.QUERY_CONSUMER_OFFSET: serves(
+                self.query_consumer_offset, *permissions.QUERY_OFFSET
+            ),
+            Code.UPDATE_CONSUMER_OFFSET: serves(
+                self.update_consumer_offset, *permissions.COMMITTED
+            ),
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
+                self.search_by_time, on_topic(Action.SUB, Action.GET)
+            ),
+            Code.GET_MAX_OFFSET: serves(self.max_offset, on_topic(Action.SUB, Action.GET)),
+            Code.GET_MIN_OFFSET: serves(self.min_offset, on_topic(Action.SUB, Action.GET)),
+            Code.GET_EARLIEST_MSG_STORETIME: serves(
+                self.earliest_store_time, on_topic(Action.SUB, Action.GET)
+            ),
+            Code.GET_ALL_CONSUMER_OFFSET: administers(self.all_consumer_offsets, SEE_CLUSTER),
+        }
 
     def query_consumer_offset(self, request: Request) -> Response:
         """14: return a group's offset in a queue.

@@ -6,8 +6,15 @@ recognize, and those that it refuses, arrive here.
 
 from dataclasses import dataclass
 
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
-from rockhopper.broker.server.remoting.dispatcher import Request, Response, refusal_response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    refusal_response,
+    serves,
+)
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -26,6 +33,13 @@ class PullProcessor:
     """Serves pulls."""
 
     _puller: Puller
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            RequestCode.PULL_MESSAGE: serves(self.process, *permissions.PULLED),
+            RequestCode.LITE_PULL_MESSAGE: serves(self.process, *permissions.PULLED),
+        }
 
     def process(self, request: Request) -> Response | None:
         """Serve one pull; return None while it waits for messages."""

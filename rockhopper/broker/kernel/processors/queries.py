@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    serves,
+)
+from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import (
     QueryMessageRequest,
@@ -28,6 +37,13 @@ class QueryProcessors:
     _live: LiveStoreSettings
     _store: MessageStore
     _topics: TopicTable
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.QUERY_MESSAGE: serves(self.by_key, on_topic(Action.SUB, Action.GET)),
+            Code.VIEW_MESSAGE_BY_ID: serves(self.by_offset, on_topic(Action.GET)),
+        }
 
     def by_key(self, request: Request) -> Response | Awaitable[Response]:
         """12: return the newest messages of a topic with a key, a unique key or a tag.

@@ -4,7 +4,13 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.queue_locks import QueueKey, QueueLocks
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.kernel.processors import permissions
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    serves,
+)
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
@@ -12,6 +18,7 @@ from rockhopper.broker.server.remoting.json_bodies import (
 )
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+from rockhopper.protocol.codes import RequestCode as Code
 
 QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096
@@ -23,6 +30,13 @@ class QueueLockProcessors:
     """Serves the locks of orderly consumers."""
 
     _locks: QueueLocks
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.LOCK_BATCH_MQ: serves(self.lock, *permissions.LOCKED),
+            Code.UNLOCK_BATCH_MQ: serves(self.unlock, *permissions.LOCKED),
+        }
 
     def lock(self, request: Request) -> Response | Awaitable[Response]:
         """41: lock or renew queues for a client; the answer lists those that it now holds."""

@@ -8,12 +8,17 @@ from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
+    Row,
+    serves,
     store_error_response,
 )
+from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
 
@@ -26,6 +31,12 @@ class RecallProcessor:
     _store: MessageStore
     _timer_recall: TimerRecall
     _now_ms: Callable[[], int]
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.RECALL_MESSAGE: serves(self.process, on_topic(Action.PUB)),
+        }
 
     def process(self, request: Request) -> Response | None:
         """370: recall the message of a handle."""

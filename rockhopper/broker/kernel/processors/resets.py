@@ -12,13 +12,20 @@ import structlog
 
 from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumerGroups
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.offsets import check_queue
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice, run_in_thread
-from rockhopper.broker.server.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
@@ -54,6 +61,18 @@ class ResetProcessors:
     _consumers: ConsumerGroups
     _puller: Puller
     _events: KernelEvents
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: administers(
+                self.reset_offsets, *permissions.RESET_OFFSET
+            ),
+            RequestCode.QUERY_CORRECTION_OFFSET: administers(
+                self.correction_offsets, *permissions.CORRECTED
+            ),
+            RequestCode.CLONE_GROUP_OFFSET: administers(self.clone_offsets, *permissions.CLONED),
+        }
 
     async def correction_offsets(self, request: Request) -> Response:
         """308: return the smallest offset of any group in each queue, except filterGroups.

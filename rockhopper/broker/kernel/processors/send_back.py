@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass
 
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.record_access import Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    serves,
+)
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 
@@ -20,6 +27,12 @@ class SendBackProcessor:
 
     _store: MessageStore
     _send_back: SendBack
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.CONSUMER_SEND_MSG_BACK: serves(self.process, *permissions.SENT_BACK),
+        }
 
     def process(self, request: Request) -> Response | None:
         """36: store the message again, for later delivery or as a dead letter."""

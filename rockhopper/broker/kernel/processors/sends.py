@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
+    Row,
     field_error_code,
     refusal_response,
+    serves,
     store_error_response,
 )
+from rockhopper.broker.server.remoting.permissions import on_topic
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
@@ -40,6 +45,14 @@ class SendProcessor:
         self._ext = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true" if config.trace_on else "false",
+        }
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            RequestCode.SEND_MESSAGE: serves(self.process, on_topic(Action.PUB)),
+            RequestCode.SEND_MESSAGE_V2: serves(self.process, permissions.SENT),
+            RequestCode.SEND_BATCH_MESSAGE: serves(self.process, permissions.SENT),
         }
 
     def process(self, request: Request) -> Response | None:

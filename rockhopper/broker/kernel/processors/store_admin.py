@@ -11,18 +11,27 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.scheduled.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER, on_topic
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import InvalidParameter, Refusal
 from rockhopper.protocol.bodies import SubscriptionData
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 from rockhopper.protocol.requests.administration import (
@@ -61,6 +70,30 @@ class StoreAdminProcessors:
     _timers: Timers
     _now_ms: Callable[[], int]
     _cold_thresholds: dict[str, int] = field(default_factory=dict)
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.GET_TIMER_CHECK_POINT: administers(self.timer_check_point, SEE_CLUSTER),
+            Code.GET_TIMER_METRICS: administers(self.timer_metrics, SEE_CLUSTER),
+            Code.QUERY_CONSUME_QUEUE: administers(
+                self.query_consume_queue, *permissions.QUEUE_SEEN
+            ),
+            Code.DELETE_EXPIRED_COMMITLOG: administers(self.delete_expired, CHANGE_CLUSTER),
+            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, SEE_CLUSTER),
+            Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
+                self.rocksdb_progress, on_topic(Action.GET)
+            ),
+            Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(self.export_config, SEE_CLUSTER),
+            Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(
+                self.update_cold_control, CHANGE_CLUSTER
+            ),
+            Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: administers(
+                self.remove_cold_control, CHANGE_CLUSTER
+            ),
+            Code.GET_COLD_DATA_FLOW_CTR_INFO: administers(self.cold_control, SEE_CLUSTER),
+            Code.SET_COMMITLOG_READ_MODE: administers(self.set_read_mode, CHANGE_CLUSTER),
+        }
 
     def timer_check_point(self, _request: Request) -> Response:
         """60: return the progress of timers, the first 56 bytes of RocketMQ's config/timercheck."""

@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass
 
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    serves,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
+from rockhopper.protocol.codes import RequestCode as Code
 
 TOPICS_MAX = 100_000
 
@@ -19,6 +26,12 @@ class TopicIdProcessor:
     _store: MessageStore
     _topics: TopicTable
     _topic_ids: TopicIds
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.TOPIC_IDS: serves(self.process, permissions.IDENTIFIED),
+        }
 
     async def process(self, request: Request) -> Response:
         """Return the id of each topic in the body, once it is on disk."""

@@ -17,7 +17,13 @@ from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGrou
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+)
+from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.bodies.stats import (
     LAG_UNKNOWN,
@@ -25,6 +31,7 @@ from rockhopper.protocol.bodies.stats import (
     GroupFigures,
     TopicFigures,
 )
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.requests import FiguresRequest
 from rockhopper.protocol.store.light_queues import is_light
 
@@ -47,6 +54,12 @@ class StatsProcessor:
     _consumers: ConsumerGroups
     _stats: BrokerStats
     _retry_owners: RetryOwners
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.FIGURES: administers(self.process, SEE_CLUSTER),
+        }
 
     async def process(self, request: Request) -> Response:
         """Return all topics and groups except light queues."""

@@ -14,6 +14,7 @@ import structlog
 from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
+from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import JsonObject, TableVersion
@@ -30,18 +31,26 @@ from rockhopper.broker.kernel.tables.topic_mappings import TopicMapping
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.dispatcher import (
+    Request,
+    Response,
+    Row,
+    administers,
+)
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
     read_object,
     refusal,
 )
+from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
+from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import (
     RETRY_PREFIX,
@@ -98,6 +107,22 @@ class TopicAdminProcessors:
     _announce: Callable[[], Awaitable[None]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the validation of a change until it is applied."""
+
+    def rows(self) -> dict[int, Row]:
+        """Return each request code with its processor and permissions."""
+        return {
+            Code.UPDATE_AND_CREATE_TOPIC: administers(self.update_topic, on_topic(Action.CREATE)),
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
+                self.update_topics, permissions.TOPICS_MADE
+            ),
+            Code.DELETE_TOPIC_IN_BROKER: administers(self.delete_topic, on_topic(Action.DELETE)),
+            Code.PURGE_TOPIC: administers(self.purge_topic, on_topic(Action.DELETE)),
+            Code.GET_TOPIC_CONFIG: administers(self.get_topic, on_topic(Action.GET)),
+            Code.GET_ALL_TOPIC_CONFIG: administers(self.get_all_topics, permissions.ALL_TOPICS),
+            Code.GET_TOPIC_STATS_INFO: administers(self.topic_stats, on_topic(Action.GET)),
+            Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(self.who_consumes, on_topic(Action.GET)),
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(self.system_topics, SEE_CLUSTER),
+        }
 
     async def update_topic(self, request: Request) -> Response:
         """17: create a topic or replace its settings."""

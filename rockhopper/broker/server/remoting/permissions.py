@@ -86,7 +86,9 @@ def everything(_request: ExaminedRequest) -> Iterable[str]:
 
 
 ADMINISTRATION = on_cluster(Action.ADMINISTER)
-"""The need of every request that only administrators send."""
+"""The permission that every request of administrators needs."""
+SEE_CLUSTER, CHANGE_CLUSTER = on_cluster(Action.GET), on_cluster(Action.UPDATE)
+CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 
 
 def check_access(
