@@ -53,7 +53,7 @@ from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.name_server.link import serves
-from rockhopper.broker.name_server.registration import Registration
+from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
@@ -61,7 +61,7 @@ from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processor_table import build_table
 from rockhopper.broker.replication.rocketmq.master.master import ClassicMaster
 from rockhopper.broker.replication.rocketmq.master.processors import ClassicProcessors
-from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, Follower
+from rockhopper.broker.replication.rocketmq.slave.follower import FORCE_HINT, SlaveFollower
 from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, slave_server
 from rockhopper.broker.replication.roles.follower_reads import FollowerReads
 from rockhopper.broker.replication.roles.joining import (
@@ -178,7 +178,7 @@ class Broker(ServingParts):
         if http_socket is not None:
             self._ports.adopt("httpPort", http_socket)
         self._outgoing = Outgoing(config.tls)
-        self._registration: Registration | None = None
+        self._registration: Registrar | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._sampling: asyncio.Task[None] | None = None
         self._undo = contextlib.AsyncExitStack()
@@ -187,7 +187,7 @@ class Broker(ServingParts):
         self._is_ready = False
         self._is_temporary = False
         self._settings_at_start: BrokerConfig | None = None
-        self.follower: Follower | None = None
+        self.follower: SlaveFollower | None = None
         """None unless this broker follows another."""
         self.member: SetMember | None = None
         """None unless this broker is a replica of a set."""
@@ -377,7 +377,7 @@ class Broker(ServingParts):
             StartError: the broker cannot follow, or must not.
         """
         following = self.config.following
-        follower = None if self.takeover.has_begun else Follower.wanted(self)
+        follower = None if self.takeover.has_begun else SlaveFollower.wanted(self)
         if follower is None:
             return False
         self._undo.push_async_callback(self._stop_following)
@@ -398,7 +398,7 @@ class Broker(ServingParts):
         self.follower = None
         return False
 
-    async def _serve_as_slave(self, follower: Follower, connections_max: int) -> None:
+    async def _serve_as_slave(self, follower: SlaveFollower, connections_max: int) -> None:
         self.server = slave_server(follower, self.takeover, self.access, connections_max)
         self.store.on_failure = self._store_failed
         self._undo.push_async_callback(self.server.close)
@@ -587,9 +587,9 @@ class Broker(ServingParts):
         await self._open_broker_port(self._undo)
         registration.start()
 
-    def _make_registration(self) -> Registration:
+    def _make_registration(self) -> Registrar:
         port, replication = self._ports.number("listenPort"), self.config.replication
-        return Registration(
+        return Registrar(
             self.config,
             self.topics,
             self._advertiser,

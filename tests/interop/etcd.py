@@ -19,7 +19,7 @@ from pathlib import Path
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.forms import Body, StatusAnswer
-from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from tests.support.free_ports import free_ports
 
 _BUILT = Path(__file__).parents[2] / "build/etcd"
@@ -157,7 +157,7 @@ async def ask(
     tls: ssl.SSLContext | None = None,
 ) -> forms.Form:
     """Make one request of one member."""
-    gateway = EtcdGateway(Access([endpoint], tls=tls))
+    gateway = EtcdGateway(EtcdAccess([endpoint], tls=tls))
     try:
         return await gateway.ask(path, body, form)
     finally:

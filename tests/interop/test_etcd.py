@@ -12,13 +12,13 @@ from dataclasses import replace
 import pytest
 
 from rockhopper.broker.replication.election.actions import Alter, Campaign
-from rockhopper.broker.replication.election.replica_set import Leader, Outcome
-from rockhopper.broker.replication.engines.consensus.connections import RefusedError
+from rockhopper.broker.replication.election.replica_set import Leader, SwapOutcome
+from rockhopper.broker.replication.engines.consensus.connections import ServiceRefusedError
 from rockhopper.broker.replication.engines.engine import Engine, EngineError
 from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.engine import EtcdEngine
-from rockhopper.broker.replication.engines.etcd.forms import Answer, Body, RangeAnswer
-from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.etcd.forms import Body, EtcdAnswer, RangeAnswer
+from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from tests.interop.etcd import EtcdCluster, ask
 from tests.support.engine_contract import (
     FIRST,
@@ -50,7 +50,7 @@ class RealPair:
 
     def engine(self, endpoints: Sequence[str] = ()) -> Engine:
         """Another one."""
-        gateway = EtcdGateway(Access(endpoints or self.endpoints))
+        gateway = EtcdGateway(EtcdAccess(endpoints or self.endpoints))
         engine = EtcdEngine(gateway, self.prefix, lease_ms=LEASE_MS)
         self.engines.append(engine)
         return engine
@@ -60,7 +60,7 @@ class RealPair:
         everything = forms.under(self.prefix.encode())
         found = await ask(self.endpoints[0], forms.RANGE, everything, RangeAnswer)
         for lease in {each.lease for each in found.kvs if each.lease}:
-            await ask(self.endpoints[0], forms.REVOKE, {"ID": str(lease)}, Answer)
+            await ask(self.endpoints[0], forms.REVOKE, {"ID": str(lease)}, EtcdAnswer)
 
     async def close(self) -> None:
         """Close all engines."""
@@ -80,13 +80,13 @@ class TestRealEtcd(EngineContract):
     """All of it."""
 
 
-async def until_done(request: Callable[[], Awaitable[Outcome]], timeout_s: float = 30) -> float:
+async def until_done(request: Callable[[], Awaitable[SwapOutcome]], timeout_s: float = 30) -> float:
     """Ask until it is done; return after how many seconds."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     async with asyncio.timeout(timeout_s):
         while True:
-            if await request() is Outcome.DONE:
+            if await request() is SwapOutcome.DONE:
                 return loop.time() - began_s
             await asyncio.sleep(0.05)
 
@@ -101,7 +101,7 @@ async def test_a_lease_that_nobody_renews_ends(pair: RealPair) -> None:
         async with asyncio.timeout(30):
             assert await anext(views) == replace(view, leader=None)
     assert LEASE_MS / 1000 - 0.5 < loop.time() - renewed_at_s < 10
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     assert await pair.two.read() == view
 
 
@@ -110,7 +110,7 @@ async def test_a_lease_that_is_renewed_stays(pair: RealPair) -> None:
     loop = asyncio.get_running_loop()
     end_s = loop.time() + 2.5 * LEASE_MS / 1000
     while loop.time() < end_s:
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
         await asyncio.sleep(LEASE_MS / 4000)
     assert await pair.two.read() == view
 
@@ -129,7 +129,7 @@ async def test_of_many_campaigns_at_once_exactly_one_wins(pair: RealPair) -> Non
             )
         )
         assert sorted(outcome.value for outcome, _ in outcomes) == ["done"] + ["refused"] * 5
-        winner = next(i for i, (outcome, _) in enumerate(outcomes) if outcome is Outcome.DONE)
+        winner = next(i for i, (outcome, _) in enumerate(outcomes) if outcome is SwapOutcome.DONE)
         view = outcomes[winner][1]
         assert view
         assert view.version > version
@@ -145,7 +145,7 @@ async def test_a_killed_etcd_leader_costs_time_only(
     others = [each for each in etcd_cluster.endpoints if each != leader.endpoint]
     one, two = pair.engine([leader.endpoint, *others]), pair.engine([leader.endpoint, *others])
     outcome, view = await one.campaign(FIRST, LEADER_A)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     assert view
     async with aclosing(two.watch()) as views:
         assert await anext(views) == view
@@ -153,7 +153,7 @@ async def test_a_killed_etcd_leader_costs_time_only(
         await until_done(lambda: one.renew(LEADER_A, view.version))
         smaller = replace(STATE, in_sync=frozenset({A}))
         outcome, version = await one.alter(Alter(smaller, view.version))
-        assert outcome is Outcome.DONE
+        assert outcome is SwapOutcome.DONE
         async with asyncio.timeout(30):
             async for seen in views:
                 if seen.version == version:
@@ -170,11 +170,11 @@ async def test_a_stopped_member_is_left_for_another(
     others = [each for each in etcd_cluster.endpoints if each != stopped.endpoint]
     one = pair.engine([stopped.endpoint, *others])
     outcome, view = await one.campaign(FIRST, LEADER_A)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     assert view
     stopped.signal(signal.SIGSTOP)
     try:
-        assert await one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     finally:
         stopped.signal(signal.SIGCONT)
 
@@ -188,15 +188,15 @@ async def test_a_minority_of_etcd_tells_nothing(pair: RealPair, etcd_cluster: Et
     with pytest.raises(EngineError, match=f"{last.endpoint}: "):
         await alone.read()
     outcome, _ = await pair.one.alter(Alter(STATE, view.version))
-    assert outcome is Outcome.UNKNOWN
-    assert await alone.renew(LEADER_A, view.version) is Outcome.UNKNOWN
+    assert outcome is SwapOutcome.UNKNOWN
+    assert await alone.renew(LEADER_A, view.version) is SwapOutcome.UNKNOWN
     await etcd_cluster.start()
     await until_done(lambda: pair.one.renew(LEADER_A, view.version))
 
 
 async def test_a_lost_answer_may_have_elected(pair: RealPair) -> None:
     async with LossyProxy(pair.endpoints[0]).listening() as proxy:
-        gateway = EtcdGateway(Access([proxy.address]))
+        gateway = EtcdGateway(EtcdAccess([proxy.address]))
         one = EtcdEngine(gateway, pair.prefix, lease_ms=LEASE_MS)
         ask_as_ever = gateway.ask
 
@@ -205,12 +205,12 @@ async def test_a_lost_answer_may_have_elected(pair: RealPair) -> None:
             return await ask_as_ever(path, *args, **options)  # type: ignore[arg-type]
 
         gateway.ask = lose_the_next  # type: ignore[method-assign, assignment]
-        assert await one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+        assert await one.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
         view = await pair.two.read()
         assert (view.state, view.leader) == (STATE, LEADER_A)
-        assert (await one.campaign(FIRST, LEADER_A))[0] is Outcome.UNKNOWN
+        assert (await one.campaign(FIRST, LEADER_A))[0] is SwapOutcome.UNKNOWN
         assert await pair.two.read() == view
-        assert await one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await one.renew(LEADER_A, view.version) is SwapOutcome.DONE
         await one.close()
 
 
@@ -224,7 +224,7 @@ async def test_an_etcd_with_an_older_disk_is_refused(single_etcd: EtcdCluster) -
     version = before.version
     for in_sync in (frozenset({A}), STATE.in_sync, frozenset({A})):
         outcome, version = await pair.one.alter(Alter(replace(STATE, in_sync=in_sync), version))
-        assert outcome is Outcome.DONE
+        assert outcome is SwapOutcome.DONE
     latest = await pair.one.read()
     single_etcd.kill()
     shutil.rmtree(member.directory / "data")
@@ -236,22 +236,22 @@ async def test_an_etcd_with_an_older_disk_is_refused(single_etcd: EtcdCluster) -
     for view in (before, latest):
         for displaced in (None, LEADER_A):
             asked = replace(over(view), displaced=displaced)
-            assert (await pair.one.campaign(asked, LEADER_B))[0] is not Outcome.DONE
+            assert (await pair.one.campaign(asked, LEADER_B))[0] is not SwapOutcome.DONE
     stranger = pair.engine()
     for number in range(5):
         await stranger.announce(replace(MEMBER, address=f"address {number}"))
     with pytest.raises(EngineError, match=r"state has revision .* restored from a backup"):
         await pair.one.read()
     assert replace(await stranger.read(), members={}, leader=LEADER_A) == before
-    assert (await pair.one.alter(Alter(STATE, before.version)))[0] is Outcome.REFUSED
+    assert (await pair.one.alter(Alter(STATE, before.version)))[0] is SwapOutcome.REFUSED
     await pair.close()
 
 
 async def test_a_watch_from_before_a_compaction_is_canceled(pair: RealPair) -> None:
     view = await won(pair)
     compact: Body = {"revision": str(view.version)}
-    await ask(pair.endpoints[0], "/v3/kv/compaction", compact, Answer)
-    gateway = EtcdGateway(Access(pair.endpoints))
+    await ask(pair.endpoints[0], "/v3/kv/compaction", compact, EtcdAnswer)
+    gateway = EtcdGateway(EtcdAccess(pair.endpoints))
     request = forms.under(b"/") | {"start_revision": "1"}
     async with aclosing(gateway.watch(request)) as told:
         canceled = await anext(each async for each in told if each.canceled)
@@ -273,30 +273,30 @@ async def enable_users(endpoint: str, prefix: str) -> None:
         ("enable", {}),
     ]
     for path, body in steps:
-        await ask(endpoint, f"/v3/auth/{path}", body, Answer)
+        await ask(endpoint, f"/v3/auth/{path}", body, EtcdAnswer)
 
 
 async def test_users_and_passwords(single_etcd: EtcdCluster) -> None:
     (endpoint,) = single_etcd.endpoints
     prefix = "/rockhopper/c/b/"
-    known = EtcdGateway(Access([endpoint], "rock", "hopper"))
-    with pytest.raises(RefusedError, match="enable it, or remove haEngineUser"):
+    known = EtcdGateway(EtcdAccess([endpoint], "rock", "hopper"))
+    with pytest.raises(ServiceRefusedError, match="enable it, or remove haEngineUser"):
         await EtcdEngine(known, prefix).read()
     await enable_users(endpoint, prefix)
     for access, hint in (
-        (Access([endpoint]), "set haEngineUser and haEnginePasswordFile"),
-        (Access([endpoint], "rock", "paper"), "correct haEngineUser and haEnginePasswordFile"),
+        (EtcdAccess([endpoint]), "set haEngineUser and haEnginePasswordFile"),
+        (EtcdAccess([endpoint], "rock", "paper"), "correct haEngineUser and haEnginePasswordFile"),
     ):
         stranger = EtcdGateway(access)
-        with pytest.raises(RefusedError, match=hint):
+        with pytest.raises(ServiceRefusedError, match=hint):
             await EtcdEngine(stranger, prefix).read()
         await stranger.close()
 
     engine = EtcdEngine(known, prefix)
     outcome, view = await engine.campaign(FIRST, LEADER_A)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     assert view
-    with pytest.raises(RefusedError, match="grant a role of haEngineUser readwrite"):
+    with pytest.raises(ServiceRefusedError, match="grant a role of haEngineUser readwrite"):
         await EtcdEngine(known, "/rockhopper/c/another/").read()
     async with aclosing(engine.watch()) as views:
         assert await anext(views) == view
@@ -315,9 +315,9 @@ async def test_tls_trusts_who_is_known(tls_etcd: EtcdCluster) -> None:
     (member,) = tls_etcd.members
     certificate = member.directory / "data/fixtures/client/cert.pem"
     known = ssl.create_default_context(cafile=str(certificate))
-    engine = EtcdEngine(EtcdGateway(Access([member.endpoint], tls=known)), "/r/c/b/")
+    engine = EtcdEngine(EtcdGateway(EtcdAccess([member.endpoint], tls=known)), "/r/c/b/")
     outcome, view = await engine.campaign(FIRST, LEADER_A)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     async with aclosing(engine.watch()) as views:
         assert await anext(views) == view
         await engine.resign(LEADER_A)
@@ -327,7 +327,7 @@ async def test_tls_trusts_who_is_known(tls_etcd: EtcdCluster) -> None:
         (ssl.create_default_context(), "certificate verify failed"),
         (None, "closed the connection"),
     ):
-        stranger = EtcdGateway(Access([member.endpoint], tls=tls))
+        stranger = EtcdGateway(EtcdAccess([member.endpoint], tls=tls))
         with pytest.raises(EngineError, match=reason):
             await EtcdEngine(stranger, "/r/c/b/").read()
         await stranger.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from rockhopper.broker.replication.election.actions import Alter, Campaign
-from rockhopper.broker.replication.election.replica_set import Leader, Outcome, View
+from rockhopper.broker.replication.election.replica_set import Leader, SetView, SwapOutcome
 from rockhopper.broker.replication.engines.engine import MemorySet
 
 
@@ -19,28 +19,28 @@ class FakeEngine(MemorySet):
     """The engine of one set."""
 
     random: Random = field(kw_only=True)
-    past: deque[View] = field(default_factory=lambda: deque(maxlen=8))
+    past: deque[SetView] = field(default_factory=lambda: deque(maxlen=8))
     is_lying: bool = False
-    behind: View | None = None
+    behind: SetView | None = None
     """The old data that answers every read, if set."""
 
-    def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> Outcome:
+    def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> SwapOutcome:
         """Campaign, and remember the previous view."""
         before = self.read(now_ms)
         outcome = super().campaign(request, leader, now_ms)
-        if outcome is Outcome.DONE:
+        if outcome is SwapOutcome.DONE:
             self.past.append(before)
         return outcome
 
-    def alter(self, request: Alter) -> Outcome:
+    def alter(self, request: Alter) -> SwapOutcome:
         """Alter the set, and remember the previous view."""
-        before = View(self.state, self.version, self.leader, dict(self.members))
+        before = SetView(self.state, self.version, self.leader, dict(self.members))
         outcome = super().alter(request)
-        if outcome is Outcome.DONE:
+        if outcome is SwapOutcome.DONE:
             self.past.append(before)
         return outcome
 
-    def answer(self, now_ms: float) -> View:
+    def answer(self, now_ms: float) -> SetView:
         """Return the view that a read gets; an old view at times, if the engine is lying."""
         if self.behind:
             return self.behind

@@ -15,9 +15,9 @@ from rockhopper.broker.replication.election import actions
 from rockhopper.broker.replication.election.campaigning import Campaigning
 from rockhopper.broker.replication.election.following import Following
 from rockhopper.broker.replication.election.leading import MasterTerm
-from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.machine import Machine, ReplicaRole
 from rockhopper.broker.replication.election.messages import Hello, TakeOver, Welcome
-from rockhopper.broker.replication.election.replica_set import Replica, SeenState, SetState, View
+from rockhopper.broker.replication.election.replica_set import Replica, SeenState, SetState, SetView
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from tests.simulation import faults, scenarios
 from tests.simulation.replica import Disk, Node
@@ -80,10 +80,10 @@ def a_state_from_the_past_is_believed(stack: ExitStack) -> None:
 
 
 def what_others_remember_is_not_asked(stack: ExitStack) -> None:
-    _patch(stack, View, "is_behind", _is_behind_by_own_seen_state)
+    _patch(stack, SetView, "is_behind", _is_behind_by_own_seen_state)
 
 
-def _is_behind_by_own_seen_state(view: View, seen_state: SeenState) -> bool:
+def _is_behind_by_own_seen_state(view: SetView, seen_state: SeenState) -> bool:
     return view.state is not None and view.state.contradicts(seen_state)
 
 
@@ -140,7 +140,7 @@ def a_candidate_asks_before_its_voted_epoch_is_on_disk(stack: ExitStack) -> None
     vote = World._store_voted_epoch
 
     def later(world: World, node: Node, machine: Machine, action: actions.StoreVotedEpoch) -> None:
-        if node.machine and node.machine.role is Role.CANDIDATE:
+        if node.machine and node.machine.role is ReplicaRole.CANDIDATE:
             world.after(
                 1,
                 world.call,
@@ -252,10 +252,10 @@ def an_operator_displaces_a_master(stack: ExitStack) -> None:
     """The operator deposes a master that was elected between the order and the request."""
     request = Campaigning.request
 
-    def displace(campaigning: Campaigning, view: View, epoch: int) -> actions.Campaign:
+    def displace(campaigning: Campaigning, view: SetView, epoch: int) -> actions.Campaign:
         return replace(request(campaigning, view, epoch), displaced=view.leader)
 
-    def may_ask(campaigning: Campaigning, view: View, epoch: int) -> bool:
+    def may_ask(campaigning: Campaigning, view: SetView, epoch: int) -> bool:
         state = view.state
         return state is None or (state.epoch < epoch and campaigning.is_electable(state))
 
@@ -296,7 +296,7 @@ def who_is_to_take_over_need_not_be_in_sync(stack: ExitStack) -> None:
         with patch.object(Campaigning, "is_electable", lambda *_: True):
             take_over(machine, message, now_ms)
 
-    def may_ask(campaigning: Campaigning, view: View, epoch: int) -> bool:
+    def may_ask(campaigning: Campaigning, view: SetView, epoch: int) -> bool:
         return view.state is None or view.state.epoch < epoch
 
     _patch(stack, Machine, "_take_over", at_once)
@@ -308,7 +308,7 @@ def a_replica_may_be_scrapped_that_is_in_sync(stack: ExitStack) -> None:
 
 
 def a_set_goes_on_unclean_without_those_that_are_away(stack: ExitStack) -> None:
-    def is_best(campaigning: Campaigning, view: View) -> bool:
+    def is_best(campaigning: Campaigning, view: SetView) -> bool:
         mine, state = _standing(campaigning), view.state
         is_last = not any(member.is_clean for member in view.members.values())
         return bool(state and not view.leader and mine.me in state.in_sync and is_last)
@@ -319,7 +319,7 @@ def a_set_goes_on_unclean_without_those_that_are_away(stack: ExitStack) -> None:
 def a_set_goes_on_unclean_with_the_shortest_log(stack: ExitStack) -> None:
     is_best = Campaigning._is_best_after_power_cut
 
-    def is_worst(campaigning: Campaigning, view: View) -> bool:
+    def is_worst(campaigning: Campaigning, view: SetView) -> bool:
         upside_down = {
             number: replace(member, log_end=-member.log_end, last_epoch=-member.last_epoch)
             for number, member in view.members.items()

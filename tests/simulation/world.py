@@ -9,13 +9,13 @@ from typing import Any
 
 from rockhopper.broker.replication.election import actions
 from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, POWER_CUT
-from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.machine import Machine, ReplicaRole
 from rockhopper.broker.replication.election.messages import Beat
 from rockhopper.broker.replication.election.replica_set import (
     NOTHING_SEEN,
     Leader,
-    Outcome,
     Replica,
+    SwapOutcome,
 )
 from rockhopper.broker.replication.election.timing import Timing
 from tests.simulation.engine import FakeEngine
@@ -72,8 +72,8 @@ class World:
         self._do: dict[type, Callable[[Node, Machine, Any], None]] = {
             actions.Open: self._open,
             actions.Close: self._close,
-            actions.Send: self._send,
-            actions.Stream: self._stream,
+            actions.SendMessage: self._send,
+            actions.StreamLog: self._stream,
             actions.StoreVotedEpoch: self._store_voted_epoch,
             actions.NoteSeenState: self._note_seen_state,
             actions.EnterEpoch: self._enter_epoch,
@@ -129,7 +129,7 @@ class World:
             todo, machine.actions[:] = list(machine.actions), []
             for action in todo:
                 self._do[type(action)](node, machine, action)
-        if machine.role not in (Role.CANDIDATE, Role.LEADING):
+        if machine.role not in (ReplicaRole.CANDIDATE, ReplicaRole.LEADING):
             node.may_lose = False
 
     # Processes.
@@ -292,7 +292,7 @@ class World:
     def _closed(self, node: Node, incarnation: str, link: Link) -> None:
         self.call(node, incarnation, lambda m: m.closed(link.number, node.now(self.now_ms)))
 
-    def _send(self, node: Node, machine: Machine, action: actions.Send) -> None:
+    def _send(self, node: Node, machine: Machine, action: actions.SendMessage) -> None:
         if link := self.links.get(action.link):
             self._transmit(link, node.id, action.message)
 
@@ -334,7 +334,7 @@ class World:
             self._wrote(node, machine)
             machine.received(link.number, Beat(message.epoch, message.confirmed), now_ms)
 
-    def _stream(self, node: Node, machine: Machine, action: actions.Stream) -> None:
+    def _stream(self, node: Node, machine: Machine, action: actions.StreamLog) -> None:
         if link := self.links.get(action.link):
             link.stream_offset, link.stream_epoch = action.start_offset, action.epoch
             self._pump(node, machine, link)
@@ -472,11 +472,11 @@ class World:
         if why == BY_OPERATOR and not node.may_lose:
             raise Violation(f"replica {node.id} gives up what nobody has told it to")
 
-        def do() -> tuple[Outcome, Any]:
+        def do() -> tuple[SwapOutcome, Any]:
             held = self.engine.read(self.now_ms).leader
             is_lossy = self.needs_a_person()
             outcome = self.engine.campaign(action, me, self.now_ms)
-            if is_forced and outcome is Outcome.DONE:
+            if is_forced and outcome is SwapOutcome.DONE:
                 if held:
                     raise Violation(f"replica {node.id} displaces {held}, and may lack messages")
                 if why == POWER_CUT and not is_lossy:
@@ -485,22 +485,22 @@ class World:
                 self.rules.gave_up(action.state.epoch, by_operator=why == BY_OPERATOR)
             return outcome, self.engine.read(self.now_ms)
 
-        def then(machine: Machine, result: tuple[Outcome, Any]) -> None:
+        def then(machine: Machine, result: tuple[SwapOutcome, Any]) -> None:
             machine.campaigned(*result, node.now(self.now_ms))
 
-        self._ask_engine(node, do, then, (Outcome.UNKNOWN, None))
+        self._ask_engine(node, do, then, (SwapOutcome.UNKNOWN, None))
 
     def _alter(self, node: Node, machine: Machine, action: actions.Alter) -> None:
         if len(action.state.in_sync) < min(self.min_in_sync, len(self.engine.state.in_sync)):  # type: ignore[union-attr]
             raise Violation(f"the in-sync set falls below its floor: {action.state}")
 
-        def do() -> tuple[Outcome, int]:
+        def do() -> tuple[SwapOutcome, int]:
             return self.engine.alter(action), self.engine.version
 
-        def then(machine: Machine, result: tuple[Outcome, int]) -> None:
+        def then(machine: Machine, result: tuple[SwapOutcome, int]) -> None:
             machine.altered(*result, node.now(self.now_ms))
 
-        self._ask_engine(node, do, then, (Outcome.UNKNOWN, 0))
+        self._ask_engine(node, do, then, (SwapOutcome.UNKNOWN, 0))
 
     def _renew(self, node: Node, machine: Machine, action: actions.Renew) -> None:
         asked_at_ms = node.now(self.now_ms)
@@ -508,11 +508,14 @@ class World:
         assert term
         me = Leader(node.id, node.incarnation, term.epoch)
 
-        def then(machine: Machine, outcome: Outcome) -> None:
+        def then(machine: Machine, outcome: SwapOutcome) -> None:
             machine.renewed(outcome, asked_at_ms)
 
         self._ask_engine(
-            node, lambda: self.engine.renew(me, action.version, self.now_ms), then, Outcome.UNKNOWN
+            node,
+            lambda: self.engine.renew(me, action.version, self.now_ms),
+            then,
+            SwapOutcome.UNKNOWN,
         )
 
     def _release(self, node: Node, machine: Machine, action: actions.Release) -> None:

@@ -10,16 +10,16 @@ from typing import Protocol
 
 from rockhopper.broker.replication.election import actions
 from rockhopper.broker.replication.election.actions import Alter, Campaign
-from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.machine import Machine, ReplicaRole
 from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
-    Outcome,
     Replica,
     SeenState,
     SetState,
+    SetView,
+    SwapOutcome,
     Term,
-    View,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -44,15 +44,15 @@ class Pair(Protocol):
         """Return when all leases have expired."""
 
 
-async def won(pair: Pair, request: Campaign = FIRST, leader: Leader = LEADER_A) -> View:
+async def won(pair: Pair, request: Campaign = FIRST, leader: Leader = LEADER_A) -> SetView:
     """Make the first replica win the election."""
     outcome, view = await pair.one.campaign(request, leader)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     assert view is not None
     return view
 
 
-def over(view: View) -> Campaign:
+def over(view: SetView) -> Campaign:
     """Return the second replica's request to displace the leader of *view*."""
     assert view.state
     state = view.state.elected(B, view.state.epoch + 1, "displaced", without_old=True)
@@ -63,7 +63,7 @@ class EngineContract:
     """The tests."""
 
     async def test_a_set_that_nobody_has_made_is_empty(self, pair: Pair) -> None:
-        assert await pair.one.read() == View(None, 0, None, {})
+        assert await pair.one.read() == SetView(None, 0, None, {})
 
     async def test_a_campaign_makes_state_and_lease_together(self, pair: Pair) -> None:
         view = await won(pair)
@@ -76,8 +76,8 @@ class EngineContract:
         outcomes = await asyncio.gather(
             pair.one.campaign(FIRST, LEADER_A), pair.two.campaign(rival, LEADER_B)
         )
-        assert {outcome for outcome, _ in outcomes} == {Outcome.DONE, Outcome.REFUSED}
-        view = next(view for outcome, view in outcomes if outcome is Outcome.DONE)
+        assert {outcome for outcome, _ in outcomes} == {SwapOutcome.DONE, SwapOutcome.REFUSED}
+        view = next(view for outcome, view in outcomes if outcome is SwapOutcome.DONE)
         assert await pair.one.read() == view
 
     async def test_a_leader_is_displaced_only_by_name(self, pair: Pair) -> None:
@@ -86,51 +86,51 @@ class EngineContract:
         asked = over(view)
         for displaced in (None, replace(LEADER_A, incarnation="an earlier one")):
             outcome, _ = await pair.two.campaign(replace(asked, displaced=displaced), LEADER_B)
-            assert outcome is Outcome.REFUSED
+            assert outcome is SwapOutcome.REFUSED
         outcome, after = await pair.two.campaign(asked, LEADER_B)
-        assert outcome is Outcome.DONE
+        assert outcome is SwapOutcome.DONE
         assert after
         assert (after.state, after.leader) == (asked.state, LEADER_B)
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.REFUSED
 
     async def test_whom_a_candidate_displaces_may_have_gone_already(self, pair: Pair) -> None:
         view = await won(pair)
         await pair.two.read()
         await pair.one.resign(LEADER_A)
         outcome, _ = await pair.two.campaign(over(view), LEADER_B)
-        assert outcome is Outcome.DONE
+        assert outcome is SwapOutcome.DONE
 
     async def test_an_alteration_is_done_once_for_each_version(self, pair: Pair) -> None:
         view = await won(pair)
         smaller = replace(STATE, in_sync=frozenset({A}))
         outcome, version = await pair.one.alter(Alter(smaller, view.version))
-        assert outcome is Outcome.DONE
+        assert outcome is SwapOutcome.DONE
         assert version > view.version
-        assert await pair.one.alter(Alter(STATE, view.version)) == (Outcome.REFUSED, 0)
-        assert await pair.two.read() == View(smaller, version, LEADER_A)
+        assert await pair.one.alter(Alter(STATE, view.version)) == (SwapOutcome.REFUSED, 0)
+        assert await pair.two.read() == SetView(smaller, version, LEADER_A)
         outcome, _ = await pair.two.campaign(over(view), LEADER_B)
-        assert outcome is Outcome.REFUSED
+        assert outcome is SwapOutcome.REFUSED
 
     async def test_a_lease_is_renewed_by_who_has_it(self, pair: Pair) -> None:
         view = await won(pair)
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
-        assert await pair.two.renew(LEADER_B, view.version) is Outcome.REFUSED
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
+        assert await pair.two.renew(LEADER_B, view.version) is SwapOutcome.REFUSED
         assert await pair.two.read() == view
 
     async def test_a_lost_lease_is_given_again_while_nobody_was_elected(self, pair: Pair) -> None:
         view = await won(pair)
         await pair.lose_leases()
         assert await pair.two.read() == replace(view, leader=None)
-        assert await pair.one.renew(LEADER_A, view.version + 1) is Outcome.REFUSED
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version + 1) is SwapOutcome.REFUSED
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
         assert await pair.two.read() == view
 
     async def test_a_lost_lease_is_not_given_to_who_was_replaced(self, pair: Pair) -> None:
         view = await won(pair)
         await pair.lose_leases()
         outcome, after = await pair.two.campaign(replace(over(view), displaced=None), LEADER_B)
-        assert outcome is Outcome.DONE
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+        assert outcome is SwapOutcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.REFUSED
         assert await pair.one.read() == after
 
     async def test_members_are_announced_and_forgotten(self, pair: Pair) -> None:
@@ -169,7 +169,7 @@ class EngineContract:
         assert not await pair.one.count_start(A, 3)
         assert await pair.one.count_start(Replica(1, "another"), 1)
         assert not await pair.one.count_start(A, 4 - 1)
-        assert await pair.two.read() == View(None, 0, None)
+        assert await pair.two.read() == SetView(None, 0, None)
 
     async def test_who_resigns_gives_back_no_lease_but_his(self, pair: Pair) -> None:
         view = await won(pair)
@@ -180,7 +180,7 @@ class EngineContract:
 
     async def test_a_watch_tells_what_there_is_and_what_changes(self, pair: Pair) -> None:
         async with aclosing(pair.two.watch()) as views:
-            assert await anext(views) == View(None, 0, None)
+            assert await anext(views) == SetView(None, 0, None)
             view = await won(pair)
             assert await anext(views) == view
             await pair.two.announce(MEMBER)
@@ -201,18 +201,18 @@ class EngineContract:
         first.machine.saw(await pair.one.read(), 0)
         await first.play(TIMING.first_start_ms)
         await first.play(TIMING.first_start_ms + 100)
-        assert first.machine.role is Role.LEADING
+        assert first.machine.role is ReplicaRole.LEADING
         assert first.machine.takes_sends(first.machine.lease_until_ms - 1)
 
         view = await pair.one.read()
         assert view.state
         both = replace(view.state, in_sync=frozenset({A, B}))
-        assert (await pair.one.alter(Alter(both, view.version)))[0] is Outcome.DONE
+        assert (await pair.one.alter(Alter(both, view.version)))[0] is SwapOutcome.DONE
         await pair.one.resign(Leader(A.id, first.incarnation, both.epoch))
         second.machine.saw(await pair.two.read(), 20_000)
         await second.play(20_000)
         await second.play(20_500)
-        assert second.machine.role is Role.LEADING
+        assert second.machine.role is ReplicaRole.LEADING
         first.machine.saw(await pair.one.read(), 20_500)
         assert first.machine.term is None
         assert first.machine.view == second.machine.view

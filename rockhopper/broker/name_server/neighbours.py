@@ -8,7 +8,7 @@ cannot reach. Its address is then replaced like the embedded broker's: by the ru
 import dataclasses
 from collections.abc import Iterable
 
-from rockhopper.broker.name_server.route_table import Member
+from rockhopper.broker.name_server.route_table import BrokerAddresses
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.peer import Peer
@@ -24,8 +24,8 @@ class Neighbours:
         )
 
     def as_reached(
-        self, connection: Peer, members: Iterable[Member], own: str = ""
-    ) -> list[Member]:
+        self, connection: Peer, members: Iterable[BrokerAddresses], own: str = ""
+    ) -> list[BrokerAddresses]:
         """Return *members* with the addresses at which the client at *connection* can reach them.
 
         *own* is the address of the broker in this process, which is already correct.

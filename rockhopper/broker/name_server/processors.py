@@ -17,7 +17,7 @@ from rockhopper.broker.name_server.registration import INSTANCE_FIELD
 from rockhopper.broker.name_server.route_table import (
     TOPICS_PER_STEP,
     Accepted,
-    Member,
+    BrokerAddresses,
     Registration,
     Route,
     RouteTable,
@@ -230,7 +230,7 @@ class NameServiceProcessors:
                 group.broker_addrs = member.addresses
         return Response(body=GetBrokerMemberGroupBody(group).encode())
 
-    def _members(self, request: Request) -> list[Member]:
+    def _members(self, request: Request) -> list[BrokerAddresses]:
         own = self._local_address(request)
         return self._as_reached(request.connection, self._routes.members(own), own)
 
@@ -475,7 +475,7 @@ async def _long_topic_list(steps: Generator[None, None, set[str]]) -> Response:
     return await long_json_response(lambda: TopicList(sort_in_pieces(names)))
 
 
-def _broker_data(member: Member) -> BrokerData:
+def _broker_data(member: BrokerAddresses) -> BrokerData:
     return BrokerData(
         member.name, member.addresses, member.cluster, member.zone, member.acting_master
     )

@@ -46,7 +46,7 @@ _TAKEN_OR_UNKNOWN = frozenset({ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_N
 UNREGISTER_TIMEOUT_S = 1.0
 
 
-class Registration:
+class Registrar:
     """Keeps this broker registered with all remote name servers."""
 
     def __init__(
@@ -219,7 +219,7 @@ class _Keeper:
     """Keeps the broker registered with one name server."""
 
     def __init__(
-        self, address: str, owner: Registration, advertiser: Advertiser, ha_port: int
+        self, address: str, owner: Registrar, advertiser: Advertiser, ha_port: int
     ) -> None:
         self._owner = owner
         self._advertiser = advertiser

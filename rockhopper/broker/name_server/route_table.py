@@ -66,7 +66,7 @@ class Accepted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class BrokerAddresses:
     """One broker name, with its addresses by broker id."""
 
     cluster: str
@@ -80,7 +80,7 @@ class Member:
 class _Live:
     """One registered broker process."""
 
-    member: Member
+    member: BrokerAddresses
     address: str
     ha_address: str
     version: TableVersion
@@ -89,7 +89,7 @@ class _Live:
     connection: Any
 
 
-class QueueData(NamedTuple):
+class TopicQueues(NamedTuple):
     """A topic's queues on one broker name."""
 
     broker_name: str
@@ -102,8 +102,8 @@ class QueueData(NamedTuple):
 class Route(NamedTuple):
     """The queues of a topic, and the brokers that have them."""
 
-    queues: list[QueueData]
-    members: list[Member]
+    queues: list[TopicQueues]
+    members: list[BrokerAddresses]
     mappings: Mapping[str, JsonObject] = {}
 
 
@@ -120,7 +120,7 @@ class RouteTable:
         self._local = local
         self._expiry_ms = expiry_ms
         self._forget_missing_topics = forget_missing_topics
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, BrokerAddresses] = {}
         self._topics = ServedTopics()
         self._live: dict[tuple[str, str], _Live] = {}
         self._registered_over: dict[object, dict[tuple[str, str], _Live]] = {}
@@ -171,7 +171,7 @@ class RouteTable:
         if before is not None and before.member is not member:
             self.unregister(*key)
         if member is None:
-            member = Member(registration.cluster, registration.name)
+            member = BrokerAddresses(registration.cluster, registration.name)
             self._members[registration.name] = member
             self._departed.pop(registration.name, None)
         self._take_address(member, registration)
@@ -264,7 +264,7 @@ class RouteTable:
         if not over:
             del self._registered_over[live.connection]
 
-    def _epoch_beside(self, member: Member, registration: Registration) -> int:
+    def _epoch_beside(self, member: BrokerAddresses, registration: Registration) -> int:
         """Return the newest epoch that a registration has to match.
 
         The holder of the same id counts, and for a master also every other broker of its name.
@@ -280,7 +280,7 @@ class RouteTable:
             default=0,
         )
 
-    def _take_address(self, member: Member, registration: Registration) -> None:
+    def _take_address(self, member: BrokerAddresses, registration: Registration) -> None:
         addresses = member.addresses
         for broker_id in [
             other
@@ -308,7 +308,7 @@ class RouteTable:
         member.acting_master = bool(registration.acting_master)
 
     def _take_topics(
-        self, member: Member, registration: Registration, *, is_changed: bool
+        self, member: BrokerAddresses, registration: Registration, *, is_changed: bool
     ) -> Iterator[None]:
         is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (
@@ -339,7 +339,7 @@ class RouteTable:
         local = self._local
         return local is not None and local.name == name and local.advertisement().slaves_port > 0
 
-    def _accepted(self, member: Member, registration: Registration) -> Accepted:
+    def _accepted(self, member: BrokerAddresses, registration: Registration) -> Accepted:
         if registration.broker_id == MASTER_ID:
             return Accepted()
         master = member.addresses.get(MASTER_ID)
@@ -415,8 +415,8 @@ class RouteTable:
 
         Return None if the topic is unknown.
         """
-        queues: list[QueueData] = []
-        members: list[Member] = []
+        queues: list[TopicQueues] = []
+        members: list[BrokerAddresses] = []
         registered = self._topics.brokers(topic)
         if self._local is not None:
             # A follower may learn of a topic after its master has registered it.
@@ -431,7 +431,7 @@ class RouteTable:
                 members.append(member)
         return Route(queues, members, self._mappings_of(topic, queues)) if queues else None
 
-    def _mappings_of(self, topic: str, queues: Iterable[QueueData]) -> dict[str, JsonObject]:
+    def _mappings_of(self, topic: str, queues: Iterable[TopicQueues]) -> dict[str, JsonObject]:
         """Return the brokers' queue mappings of *topic*, if it is a static topic."""
         found = dict(self._topics.mappings(topic))
         if self._local is not None:
@@ -443,7 +443,7 @@ class RouteTable:
         names = {data.broker_name for data in queues}
         return {name: mapping for name, mapping in found.items() if name in names}
 
-    def members(self, local_address: str) -> list[Member]:
+    def members(self, local_address: str) -> list[BrokerAddresses]:
         """Return every broker name, with this process's broker at *local_address*."""
         local = [self._local_member(local_address)] if self._local is not None else []
         return local + [each for each in self._members.values() if not self._is_local(each.name)]
@@ -458,7 +458,7 @@ class RouteTable:
         self,
         cluster: str | None = None,
         *,
-        wanted: Callable[[QueueData], bool] = lambda queues: True,
+        wanted: Callable[[TopicQueues], bool] = lambda queues: True,
     ) -> Generator[None, None, set[str]]:
         """Yield while collecting topics with wanted queues, of all clusters or one.
 
@@ -517,32 +517,34 @@ class RouteTable:
             return sum(1 for _ in self._local.topics())
         return len(self._topics.of(broker_name))
 
-    def _with_wipe(self, queues: QueueData) -> QueueData:
+    def _with_wipe(self, queues: TopicQueues) -> TopicQueues:
         if queues.broker_name in self._write_wiped:
             return queues._replace(perm=queues.perm & ~PERM_WRITE)
         return queues
 
-    def _local_queues(self, topic: TopicConfig) -> QueueData:
+    def _local_queues(self, topic: TopicConfig) -> TopicQueues:
         assert self._local is not None
         return _queue_data(self._local.name, topic, self._local.perm_of(topic))
 
-    def _local_member(self, address: str) -> Member:
+    def _local_member(self, address: str) -> BrokerAddresses:
         local = self._local
         assert local is not None
         advertisement = local.advertisement()
         if not advertisement.shares_name:
-            return Member(local.cluster, local.name, {MASTER_ID: address})
+            return BrokerAddresses(local.cluster, local.name, {MASTER_ID: address})
         member = self._members.get(local.name)
         registered = member.addresses if member is not None else {}
         epoch = self._epoch_of(local.cluster, registered.get(MASTER_ID, ""))
-        return Member(local.cluster, local.name, advertisement.members(address, registered, epoch))
+        return BrokerAddresses(
+            local.cluster, local.name, advertisement.members(address, registered, epoch)
+        )
 
     def _is_local(self, name: str) -> bool:
         return self._local is not None and name == self._local.name
 
 
-def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> QueueData:
-    return QueueData(
+def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> TopicQueues:
+    return TopicQueues(
         broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.sys_flag
     )
 

@@ -25,7 +25,7 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     """Send a message on a connection, in order after earlier ones."""
 
     link: int
@@ -33,7 +33,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamLog:
     """Send the log from an offset on, continuously, with the epoch and the confirmed offset."""
 
     link: int
@@ -164,8 +164,8 @@ class Alarm:
 Action = (
     Open
     | Close
-    | Send
-    | Stream
+    | SendMessage
+    | StreamLog
     | StoreVotedEpoch
     | NoteSeenState
     | EnterEpoch

@@ -13,7 +13,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Leader,
     Replica,
     SetState,
-    View,
+    SetView,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -71,7 +71,7 @@ class Campaigning:
         self._since_why = ""
         self._pause_ms = 0.0
 
-    def is_due(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+    def is_due(self, view: SetView, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
         """Return whether to campaign now.
 
         The replica waits for a moment after a campaign becomes possible, and longer if others have
@@ -98,7 +98,7 @@ class Campaigning:
         """Restart the wait before the next campaign."""
         self._since_ms, self.why, self.may_lose = None, "", False
 
-    def request(self, view: View, epoch: int) -> Campaign:
+    def request(self, view: SetView, epoch: int) -> Campaign:
         """Return the request by which this replica would lead under *epoch*."""
         me, state = self.replica_state.me, view.state
         seen = (self.replica_state.seen_state, *(each.seen_state for each in view.members.values()))
@@ -120,7 +120,7 @@ class Campaigning:
             return LEASE_OVER
         return STARTED_ANEW if displaced.id == self.replica_state.me.id else PROCESS_GONE
 
-    def may_ask(self, view: View, epoch: int) -> bool:
+    def may_ask(self, view: SetView, epoch: int) -> bool:
         """Return whether to campaign under *epoch* after the vote was stored.
 
         The view may have changed.
@@ -144,7 +144,7 @@ class Campaigning:
             return True
         return mine.me in state.in_sync and mine.is_clean and mine.may_lead
 
-    def _is_possible(self, view: View, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
+    def _is_possible(self, view: SetView, heard_at_ms: int, refusals: int, now_ms: int) -> bool:
         if view.designated not in (None, self.replica_state.me.id):
             return False
         if view.state is None:
@@ -160,7 +160,7 @@ class Campaigning:
             view, view.leader, refusals
         )
 
-    def _is_best_after_power_cut(self, view: View) -> bool:
+    def _is_best_after_power_cut(self, view: SetView) -> bool:
         """Return whether this replica may lead after a power cut.
 
         Enough replicas must run, no in-sync replica may be clean, and none may have a longer log
@@ -183,11 +183,11 @@ class Campaigning:
         best = max(members.values(), key=lambda member: member.rank)
         return best.replica == mine.me and best.incarnation == mine.incarnation
 
-    def _is_dead(self, view: View, leader: Leader, refusals: int) -> bool:
+    def _is_dead(self, view: SetView, leader: Leader, refusals: int) -> bool:
         assert view.state is not None
         return leader.id == view.state.master.id and refusals >= CONNECTIONS_REFUSED
 
-    def _better(self, view: View) -> int:
+    def _better(self, view: SetView) -> int:
         mine = self.replica_state
         last_epoch = mine.epochs[-1].number if mine.epochs else 0
         own = Announcement(
@@ -200,7 +200,7 @@ class Campaigning:
         others = [each for each in view.members.values() if each.replica.id != mine.me.id]
         return sum(1 for each in others if self._counts(each.replica, view) and each.rank > own)
 
-    def _counts(self, replica: Replica, view: View) -> bool:
+    def _counts(self, replica: Replica, view: SetView) -> bool:
         state = view.state
         if state is None:
             return True

@@ -15,7 +15,7 @@ from rockhopper.broker.replication.election.actions import (
     Cut,
     NoteClean,
     Open,
-    Send,
+    SendMessage,
     StoreVotedEpoch,
 )
 from rockhopper.broker.replication.election.epochs import Epoch
@@ -264,4 +264,4 @@ class Following:
 
     def _say(self, message: Message) -> None:
         assert self.link is not None
-        self.out.append(Send(self.link, message))
+        self.out.append(SendMessage(self.link, message))

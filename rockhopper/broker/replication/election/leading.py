@@ -13,7 +13,7 @@ replica that can be elected has every acknowledged message.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.replication.election.replica_set import Outcome, Replica, SetState
+from rockhopper.broker.replication.election.replica_set import Replica, SetState, SwapOutcome
 from rockhopper.broker.replication.election.timing import Timing
 
 
@@ -163,10 +163,10 @@ class MasterTerm:
         """
         self.asked, self.is_asking = state, True
 
-    def answered(self, outcome: Outcome, version: int) -> None:
+    def answered(self, outcome: SwapOutcome, version: int) -> None:
         """Record the outcome of an alteration, and the version it created."""
         self.is_asking = False
-        if outcome is Outcome.DONE and self.asked:
+        if outcome is SwapOutcome.DONE and self.asked:
             self.saw(self.asked, version)
 
     def saw(self, state: SetState, version: int) -> None:

@@ -34,9 +34,9 @@ from rockhopper.broker.replication.election.actions import (
     Release,
     Renew,
     Resign,
-    Send,
+    SendMessage,
     StoreVotedEpoch,
-    Stream,
+    StreamLog,
 )
 from rockhopper.broker.replication.election.campaigning import BY_OPERATOR, PLANNED, Campaigning
 from rockhopper.broker.replication.election.epochs import common_end, entered
@@ -53,10 +53,10 @@ from rockhopper.broker.replication.election.messages import (
 )
 from rockhopper.broker.replication.election.replica_set import (
     NOTHING_SEEN,
-    Outcome,
     Replica,
     SetState,
-    View,
+    SetView,
+    SwapOutcome,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -64,7 +64,7 @@ from rockhopper.broker.replication.election.timing import Timing
 RETRY_MS = 200
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """The current role of a replica."""
 
     JOINING = "joining"
@@ -92,8 +92,8 @@ class Machine:
         """
         self.replica_state = replica_state
         self.actions: list[Action] = []
-        self.role = Role.JOINING
-        self.view: View | None = None
+        self.role = ReplicaRole.JOINING
+        self.view: SetView | None = None
         self.term: MasterTerm | None = None
         self.lease_until_ms = 0
         self.renewed_at_ms = now_ms
@@ -132,7 +132,7 @@ class Machine:
 
     # Events from the engine.
 
-    def saw(self, view: View, now_ms: int) -> None:
+    def saw(self, view: SetView, now_ms: int) -> None:
         """Record the set as the engine stores it; ignore a view older than the last."""
         self._read_ms = now_ms
         if self.view and view.version < self.view.version:
@@ -144,12 +144,12 @@ class Machine:
         self._remember(view.state)
         if self.term:
             self._saw_as_master(self.term, view, now_ms)
-        elif self.role is Role.CANDIDATE:
+        elif self.role is ReplicaRole.CANDIDATE:
             self._saw_as_candidate(view, now_ms)
         elif self._is_elected(view):
             self._take_office(view)
         else:
-            self.role = Role.FOLLOWING
+            self.role = ReplicaRole.FOLLOWING
             self._follow(view, now_ms)
 
     @property
@@ -169,7 +169,7 @@ class Machine:
             mine.seen_state = state.seen_state
             self.actions.append(NoteSeenState(state.seen_state))
 
-    def _saw_as_master(self, term: MasterTerm, view: View, now_ms: int) -> None:
+    def _saw_as_master(self, term: MasterTerm, view: SetView, now_ms: int) -> None:
         assert view.state is not None
         if view.state.epoch == term.epoch and view.state.master == self.replica_state.me:
             term.saw(view.state, view.version)
@@ -177,13 +177,13 @@ class Machine:
         else:
             self._resign(f"replica {view.state.master.id} leads epoch {view.state.epoch}", now_ms)
 
-    def _saw_as_candidate(self, view: View, now_ms: int) -> None:
+    def _saw_as_candidate(self, view: SetView, now_ms: int) -> None:
         if self._is_elected(view):
             self._take_office(view)
         elif self._request and view.version > self._request.version:
             self._stand_back(now_ms)
 
-    def _is_elected(self, view: View) -> bool:
+    def _is_elected(self, view: SetView) -> bool:
         """Return whether a request of this process won, even if its answer was lost."""
         state, mine = view.state, self.replica_state
         holds = view.leader is not None and view.leader.incarnation == mine.incarnation
@@ -194,53 +194,53 @@ class Machine:
             and state.epoch == mine.voted_epoch
         )
 
-    def campaigned(self, outcome: Outcome, view: View | None, now_ms: int) -> None:
+    def campaigned(self, outcome: SwapOutcome, view: SetView | None, now_ms: int) -> None:
         """Take office if the request won; *view* is then the state it created."""
         self._is_asked = False
-        if self.role is not Role.CANDIDATE:
+        if self.role is not ReplicaRole.CANDIDATE:
             return
-        if outcome is Outcome.DONE and view:
+        if outcome is SwapOutcome.DONE and view:
             self.view = view
             self.renewed_at_ms = self._asked_at_ms
             self.lease_until_ms = self._asked_at_ms + self._timing.lease_usable_ms
             if view.state:
                 self._remember(view.state)
             self._take_office(view)
-        elif outcome is Outcome.REFUSED:
+        elif outcome is SwapOutcome.REFUSED:
             self._stand_back(now_ms)
         else:
             self._try_at_ms = now_ms + RETRY_MS
             self.actions.append(Read())
 
-    def altered(self, outcome: Outcome, version: int, now_ms: int) -> None:
+    def altered(self, outcome: SwapOutcome, version: int, now_ms: int) -> None:
         """Record the outcome of an alteration; *version* is the one it created."""
         if not self.term:
             return
         self.term.answered(outcome, version)
-        if outcome is Outcome.DONE:
+        if outcome is SwapOutcome.DONE:
             self._remember(self.term.state)
         else:
             self._try_at_ms = now_ms + RETRY_MS
             self.actions.append(Read())
         self._confirm(self.term)
 
-    def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
+    def renewed(self, outcome: SwapOutcome, asked_at_ms: int) -> None:
         """Record the outcome of a renewal.
 
         The lease counts for two thirds of its time from the request on.
         """
         self._is_renewing = False
-        if outcome is Outcome.DONE:
+        if outcome is SwapOutcome.DONE:
             self.renewed_at_ms = asked_at_ms
             self.lease_until_ms = asked_at_ms + self._timing.lease_usable_ms
-        elif outcome is Outcome.REFUSED:
+        elif outcome is SwapOutcome.REFUSED:
             self.actions.append(Read())
 
     # Events from the disk.
 
     def voted_epoch_stored(self, epoch: int, now_ms: int) -> None:
         """Send the request to the engine, or start to follow, now that the vote is on disk."""
-        if self.role is not Role.CANDIDATE:
+        if self.role is not ReplicaRole.CANDIDATE:
             self.following.voted_epoch_stored(epoch)
         elif epoch == self._epoch and self.view:
             if self._campaigning.may_ask(self.view, epoch):
@@ -251,13 +251,13 @@ class Machine:
     def entered(self, now_ms: int) -> None:
         """Start to lead, now that the epoch is on disk."""
         mine, view = self.replica_state, self.view
-        if self.role is not Role.CANDIDATE or not view:
+        if self.role is not ReplicaRole.CANDIDATE or not view:
             return
         if not self._is_elected(view):
             self._stand_back(now_ms)
             return
         assert view.state is not None
-        self.role = Role.LEADING
+        self.role = ReplicaRole.LEADING
         self.term = MasterTerm(
             mine.me,
             view.state,
@@ -288,7 +288,7 @@ class Machine:
         A follower acknowledges as a clean replica. A candidate that won although it was unclean
         enters its epoch.
         """
-        if self.role is Role.CANDIDATE:
+        if self.role is ReplicaRole.CANDIDATE:
             if self.view and self._is_elected(self.view):
                 self.replica_state.is_clean = True
                 self._take_office(self.view)
@@ -312,7 +312,7 @@ class Machine:
 
     def takes(self, link: int, epoch: int) -> bool:
         """Return whether to append a frame of the log from a master."""
-        return self.role is Role.FOLLOWING and self.following.takes(link, epoch)
+        return self.role is ReplicaRole.FOLLOWING and self.following.takes(link, epoch)
 
     def hand_over(self, replica_id: int) -> None:
         """Ask a follower to take over from this master; the ``Resign`` action shows that it did.
@@ -368,7 +368,7 @@ class Machine:
             self._resign("another process is announced as this replica", now_ms)
             self.actions.append(Release(term.epoch))
         self.following.forget_master()
-        self.role, self.view, self._request = Role.JOINING, None, None
+        self.role, self.view, self._request = ReplicaRole.JOINING, None, None
         self._answer_early(now_ms)
 
     def lead_by_operator(self, now_ms: int) -> None:
@@ -380,7 +380,7 @@ class Machine:
             ValueError: there is a master, or the set is not known.
         """
         view = self.view
-        if self.term or self.role is Role.CANDIDATE:
+        if self.term or self.role is ReplicaRole.CANDIDATE:
             raise ValueError("this replica leads, or is being elected")
         if not view or not view.state:
             raise ValueError("the engine has not reported this set yet")
@@ -395,7 +395,7 @@ class Machine:
         self._campaigning.may_lose = True
         self._campaign(view)
 
-    def _why_no_operator_is_needed(self, view: View, state: SetState) -> str:
+    def _why_no_operator_is_needed(self, view: SetView, state: SetState) -> str:
         number = state.master.id
         if not self.is_engine_behind:
             return f"replica {number} leads: an unclean election is not needed"
@@ -416,7 +416,7 @@ class Machine:
         """
         state = self.view.state if self.view else None
         mine = self.replica_state
-        if self.term or self.role is Role.CANDIDATE or not state or state.master == mine.me:
+        if self.term or self.role is ReplicaRole.CANDIDATE or not state or state.master == mine.me:
             raise ValueError(
                 "this replica leads, or no replica does: there is no master to seed it"
             )
@@ -459,7 +459,7 @@ class Machine:
 
     def _take_over(self, message: TakeOver, now_ms: int) -> None:
         view = self.view
-        is_of_master = message.epoch == self.following.epoch and self.role is Role.FOLLOWING
+        is_of_master = message.epoch == self.following.epoch and self.role is ReplicaRole.FOLLOWING
         if not is_of_master or not view or not view.state:
             return
         if self._campaigning.is_electable(view.state):
@@ -468,7 +468,7 @@ class Machine:
 
     def _greeted(self, link: int, hello: Hello, now_ms: int) -> None:
         term, mine = self.term, self.replica_state
-        if self.role is Role.CANDIDATE:
+        if self.role is ReplicaRole.CANDIDATE:
             self._early[link] = hello
             return
         if term and hello.voted_epoch > term.epoch:
@@ -523,7 +523,7 @@ class Machine:
         follower.heard_at_ms, follower.is_clean = now_ms, ack.is_clean
         follower.vouched_at_ms = self._ticked_before_ms
         if follower.acknowledgeable_offset < 0:
-            self.actions.append(Stream(link, ack.acknowledgeable_offset, term.epoch))
+            self.actions.append(StreamLog(link, ack.acknowledgeable_offset, term.epoch))
         if (
             ack.acknowledgeable_offset > follower.acknowledgeable_offset
             or ack.acknowledgeable_offset == self.replica_state.log_end
@@ -544,7 +544,7 @@ class Machine:
             self.actions.append(Read())
         if self.term:
             self._tick_as_master(self.term, now_ms)
-        elif self.role is Role.CANDIDATE:
+        elif self.role is ReplicaRole.CANDIDATE:
             if self._request and not self._is_asked and now_ms >= self._try_at_ms:
                 self._ask(self._request, now_ms)
         elif not self.replica_state.is_fenced or self.replica_state.has_left:
@@ -572,7 +572,7 @@ class Machine:
         """Return whether this replica follows a master that has been silent for a moment."""
         following = self.following
         is_silent = now_ms - following.heard_at_ms >= self._timing.silence_ms
-        return self.role is Role.FOLLOWING and following.master is not None and is_silent
+        return self.role is ReplicaRole.FOLLOWING and following.master is not None and is_silent
 
     def is_led(self, now_ms: int) -> bool:
         """Return whether this replica leads, or heard a master within the time of a lease."""
@@ -656,7 +656,7 @@ class Machine:
         else:
             self._follow(view, now_ms)
 
-    def _follow(self, view: View, now_ms: int) -> None:
+    def _follow(self, view: SetView, now_ms: int) -> None:
         """Connect to the master, unless this replica cannot append the master's log now."""
         mine, state = self.replica_state, view.state
         is_needed = state is not None and mine.me in state.in_sync
@@ -674,13 +674,13 @@ class Machine:
 
     # Roles.
 
-    def _campaign(self, view: View) -> None:
+    def _campaign(self, view: SetView) -> None:
         self.following.leave()
         known = view.state.epoch if view.state else 0
         held = max((each.last_epoch for each in view.members.values()), default=0)
         mine, larger = self.replica_state, self.following.larger_epoch
         self._epoch = max(known, held, mine.voted_epoch, larger) + 1
-        self.role, self._request, self._is_asked = Role.CANDIDATE, None, False
+        self.role, self._request, self._is_asked = ReplicaRole.CANDIDATE, None, False
         self.replica_state.voted_epoch = self._epoch
         self.actions.append(StoreVotedEpoch(self._epoch))
 
@@ -689,13 +689,13 @@ class Machine:
         self._asked_at_ms, self.lease_until_ms = now_ms, now_ms
         self.actions.append(request)
 
-    def _take_office(self, view: View) -> None:
+    def _take_office(self, view: SetView) -> None:
         assert view.state is not None
         mine = self.replica_state
         if mine.epochs and mine.epochs[-1].number == view.state.epoch:
             return
         self.following.leave()
-        self.role, self._request = Role.CANDIDATE, None
+        self.role, self._request = ReplicaRole.CANDIDATE, None
         if not mine.is_clean:
             self.actions.append(NoteClean())
             return
@@ -705,7 +705,7 @@ class Machine:
         self.actions.append(EnterEpoch(mine.epochs))
 
     def _stand_back(self, now_ms: int) -> None:
-        self.role = Role.FOLLOWING if self.view and self.view.state else Role.JOINING
+        self.role = ReplicaRole.FOLLOWING if self.view and self.view.state else ReplicaRole.JOINING
         self._request = None
         self._campaigning.over()
         self.following.heard_at_ms = now_ms
@@ -734,4 +734,4 @@ class Machine:
             self.actions.append(Confirm(term.replicated_offset))
 
     def _send(self, link: int, message: Message) -> None:
-        self.actions.append(Send(link, message))
+        self.actions.append(SendMessage(link, message))

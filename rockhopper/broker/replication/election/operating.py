@@ -1,9 +1,9 @@
 """An operator's operations on a replica of a set, checked against the engine's view."""
 
-from rockhopper.broker.replication.election.replica_set import View
+from rockhopper.broker.replication.election.replica_set import SetView
 
 
-def forget(view: View | None, replica_id: int) -> None:
+def forget(view: SetView | None, replica_id: int) -> None:
     """Check that nothing waits for a replica, so that it may be scrapped.
 
     Raises:

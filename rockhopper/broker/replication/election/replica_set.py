@@ -187,7 +187,7 @@ class Announcement:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SetView:
     """A consistent view of a set in the engine; the version of an absent state is 0."""
 
     state: SetState | None
@@ -208,7 +208,7 @@ class View:
         )
 
 
-class Outcome(Enum):
+class SwapOutcome(Enum):
     """The outcome of a compare-and-swap."""
 
     DONE = "done"

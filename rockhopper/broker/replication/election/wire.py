@@ -90,7 +90,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class LogData:
     """A complete and verified piece of the log.
 
     Its head carries the confirmed offset like a heartbeat.
@@ -101,7 +101,7 @@ class Data:
     log_bytes: bytes
 
 
-Frame = Greeting | Challenge | Proof | Welcome | Data | Beat | Ack | Refused | TakeOver
+Frame = Greeting | Challenge | Proof | Welcome | LogData | Beat | Ack | Refused | TakeOver
 
 
 def greeting(
@@ -155,7 +155,7 @@ def data_head(beat: Beat, log_offset: int, size_bytes: int, crc: int) -> bytes:
     return _DATA.pack(4, size_bytes, beat.epoch, log_offset, beat.replicated_offset, crc)
 
 
-class Decoder:
+class WireDecoder:
     """Decodes frames from a stream of bytes; buffers no more of a frame than its size limit."""
 
     def __init__(self, *, is_greeting: bool = False) -> None:
@@ -263,7 +263,7 @@ def _frame_of(head: tuple[Any, ...], body: bytes) -> Frame:
                 return Beat(epoch, replicated_offset, log_offset)
             if crc32(body) != crc:
                 raise WireError(f"log bytes at {log_offset:,} with a wrong CRC")
-            return Data(Beat(epoch, replicated_offset), log_offset, body)
+            return LogData(Beat(epoch, replicated_offset), log_offset, body)
         case (5, flags, epoch, acknowledgeable_offset):
             return _ack_of(ACK, flags, epoch, acknowledgeable_offset)
         case (7, epoch):

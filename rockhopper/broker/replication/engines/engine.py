@@ -15,10 +15,10 @@ from rockhopper.broker.replication.election.actions import Alter, Campaign
 from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
-    Outcome,
     Replica,
     SetState,
-    View,
+    SetView,
+    SwapOutcome,
 )
 
 MEMBER_LEASE_MS = 15_000
@@ -37,22 +37,24 @@ class Engine(Protocol):
     instead. The engine never repeats these, because they may have been executed.
     """
 
-    async def read(self) -> View:
+    async def read(self) -> SetView:
         """Return the current view, never one older than an earlier answer."""
 
-    def watch(self) -> AsyncGenerator[View, None]:
+    def watch(self) -> AsyncGenerator[SetView, None]:
         """Yield the current view, then one after each change; several changes may be combined.
 
         Continues after every failure, until the engine is closed.
         """
 
-    async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
+    async def campaign(
+        self, request: Campaign, leader: Leader
+    ) -> tuple[SwapOutcome, SetView | None]:
         """Change the state and take the lease, both or neither; return the new view if DONE."""
 
-    async def alter(self, request: Alter) -> tuple[Outcome, int]:
+    async def alter(self, request: Alter) -> tuple[SwapOutcome, int]:
         """Change the state; return the new version if DONE, else 0."""
 
-    async def renew(self, leader: Leader, version: int) -> Outcome:
+    async def renew(self, leader: Leader, version: int) -> SwapOutcome:
         """Renew the lease; a lost lease is granted again if the state still has *version*."""
 
     async def announce(self, member: Announcement) -> None:
@@ -97,45 +99,45 @@ class MemorySet:
     """Called after each change, except the expiry of a lease, which the next read detects."""
     _members_until_ms: dict[int, float] = field(default_factory=dict)
 
-    def read(self, now_ms: float) -> View:
+    def read(self, now_ms: float) -> SetView:
         """Return the current view, after expiring leases."""
         if self.leader and now_ms >= self.lease_until_ms:
             self.leader = None
         for number in list(self.members):
             if now_ms >= self._members_until_ms.get(number, math.inf):
                 del self.members[number]
-        return View(self.state, self.version, self.leader, dict(self.members))
+        return SetView(self.state, self.version, self.leader, dict(self.members))
 
-    def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> Outcome:
+    def campaign(self, request: Campaign, leader: Leader, now_ms: float) -> SwapOutcome:
         """Elect *leader* if the state and the lease are as the request assumes."""
         held = self.read(now_ms).leader
         if request.version != self.version or (held and held != request.displaced):
-            return Outcome.REFUSED
+            return SwapOutcome.REFUSED
         self.state, self.leader = request.state, leader
         self.version += 1
         self._grant(now_ms)
         self._changed()
-        return Outcome.DONE
+        return SwapOutcome.DONE
 
-    def alter(self, request: Alter) -> Outcome:
+    def alter(self, request: Alter) -> SwapOutcome:
         """Change the state if it has the version that the request assumes."""
         if request.version != self.version:
-            return Outcome.REFUSED
+            return SwapOutcome.REFUSED
         self.state = request.state
         self.version += 1
         self._changed()
-        return Outcome.DONE
+        return SwapOutcome.DONE
 
-    def renew(self, leader: Leader, version: int, now_ms: float) -> Outcome:
+    def renew(self, leader: Leader, version: int, now_ms: float) -> SwapOutcome:
         """Renew the lease, or grant it again if no replica was elected since."""
         held = self.read(now_ms).leader
         if held != leader and (held or version != self.version):
-            return Outcome.REFUSED
+            return SwapOutcome.REFUSED
         self.leader = leader
         self._grant(now_ms)
         if not held:
             self._changed()
-        return Outcome.DONE
+        return SwapOutcome.DONE
 
     def announce(self, member: Announcement, now_ms: float) -> None:
         """Store the announcement for ``MEMBER_LEASE_MS``."""
@@ -181,11 +183,11 @@ class MemoryEngine:
         self._announced: Announcement | None = None
         self._is_closed = False
 
-    async def read(self) -> View:
+    async def read(self) -> SetView:
         """See Engine."""
         return self._memory.read(self._now_ms())
 
-    async def watch(self) -> AsyncGenerator[View, None]:
+    async def watch(self) -> AsyncGenerator[SetView, None]:
         """See Engine; the expiry of a lease alone is not a change."""
         changed = asyncio.Event()
         self._memory.watchers.append(changed.set)
@@ -197,17 +199,19 @@ class MemoryEngine:
         finally:
             self._memory.watchers.remove(changed.set)
 
-    async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
+    async def campaign(
+        self, request: Campaign, leader: Leader
+    ) -> tuple[SwapOutcome, SetView | None]:
         """See Engine."""
         outcome = self._memory.campaign(request, leader, self._now_ms())
-        return outcome, await self.read() if outcome is Outcome.DONE else None
+        return outcome, await self.read() if outcome is SwapOutcome.DONE else None
 
-    async def alter(self, request: Alter) -> tuple[Outcome, int]:
+    async def alter(self, request: Alter) -> tuple[SwapOutcome, int]:
         """See Engine."""
         outcome = self._memory.alter(request)
-        return outcome, self._memory.version if outcome is Outcome.DONE else 0
+        return outcome, self._memory.version if outcome is SwapOutcome.DONE else 0
 
-    async def renew(self, leader: Leader, version: int) -> Outcome:
+    async def renew(self, leader: Leader, version: int) -> SwapOutcome:
         """See Engine."""
         return self._memory.renew(leader, version, self._now_ms())
 

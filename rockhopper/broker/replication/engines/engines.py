@@ -14,7 +14,7 @@ from rockhopper.broker.replication.engines.consensus.connections import Tls
 from rockhopper.broker.replication.engines.consensus.record_engine import RecordEngine
 from rockhopper.broker.replication.engines.engine import Engine
 from rockhopper.broker.replication.engines.etcd.engine import EtcdEngine
-from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from rockhopper.broker.replication.engines.kubernetes import api as kubernetes
 from rockhopper.broker.replication.engines.kubernetes.api import KubernetesApi
 from rockhopper.broker.replication.engines.kubernetes.leases import SetLeases
@@ -28,7 +28,7 @@ KUBERNETES = "kubernetes"
 NowMs = Callable[[], float]
 
 
-class EngineAddress(Protocol):
+class ParsedAddress(Protocol):
     """The address in haEngine."""
 
     @property
@@ -48,7 +48,7 @@ class EngineSettings(Protocol):
     """The engine settings of a ReplicaConfig."""
 
     @property
-    def engine_address(self) -> EngineAddress:
+    def engine_address(self) -> ParsedAddress:
         """The kind of engine and its address."""
 
     @property
@@ -128,7 +128,7 @@ def pod_role_for(config: SetSettings, environment: Mapping[str, str]) -> PodRole
 
 def _etcd(config: SetSettings, _now_ms: NowMs) -> Engine:
     settings = config.replication
-    access = Access(
+    access = EtcdAccess(
         settings.engine_address.endpoints,
         settings.engine_user,
         _password(settings),
@@ -156,7 +156,7 @@ def _kubernetes(config: SetSettings, now_ms: NowMs) -> Engine:
 def _kubernetes_api(config: SetSettings, environment: Mapping[str, str]) -> KubernetesApi:
     endpoint = kubernetes.endpoint_in_pod(environment)
     tls = _tls(config.replication, kubernetes.CA_FILE)
-    return KubernetesApi(kubernetes.Access(endpoint, kubernetes.TOKEN_FILE, tls))
+    return KubernetesApi(kubernetes.KubernetesAccess(endpoint, kubernetes.TOKEN_FILE, tls))
 
 
 def _password(settings: EngineSettings) -> Callable[[], str]:

@@ -9,7 +9,12 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.replication.election.machine import Machine
-from rockhopper.broker.replication.election.replica_set import STATE_WRITER, Replica, SetState, View
+from rockhopper.broker.replication.election.replica_set import (
+    STATE_WRITER,
+    Replica,
+    SetState,
+    SetView,
+)
 from rockhopper.broker.replication.engines.engine import ENDED_AFTER_MS
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 
@@ -155,7 +160,9 @@ class Alarms:
             if text := self._outrun(machine):
                 yield RETENTION, text
 
-    def _at_floor(self, machine: Machine, view: View, state: SetState, *, has_floor: bool) -> str:
+    def _at_floor(
+        self, machine: Machine, view: SetView, state: SetState, *, has_floor: bool
+    ) -> str:
         seen = {replica.id for replica in state.in_sync} | set(view.members)
         if machine.term is not None:
             seen |= {replica.id for replica in machine.term.followers}
@@ -204,7 +211,7 @@ class Alarms:
         return "; ".join(texts)
 
 
-def _unclean(machine: Machine, view: View, state: SetState) -> str:
+def _unclean(machine: Machine, view: SetView, state: SetState) -> str:
     """Describe the problem if all in-sync replicas may have lost messages, so none may lead."""
     mine = machine.replica_state
     if mine.is_clean or mine.me not in state.in_sync or view.leader or machine.term:
@@ -233,7 +240,7 @@ def _unclean(machine: Machine, view: View, state: SetState) -> str:
     )
 
 
-def _gone(machine: Machine, view: View, state: SetState) -> str:
+def _gone(machine: Machine, view: SetView, state: SetState) -> str:
     """Describe the problem if no in-sync store is present, and one of them never will be."""
     there = {member.replica for member in view.members.values()}
     numbers = sorted(replica.id for replica in state.in_sync)
@@ -260,7 +267,7 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _differing(machine: Machine, view: View) -> str:
+def _differing(machine: Machine, view: SetView) -> str:
     """List the settings in which other running replicas differ from this one."""
     mine = view.members.get(machine.replica_state.me.id)
     if mine is None:

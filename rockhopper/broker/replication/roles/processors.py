@@ -39,7 +39,7 @@ from rockhopper.protocol.sys_flags import PULL_FLAG_COMMIT_OFFSET
 log = structlog.get_logger("broker.ha")
 
 
-class Member(Protocol):
+class SetMembership(Protocol):
     """A broker's membership in its set."""
 
     @property
@@ -76,7 +76,7 @@ class ReplicaProcessors:
     """The processors of a broker that is a replica."""
 
     def __init__(
-        self, member: Member, store: MessageStore, reads: FollowerReads | None = None
+        self, member: SetMembership, store: MessageStore, reads: FollowerReads | None = None
     ) -> None:
         """*reads* serves pulls while another replica leads, if that is enabled."""
         self._member = member
@@ -120,7 +120,7 @@ class ReplicaProcessors:
         return Response(body=fastjson.dumps({"table": table}).encode())
 
     @property
-    def _started(self) -> Member:
+    def _started(self) -> SetMembership:
         if not self._member.has_started:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, "this replica is starting: try again in a moment"

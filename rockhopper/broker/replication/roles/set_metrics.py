@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.replication.election.campaigning import CAUSES
-from rockhopper.broker.replication.election.machine import Machine, Role
+from rockhopper.broker.replication.election.machine import Machine, ReplicaRole
 from rockhopper.broker.replication.roles.alarms import REASONS
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 
@@ -21,7 +21,7 @@ def of_set(machine: Machine, replicated_offset: int) -> Iterator[Family]:
     state = machine.view.state if machine.view else None
     replica_state = machine.replica_state
     role = _gauge("role", "1 for the current role of this replica", "role")
-    for each in Role:
+    for each in ReplicaRole:
         role.add(each is machine.role, each.value)
     yield role
     yield _gauge("epoch", "Epoch of the master that this replica knows").add(

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.replication.election.machine import Machine
-from rockhopper.broker.replication.election.replica_set import Announcement, View
+from rockhopper.broker.replication.election.replica_set import Announcement, SetView
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 
 
 def status(
     machine: Machine,
-    view: View | None,
+    view: SetView | None,
     *,
     replicated_offset: int,
     alarms: Mapping[str, str] | None = None,
@@ -82,7 +82,7 @@ def status(
     }
 
 
-def _leader_id(machine: Machine, view: View | None, *, holds_id: bool) -> int:
+def _leader_id(machine: Machine, view: SetView | None, *, holds_id: bool) -> int:
     """Return the id of the replica that leads now; 0 if none is known here.
 
     A lease outlives a process that has ended, even if that process's successor already runs.
@@ -106,7 +106,7 @@ def _log_end(
     return max(member.log_end, acknowledgeable_offset or 0)
 
 
-def ha_runtime_info(machine: Machine, view: View | None) -> JsonObject:
+def ha_runtime_info(machine: Machine, view: SetView | None) -> JsonObject:
     """Return RocketMQ's HARuntimeInfo."""
     replica_state, term = machine.replica_state, machine.term
     members = view.members if view else {}

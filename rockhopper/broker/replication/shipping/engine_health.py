@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError
 
 UNWRITABLE_PATIENCE_MS = 5000
@@ -52,15 +52,15 @@ class EngineHealth:
         """Record that the engine has just answered."""
         self._answered_at_ms = self._now_ms()
 
-    def record_outcome(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: SwapOutcome) -> None:
         """Record the outcome of a change."""
-        if outcome is Outcome.UNKNOWN:
+        if outcome is SwapOutcome.UNKNOWN:
             self.unknown_count += 1
         else:
             self.answered()
 
-    def renewed(self, outcome: Outcome, asked_at_ms: int) -> None:
+    def renewed(self, outcome: SwapOutcome, asked_at_ms: int) -> None:
         """Record the outcome of a lease renewal."""
         self.record_outcome(outcome)
-        if outcome is not Outcome.UNKNOWN:
+        if outcome is not SwapOutcome.UNKNOWN:
             self.renewal_ms = self._now_ms() - asked_at_ms

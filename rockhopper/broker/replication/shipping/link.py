@@ -24,7 +24,7 @@ class Link(asyncio.Protocol):
         self,
         number: int,
         on_made: "Callable[[Link], None] | None" = None,
-        greeting: "Greeting | None" = None,
+        greeting: "GreetingConnections | None" = None,
     ) -> None:
         """*on_made* is called once connected.
 
@@ -35,7 +35,7 @@ class Link(asyncio.Protocol):
         self.peer = self.host = ""
         self._on_made = on_made
         self._transport: asyncio.Transport | None = None
-        self._decoder = wire.Decoder(is_greeting=greeting is not None)
+        self._decoder = wire.WireDecoder(is_greeting=greeting is not None)
         self._each: Callable[[wire.Frame], None] | None = None
         self._frames: deque[wire.Frame] = deque()
         self._error: Exception | None = None
@@ -178,7 +178,7 @@ class Link(asyncio.Protocol):
         return self._frames.popleft()
 
 
-class Greeting:
+class GreetingConnections:
     """The connections of a port that are still being greeted, and their buffered sizes."""
 
     def __init__(self) -> None:

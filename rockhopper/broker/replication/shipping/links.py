@@ -17,7 +17,7 @@ import structlog
 from rockhopper.broker.replication.election import wire
 from rockhopper.broker.replication.election.messages import Hello, Refused
 from rockhopper.broker.replication.election.wire import WireError
-from rockhopper.broker.replication.shipping.link import Greeting, Link
+from rockhopper.broker.replication.shipping.link import GreetingConnections, Link
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.renewed_files import current
@@ -69,7 +69,7 @@ class Links:
         Raises:
             OSError: the port cannot be opened.
         """
-        greeting = Greeting()
+        greeting = GreetingConnections()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = Listener(
             socket.create_server((host, port), family=family),

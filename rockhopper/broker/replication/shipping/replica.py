@@ -30,9 +30,9 @@ from rockhopper.broker.replication.election.replica_set import (
     NOTHING_SEEN,
     Announcement,
     Leader,
-    Outcome,
     Replica,
-    View,
+    SetView,
+    SwapOutcome,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -133,7 +133,7 @@ class Membership:
     outgoing: Outgoing = PLAIN
 
 
-def _is_replaced(hello: Hello, view: View) -> bool:
+def _is_replaced(hello: Hello, view: SetView) -> bool:
     """Return whether another process is announced under the id of the greeting replica."""
     member = view.members.get(hello.replica.id)
     return member is not None and member.incarnation != hello.incarnation
@@ -182,7 +182,7 @@ class RunningReplica:
         self._incarnation = str(self._identity)
         self._greeted_as: dict[int, Hello] = {}
         """The greeting of each open connection from a follower."""
-        self._seen_view: View | None = None
+        self._seen_view: SetView | None = None
         """The last view read before this replica joined the set."""
         self.second_because = ""
         """Why this replica stays out: another process has the same id. Blank if none has."""
@@ -212,7 +212,7 @@ class RunningReplica:
         return self._disk_error if self._failing_count else ""
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> SetView | None:
         """The last view of the set, even if this replica has not joined it yet."""
         return self.machine.view or self._seen_view
 
@@ -397,7 +397,7 @@ class RunningReplica:
                     other_end = max(other_end, view.members[self._me.id].log_end)
             await asyncio.sleep(ENGINE_PAUSE_S)
 
-    def _other_in(self, view: View) -> str:
+    def _other_in(self, view: SetView) -> str:
         """Return another process with this replica's id, except predecessors of this one."""
         member, leader = view.members.get(self._me.id), view.leader
         held = [member.incarnation] if member else []
@@ -464,7 +464,7 @@ class RunningReplica:
             self.machine.saw(view, self._now_ms())
             self._perform()
 
-    def _close_replaced(self, view: View) -> None:
+    def _close_replaced(self, view: SetView) -> None:
         for number, hello in list(self._greeted_as.items()):
             if _is_replaced(hello, view) and (link := self._open.get(number)):
                 log.warning("another process took over a follower's id", id=hello.replica.id)
@@ -629,7 +629,7 @@ class RunningReplica:
         if link.number not in self._open:
             return
         match frame:
-            case wire.Data():
+            case wire.LogData():
                 self._take(link, frame)
             case wire.Greeting() | wire.Challenge() | wire.Proof():
                 raise WireError("a greeting in the middle of a connection")
@@ -652,7 +652,7 @@ class RunningReplica:
         elif isinstance(frame, Refused) and not frame.voted_epoch:
             self._refusals.note("the master refuses this replica", master, frame.why)
 
-    def _take(self, link: Link, data: wire.Data) -> None:
+    def _take(self, link: Link, data: wire.LogData) -> None:
         if not self.machine.takes(link.number, data.beat.epoch):
             return
         if data.log_offset != self._log.next_offset:
@@ -690,7 +690,7 @@ class RunningReplica:
 
     def _do(self, action: actions.Action) -> None:
         match action:
-            case actions.Send():
+            case actions.SendMessage():
                 self._send(action)
             case actions.Close():
                 if link := self._open.pop(action.link, None):
@@ -702,14 +702,14 @@ class RunningReplica:
                 self._change_role(action)
             case actions.Open():
                 self._spawn(self._connect(action.replica_id))
-            case actions.Stream():
+            case actions.StreamLog():
                 self._spawn(self._stream(action))
             case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
                 self._spawn(self._ask(action))
             case _:
                 self._spawn(self._keep(action))
 
-    def _send(self, action: actions.Send) -> None:
+    def _send(self, action: actions.SendMessage) -> None:
         link, message = self._open.get(action.link), action.message
         if link is None or isinstance(message, Hello):
             return
@@ -750,7 +750,7 @@ class RunningReplica:
             case actions.Renew():
                 epoch = machine.term.epoch if machine.term else 0
                 me = Leader(self._me.id, self._incarnation, epoch)
-                outcome = await engine.renew(me, action.version) if epoch else Outcome.REFUSED
+                outcome = await engine.renew(me, action.version) if epoch else SwapOutcome.REFUSED
                 if epoch:
                     self.engine_health.renewed(outcome, asked_at_ms)
                 machine.renewed(outcome, asked_at_ms)
@@ -827,7 +827,7 @@ class RunningReplica:
         await self._until_it_is_done(lambda: self._log.begin_at(offset))
         await self._in_thread(replica_disk.note_epochs, epochs)
 
-    async def _stream(self, action: actions.Stream) -> None:
+    async def _stream(self, action: actions.StreamLog) -> None:
         if link := self._open.get(action.link):
             try:
                 await self._streams.serve(link, action.start_offset, action.epoch)

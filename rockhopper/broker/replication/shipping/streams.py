@@ -22,7 +22,7 @@ FRAME_SIZE_BYTES = 256 << 10
 NOTHING = 0, b"", 0
 
 
-class Stream:
+class FollowerStream:
     """How much of the log was sent to a follower."""
 
     def __init__(self, link: Link, offset: int, epoch: int) -> None:
@@ -41,13 +41,13 @@ class Streams:
         """*beat* returns the head of the next frame; None while this replica does not lead."""
         self._log = replica_log
         self._beat = beat
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, FollowerStream] = {}
         self._piece = NOTHING
 
     async def serve(self, link: Link, start_offset: int, epoch: int) -> None:
         """Send the log from an offset on, until the link closes or the epoch ends."""
         self._piece = NOTHING
-        stream = self._streams[link.number] = Stream(link, start_offset, epoch)
+        stream = self._streams[link.number] = FollowerStream(link, start_offset, epoch)
         try:
             while (beat := self._beat()) and not self._is_over(stream, beat):
                 stream.more.clear()
@@ -69,7 +69,7 @@ class Streams:
             if not self._is_served(stream, beat, end):
                 stream.more.set()
 
-    def _is_served(self, stream: Stream, beat: Beat | None, end_offset: int) -> bool:
+    def _is_served(self, stream: FollowerStream, beat: Beat | None, end_offset: int) -> bool:
         """Send new data directly if possible; return whether the stream then needs no task."""
         is_ready = stream.is_waiting and not stream.more.is_set() and not stream.link.is_full
         if not is_ready or beat is None or self._is_over(stream, beat):
@@ -81,10 +81,10 @@ class Streams:
         if stream := self._streams.get(link_number):
             stream.more.set()
 
-    def _is_over(self, stream: Stream, beat: Beat) -> bool:
+    def _is_over(self, stream: FollowerStream, beat: Beat) -> bool:
         return stream.epoch != beat.epoch or stream.link.is_closing
 
-    def _send_next(self, stream: Stream, beat: Beat) -> bool:
+    def _send_next(self, stream: FollowerStream, beat: Beat) -> bool:
         """Send the next frame; return whether there was one."""
         data, crc = self._next_piece(stream.offset)
         if not data:
@@ -95,7 +95,7 @@ class Streams:
         stream.offset += len(data)
         return True
 
-    def _let_go(self, stream: Stream) -> None:
+    def _let_go(self, stream: FollowerStream) -> None:
         log.warning(
             "retention deleted log that a follower had not read: it is seeded again",
             peer=stream.link.peer,

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from rockhopper.broker.name_server.neighbours import Neighbours
-from rockhopper.broker.name_server.route_table import Member
+from rockhopper.broker.name_server.route_table import BrokerAddresses
 from rockhopper.broker.settings.config_file import build_config
 
 MEMBERS = [
-    Member("c", "broker-a-0", {0: "127.0.0.1:10911"}),
-    Member("c", "broker-a-1", {0: "127.0.0.1:10931"}),
-    Member("c", "broker-b", {0: "192.0.2.50:10911"}),
+    BrokerAddresses("c", "broker-a-0", {0: "127.0.0.1:10911"}),
+    BrokerAddresses("c", "broker-a-1", {0: "127.0.0.1:10931"}),
+    BrokerAddresses("c", "broker-b", {0: "192.0.2.50:10911"}),
 ]
 
 

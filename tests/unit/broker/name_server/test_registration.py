@@ -12,7 +12,7 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.name_server import link
 from rockhopper.broker.name_server import registration as module
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
-from rockhopper.broker.name_server.registration import Registration
+from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
@@ -36,7 +36,7 @@ class Registered:
         self.topics.put(TopicConfig("orders", perm=6))
         self.accounts: bytes | None = None
         advertiser = Advertiser([], broker_ip1="10.1.1.1", port=10_911, route_table="")
-        self.registration = Registration(
+        self.registration = Registrar(
             self.config,
             self.topics,
             advertiser,

@@ -19,11 +19,11 @@ LINE_SIZE_BYTES_MAX = 64 << 10
 HEADER_LINES_MAX = 100
 
 
-class MalformedAnswerError(Exception):
+class MalformedHttpError(Exception):
     """The answer is not HTTP, or exceeds a limit."""
 
 
-class StatusError(Exception):
+class HttpStatusError(Exception):
     """The server answered with an error status."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -33,7 +33,7 @@ class StatusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRequest:
+class ServiceRequest:
     """An HTTP request; a body, if any, is JSON."""
 
     method: str
@@ -96,37 +96,37 @@ class HttpConnection:
         """Close the connection at once, even during a request."""
         self._writer.transport.abort()
 
-    async def ask(self, request: HttpRequest) -> bytes:
+    async def ask(self, request: ServiceRequest) -> bytes:
         """Send a request and return the body of its answer.
 
         Raises:
-            StatusError: the server refused it.
-            MalformedAnswerError: the answer is not valid HTTP.
+            HttpStatusError: the server refused it.
+            MalformedHttpError: the answer is not valid HTTP.
             OSError: the connection broke.
         """
         head = await self._head_of(request)
         answer = await self._whole(head)
         if not head.is_success:
-            raise StatusError(head.status, answer)
+            raise HttpStatusError(head.status, answer)
         return answer
 
-    async def stream(self, request: HttpRequest) -> AsyncGenerator[bytes, None]:
+    async def stream(self, request: ServiceRequest) -> AsyncGenerator[bytes, None]:
         """Send a request whose answer is a stream, and yield its lines; raises as ``ask``."""
         head = await self._head_of(request)
         if not head.is_success:
-            raise StatusError(head.status, await self._whole(head))
+            raise HttpStatusError(head.status, await self._whole(head))
         rest = b""
         async with aclosing(self._parts(head)) as parts:
             async for part in parts:
                 *lines, rest = (rest + part).split(b"\n")
                 if len(rest) > BODY_SIZE_BYTES_MAX:
-                    raise MalformedAnswerError(f"a line of over {BODY_SIZE_BYTES_MAX:,} bytes")
+                    raise MalformedHttpError(f"a line of over {BODY_SIZE_BYTES_MAX:,} bytes")
                 for line in lines:
                     yield line
         if rest:
             yield rest
 
-    async def _head_of(self, request: HttpRequest) -> _Head:
+    async def _head_of(self, request: ServiceRequest) -> _Head:
         self._is_idle = False
         lines = [
             f"{request.method} {request.path} HTTP/1.1",
@@ -140,7 +140,7 @@ class HttpConnection:
         version, _, rest = (await self._line()).partition(" ")
         status = rest[:3]
         if not version.startswith("HTTP/1.") or not status.isdecimal():
-            raise MalformedAnswerError("not an HTTP answer")
+            raise MalformedHttpError("not an HTTP answer")
         headers = {}
         for line in await self._lines():
             name, _, value = line.partition(":")
@@ -173,14 +173,14 @@ class HttpConnection:
         while line := await self._line():
             lines.append(line)
             if len(lines) > HEADER_LINES_MAX:
-                raise MalformedAnswerError(f"over {HEADER_LINES_MAX} lines of headers")
+                raise MalformedHttpError(f"over {HEADER_LINES_MAX} lines of headers")
         return lines
 
     async def _line(self) -> str:
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.LimitOverrunError:
-            raise MalformedAnswerError(f"a line of over {LINE_SIZE_BYTES_MAX:,} bytes") from None
+            raise MalformedHttpError(f"a line of over {LINE_SIZE_BYTES_MAX:,} bytes") from None
         except asyncio.IncompleteReadError:
             raise _broken() from None
         return line.decode("latin-1").rstrip("\r\n")
@@ -195,7 +195,7 @@ class HttpConnection:
 
 def _check_size(size_bytes: int) -> None:
     if size_bytes > BODY_SIZE_BYTES_MAX:
-        raise MalformedAnswerError(f"an answer of over {BODY_SIZE_BYTES_MAX:,} bytes")
+        raise MalformedHttpError(f"an answer of over {BODY_SIZE_BYTES_MAX:,} bytes")
 
 
 def _number(text: str, base: int) -> int:
@@ -205,7 +205,7 @@ def _number(text: str, base: int) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise MalformedAnswerError(f"a length of {digits[:20]!r}")
+        raise MalformedHttpError(f"a length of {digits[:20]!r}")
     return number
 
 

@@ -11,8 +11,8 @@ from contextlib import aclosing
 
 from rockhopper.broker.replication.engines.consensus.connection import (
     HttpConnection,
-    HttpRequest,
-    MalformedAnswerError,
+    MalformedHttpError,
+    ServiceRequest,
 )
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.server.listening.renewed_files import current
@@ -30,11 +30,11 @@ class UnavailableError(EngineError):
         self.may_be_done = may_be_done
 
 
-class RefusedError(EngineError):
+class ServiceRefusedError(EngineError):
     """The service refused a request and did not execute it; every endpoint would refuse it."""
 
 
-class Connections:
+class ServiceConnections:
     """All connections of one event loop to one service."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Connections:
         self._open: set[HttpConnection] = set()
         self.is_closed = False
 
-    async def ask(self, endpoint: str, request: HttpRequest) -> bytes:
+    async def ask(self, endpoint: str, request: ServiceRequest) -> bytes:
         """Send a request and return the body of its answer.
 
         Raises:
@@ -68,12 +68,12 @@ class Connections:
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await connection.ask(request)
-        except (OSError, MalformedAnswerError) as error:
+        except (OSError, MalformedHttpError) as error:
             raise self.failed(endpoint, error) from None
         finally:
             self._put_back(endpoint, connection)
 
-    async def stream(self, endpoint: str, request: HttpRequest) -> AsyncGenerator[bytes, None]:
+    async def stream(self, endpoint: str, request: ServiceRequest) -> AsyncGenerator[bytes, None]:
         """Send a request on its own connection; yield lines until the stream ends or is silent.
 
         Raises as ``ask``.
@@ -156,7 +156,7 @@ class Connections:
                 return await anext(lines, b"")
         except TimeoutError:
             return b""
-        except (OSError, MalformedAnswerError) as error:
+        except (OSError, MalformedHttpError) as error:
             raise self.failed(endpoint, error) from None
 
 

@@ -17,9 +17,9 @@ from rockhopper.broker.replication.election.actions import Alter, Campaign
 from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
-    Outcome,
     Replica,
-    View,
+    SetView,
+    SwapOutcome,
 )
 from rockhopper.broker.replication.engines.consensus.complaints import Complaints
 from rockhopper.broker.replication.engines.consensus.set_record import (
@@ -99,13 +99,13 @@ class RecordEngine:
         self._announced: MemberRecord | None = None
         self._is_closed = False
 
-    async def read(self) -> View:
+    async def read(self) -> SetView:
         """See Engine."""
         return self._view(await self._load())
 
-    async def watch(self) -> AsyncGenerator[View, None]:
+    async def watch(self) -> AsyncGenerator[SetView, None]:
         """See Engine."""
-        last: View | None = None
+        last: SetView | None = None
         while not self._is_closed:
             try:
                 async with aclosing(self._keeper.snapshots()) as snapshots:
@@ -120,7 +120,9 @@ class RecordEngine:
                 self._tell("watch", error)
             await asyncio.sleep(self._retry_s)
 
-    async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
+    async def campaign(
+        self, request: Campaign, leader: Leader
+    ) -> tuple[SwapOutcome, SetView | None]:
         """See Engine."""
 
         def elect(record: SetRecord) -> SetRecord | None:
@@ -131,18 +133,18 @@ class RecordEngine:
             return record.with_state(request.state).led_by(leader)
 
         outcome, stored = await self._asked("campaign", elect)
-        return outcome, self._view(stored) if stored and outcome is Outcome.DONE else None
+        return outcome, self._view(stored) if stored and outcome is SwapOutcome.DONE else None
 
-    async def alter(self, request: Alter) -> tuple[Outcome, int]:
+    async def alter(self, request: Alter) -> tuple[SwapOutcome, int]:
         """See Engine."""
 
         def altered(record: SetRecord) -> SetRecord | None:
             return record.with_state(request.state) if record.version == request.version else None
 
         outcome, stored = await self._asked("alter", altered)
-        return outcome, stored.record.version if stored and outcome is Outcome.DONE else 0
+        return outcome, stored.record.version if stored and outcome is SwapOutcome.DONE else 0
 
-    async def renew(self, leader: Leader, version: int) -> Outcome:
+    async def renew(self, leader: Leader, version: int) -> SwapOutcome:
         """See Engine."""
 
         def renewed(record: SetRecord) -> SetRecord | None:
@@ -189,13 +191,13 @@ class RecordEngine:
         self._is_closed = True
         await self._keeper.close()
 
-    async def _asked(self, request: str, change: Change) -> tuple[Outcome, Stored | None]:
+    async def _asked(self, request: str, change: Change) -> tuple[SwapOutcome, Stored | None]:
         try:
             is_done, stored = await self._change(change)
         except EngineError as error:
             self._tell(request, error)
-            return Outcome.UNKNOWN, None
-        return Outcome.DONE if is_done else Outcome.REFUSED, stored
+            return SwapOutcome.UNKNOWN, None
+        return SwapOutcome.DONE if is_done else SwapOutcome.REFUSED, stored
 
     async def _change(self, change: Change) -> tuple[bool, Stored]:
         """Replace the record by the result of *change*, unless that is None.
@@ -237,7 +239,7 @@ class RecordEngine:
             "leader", mark, self._lease_ms
         )
 
-    def _view(self, stored: Stored) -> View:
+    def _view(self, stored: Stored) -> SetView:
         record = stored.record
         self._see(record)
         members = {
@@ -248,7 +250,7 @@ class RecordEngine:
             )
         }
         leader = record.leader if self._is_held(record) else None
-        return View(record.state, record.version, leader, members, self._designated(record))
+        return SetView(record.state, record.version, leader, members, self._designated(record))
 
     def _designated(self, record: SetRecord) -> int | None:
         return record.designated or 0 if self._is_by_operator else record.designated

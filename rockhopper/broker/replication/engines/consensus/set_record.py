@@ -98,7 +98,7 @@ class Stored:
     members: Mapping[int, MemberRecord] = field(default_factory=dict)
 
 
-class _Record(msgspec.Struct, rename="camel", kw_only=True):
+class _RecordFields(msgspec.Struct, rename="camel", kw_only=True):
     version: int = VERSION
     state_version: int
     state: msgspec.Raw = _NULL
@@ -108,7 +108,7 @@ class _Record(msgspec.Struct, rename="camel", kw_only=True):
     starts: dict[str, msgspec.Raw] = {}
 
 
-class _Member(msgspec.Struct, kw_only=True):
+class _MemberFields(msgspec.Struct, kw_only=True):
     version: int = VERSION
     beat: int
     member: msgspec.Raw
@@ -123,7 +123,7 @@ def encode_record(record: SetRecord) -> bytes:
     """Encode the record of a set."""
     state, leader = record.state, record.leader
     return with_unknown(
-        _Record(
+        _RecordFields(
             state_version=record.version,
             state=msgspec.Raw(encode_state(state)) if state else _NULL,
             leader=msgspec.Raw(encode_leader(leader)) if leader else _NULL,
@@ -138,7 +138,7 @@ def encode_record(record: SetRecord) -> bytes:
 def decode_record(place: str, data: bytes) -> SetRecord:
     """Decode the record of a set; raise UnreadableValueError, which names the *place*."""
     try:
-        stored = msgspec.json.decode(data, type=_Record)
+        stored = msgspec.json.decode(data, type=_RecordFields)
     except msgspec.MsgspecError as error:
         raise UnreadableValueError(place, str(error)) from None
     _check_version(place, stored.version)
@@ -150,20 +150,20 @@ def decode_record(place: str, data: bytes) -> SetRecord:
         beat=stored.beat,
         designated=stored.designated,
         starts={key: decode_start(place, bytes(each)) for key, each in stored.starts.items()},
-        unknown=unknown_fields(data, _Record),
+        unknown=unknown_fields(data, _RecordFields),
     )
 
 
 def encode_member_record(member: MemberRecord) -> bytes:
     """Encode the stored announcement of a replica."""
     announced = msgspec.Raw(encode_member(member.announcement))
-    return msgspec.json.encode(_Member(beat=member.beat, member=announced))
+    return msgspec.json.encode(_MemberFields(beat=member.beat, member=announced))
 
 
 def decode_member_record(place: str, data: bytes) -> MemberRecord:
     """Decode a stored announcement; raise UnreadableValueError, which names the *place*."""
     try:
-        stored = msgspec.json.decode(data, type=_Member)
+        stored = msgspec.json.decode(data, type=_MemberFields)
     except msgspec.MsgspecError as error:
         raise UnreadableValueError(place, str(error)) from None
     _check_version(place, stored.version)

@@ -20,10 +20,10 @@ from rockhopper.broker.replication.election.actions import Alter, Campaign
 from rockhopper.broker.replication.election.replica_set import (
     Announcement,
     Leader,
-    Outcome,
     Replica,
     SetState,
-    View,
+    SetView,
+    SwapOutcome,
 )
 from rockhopper.broker.replication.engines.consensus.complaints import Complaints
 from rockhopper.broker.replication.engines.consensus.values import (
@@ -40,8 +40,8 @@ from rockhopper.broker.replication.engines.consensus.values import (
 from rockhopper.broker.replication.engines.engine import MEMBER_LEASE_MS, EngineError
 from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.forms import (
-    Answer,
     Body,
+    EtcdAnswer,
     GrantAnswer,
     KeepAliveAnswer,
     KeyValue,
@@ -82,12 +82,12 @@ class EtcdEngine:
         self._own_name = secrets.token_hex(8)
         self._complaints = Complaints()
 
-    async def read(self) -> View:
+    async def read(self) -> SetView:
         """See Engine."""
         _, view = await self._read_view()
         return view
 
-    async def watch(self) -> AsyncGenerator[View, None]:
+    async def watch(self) -> AsyncGenerator[SetView, None]:
         """See Engine. Each change causes a new read, so no view is older than the one before."""
         while not self._gateway.is_closed:
             try:
@@ -105,10 +105,12 @@ class EtcdEngine:
                 self._tell("watch", error)
             await asyncio.sleep(self._retry_s)
 
-    async def campaign(self, request: Campaign, leader: Leader) -> tuple[Outcome, View | None]:
+    async def campaign(
+        self, request: Campaign, leader: Leader
+    ) -> tuple[SwapOutcome, SetView | None]:
         """See Engine."""
         if request.version < self._version:
-            return Outcome.REFUSED, None
+            return SwapOutcome.REFUSED, None
         displaced = self._revision_of(request.displaced) if request.displaced else 0
         try:
             lease = await self._grant(self._lease_s)
@@ -124,16 +126,16 @@ class EtcdEngine:
                 ],
             )
             if not answer.succeeded:
-                return Outcome.REFUSED, None
+                return SwapOutcome.REFUSED, None
             everything = answer.responses[-1].response_range or RangeAnswer()
-            return Outcome.DONE, self._view(everything)
+            return SwapOutcome.DONE, self._view(everything)
         except EngineError as error:
             return self._unknown("campaign", error), None
 
-    async def alter(self, request: Alter) -> tuple[Outcome, int]:
+    async def alter(self, request: Alter) -> tuple[SwapOutcome, int]:
         """See Engine."""
         if request.version < self._version:
-            return Outcome.REFUSED, 0
+            return SwapOutcome.REFUSED, 0
         try:
             answer = await self._swap(
                 [forms.unchanged(self._key("state"), request.version)],
@@ -142,18 +144,18 @@ class EtcdEngine:
         except EngineError as error:
             return self._unknown("alter", error), 0
         if not answer.succeeded:
-            return Outcome.REFUSED, 0
+            return SwapOutcome.REFUSED, 0
         self._version = max(self._version, answer.header.revision)
-        return Outcome.DONE, answer.header.revision
+        return SwapOutcome.DONE, answer.header.revision
 
-    async def renew(self, leader: Leader, version: int) -> Outcome:
+    async def renew(self, leader: Leader, version: int) -> SwapOutcome:
         """See Engine."""
         try:
             held = await self._leader_to_renew(leader)
             if held and self._decoded_leader(held) != leader:
-                return Outcome.REFUSED
+                return SwapOutcome.REFUSED
             if held and await self._is_kept(held.lease):
-                return Outcome.DONE
+                return SwapOutcome.DONE
             return await self._take_again(leader, version)
         except EngineError as error:
             return self._unknown("renew", error)
@@ -182,7 +184,7 @@ class EtcdEngine:
                 return
         key = self._key(f"members/{member.replica.id}")
         body = forms.put(key, encode_member(member), self._member_lease)
-        await self._gateway.ask(forms.PUT, body, Answer)
+        await self._gateway.ask(forms.PUT, body, EtcdAnswer)
         await self._try_write()
         self._put_member, self._kept_count = member, 0
 
@@ -192,7 +194,7 @@ class EtcdEngine:
         if lease:
             # The key expires with its lease, and a pending put is refused. Another process's key
             # has its own lease.
-            await self._gateway.ask(forms.REVOKE, {"ID": str(lease)}, Answer)
+            await self._gateway.ask(forms.REVOKE, {"ID": str(lease)}, EtcdAnswer)
 
     async def _try_write(self) -> None:
         """Request the puts of an election under a condition that is never true.
@@ -230,7 +232,7 @@ class EtcdEngine:
         held = await self._read_leader()
         if held and held.lease and self._decoded_leader(held) == leader:
             # The leader's keys expire with its lease; the key of a new leader does not.
-            await self._gateway.ask(forms.REVOKE, {"ID": str(held.lease)}, Answer)
+            await self._gateway.ask(forms.REVOKE, {"ID": str(held.lease)}, EtcdAnswer)
 
     async def close(self) -> None:
         """See Engine."""
@@ -238,7 +240,7 @@ class EtcdEngine:
 
     # Requests.
 
-    async def _read_view(self) -> tuple[int, View]:
+    async def _read_view(self) -> tuple[int, SetView]:
         """Return the current view and its revision."""
         seen = self._version
         everything = await self._gateway.ask(forms.RANGE, self._everything(), RangeAnswer)
@@ -272,9 +274,9 @@ class EtcdEngine:
         body: Body = {"compare": compare, "success": success}
         return await self._gateway.ask(forms.TXN, body, TxnAnswer, may_repeat=False)
 
-    async def _take_again(self, leader: Leader, version: int) -> Outcome:
+    async def _take_again(self, leader: Leader, version: int) -> SwapOutcome:
         if version < self._version:
-            return Outcome.REFUSED
+            return SwapOutcome.REFUSED
         lease = await self._grant(self._lease_s)
         answer = await self._swap(
             [
@@ -283,7 +285,7 @@ class EtcdEngine:
             ],
             [self._put_leader(leader, lease)],
         )
-        return Outcome.DONE if answer.succeeded else Outcome.REFUSED
+        return SwapOutcome.DONE if answer.succeeded else SwapOutcome.REFUSED
 
     def _revision_of(self, leader: Leader) -> int:
         """Return the revision that stored that leader's key, if it was read; else 0."""
@@ -307,7 +309,7 @@ class EtcdEngine:
     def _decoded_leader(self, held: KeyValue) -> Leader:
         return decode_leader(held.key.decode(), held.value)
 
-    def _view(self, everything: RangeAnswer) -> View:
+    def _view(self, everything: RangeAnswer) -> SetView:
         state, version, leader = None, 0, None
         members: dict[int, Announcement] = {}
         self._leader = None
@@ -322,13 +324,13 @@ class EtcdEngine:
                 member = decode_member(key, each.value)
                 members[member.replica.id] = member
         self._version = max(self._version, version)
-        return View(state, version, leader, members)
+        return SetView(state, version, leader, members)
 
     # Errors.
 
-    def _unknown(self, request: str, error: EngineError) -> Outcome:
+    def _unknown(self, request: str, error: EngineError) -> SwapOutcome:
         self._tell(request, error)
-        return Outcome.UNKNOWN
+        return SwapOutcome.UNKNOWN
 
     def _tell(self, request: str, reason: EngineError | str) -> None:
         if not self._gateway.is_closed:

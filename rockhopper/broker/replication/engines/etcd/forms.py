@@ -31,7 +31,7 @@ class Header(msgspec.Struct):
     raft_term: int = 0
 
 
-class Answer(msgspec.Struct):
+class EtcdAnswer(msgspec.Struct):
     """The common part of all answers."""
 
     header: Header = msgspec.field(default_factory=Header)
@@ -46,7 +46,7 @@ class KeyValue(msgspec.Struct):
     lease: int = 0
 
 
-class RangeAnswer(Answer):
+class RangeAnswer(EtcdAnswer):
     """The answer to RANGE."""
 
     kvs: list[KeyValue] = []
@@ -58,14 +58,14 @@ class OperationAnswer(msgspec.Struct):
     response_range: RangeAnswer | None = None
 
 
-class TxnAnswer(Answer):
+class TxnAnswer(EtcdAnswer):
     """The answer to TXN; ``responses`` belong to ``success`` or to ``failure``."""
 
     succeeded: bool = False
     responses: list[OperationAnswer] = []
 
 
-class GrantAnswer(Answer):
+class GrantAnswer(EtcdAnswer):
     """The answer to GRANT."""
 
     id: int = msgspec.field(default=0, name="ID")
@@ -83,20 +83,20 @@ class KeepAliveAnswer(msgspec.Struct):
     result: KeptLease = msgspec.field(default_factory=KeptLease)
 
 
-class TokenAnswer(Answer):
+class TokenAnswer(EtcdAnswer):
     """The answer to AUTHENTICATE."""
 
     token: str = ""
 
 
-class StatusAnswer(Answer):
+class StatusAnswer(EtcdAnswer):
     """The answer to STATUS."""
 
     version: str = ""
     leader: int = 0
 
 
-class Refusal(msgspec.Struct):
+class ErrorBody(msgspec.Struct):
     """The body of an answer with an error status, and the error in a failed stream."""
 
     message: str = ""
@@ -104,25 +104,25 @@ class Refusal(msgspec.Struct):
     """The gRPC status code."""
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """A notification of a change; its content is not used, because the keys are read again."""
 
 
-class WatchResult(Answer):
+class WatchResult(EtcdAnswer):
     """A line of WATCH: the first one has no events."""
 
     created: bool = False
     canceled: bool = False
     compact_revision: int = 0
     cancel_reason: str = ""
-    events: list[Event] = []
+    events: list[WatchEvent] = []
 
 
 class WatchLine(msgspec.Struct):
     """A result or an error."""
 
     result: WatchResult | None = None
-    error: Refusal | None = None
+    error: ErrorBody | None = None
 
 
 def decoded(answer: bytes, form: type[Form]) -> Form:

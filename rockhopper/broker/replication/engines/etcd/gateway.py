@@ -12,10 +12,13 @@ from typing import TypeVar
 
 import msgspec
 
-from rockhopper.broker.replication.engines.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.replication.engines.consensus.connection import (
+    HttpStatusError,
+    ServiceRequest,
+)
 from rockhopper.broker.replication.engines.consensus.connections import (
-    Connections,
-    RefusedError,
+    ServiceConnections,
+    ServiceRefusedError,
     Tls,
     UnavailableError,
 )
@@ -25,9 +28,9 @@ from rockhopper.broker.replication.engines.etcd.forms import (
     RANGE,
     TXN,
     WATCH,
-    Answer,
     Body,
-    Refusal,
+    ErrorBody,
+    EtcdAnswer,
     TokenAnswer,
     WatchLine,
     WatchResult,
@@ -56,7 +59,7 @@ class _TokenIsOverError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class EtcdAccess:
     """The address of an etcd and the credentials; the names are those of etcd's own settings."""
 
     endpoints: Sequence[str]
@@ -69,10 +72,12 @@ class Access:
 class EtcdGateway:
     """Access to one etcd from one event loop."""
 
-    def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
+    def __init__(
+        self, access: EtcdAccess, *, timeout_ms: int = 1000, silence_ms: int = 20_000
+    ) -> None:
         """Connections explains *timeout_ms* and *silence_ms*."""
         self._access = access
-        self._connections = Connections(
+        self._connections = ServiceConnections(
             default_port=DEFAULT_PORT,
             tls=access.tls,
             timeout_ms=timeout_ms,
@@ -94,7 +99,7 @@ class EtcdGateway:
         """Send a request.
 
         Raises:
-            RefusedError: etcd refused it and did not execute it.
+            ServiceRefusedError: etcd refused it and did not execute it.
             UnavailableError: no endpoint answered; ``may_be_done`` is set if one may have executed
             it.
         """
@@ -118,7 +123,7 @@ class EtcdGateway:
         body = _encoded({"create_request": create_request})
         try:
             token = await self._authenticated(endpoint)
-            request = HttpRequest("POST", WATCH, body, token)
+            request = ServiceRequest("POST", WATCH, body, token)
             async with aclosing(self._lines(endpoint, request)) as lines:
                 async for line in lines:
                     yield self._watched(endpoint, line)
@@ -147,13 +152,13 @@ class EtcdGateway:
                 if self._token == token:
                     self._token = ""
                 continue
-            if path in _LINEARIZABLE and isinstance(answer, Answer):
+            if path in _LINEARIZABLE and isinstance(answer, EtcdAnswer):
                 try:
                     self._horizon.record(answer.header, departed)
                 except FromThePastError as error:
                     raise UnavailableError(f"{endpoint}: {error}", may_be_done=True) from None
             return answer
-        raise RefusedError(f"{endpoint} refuses every token, even a new one")
+        raise ServiceRefusedError(f"{endpoint} refuses every token, even a new one")
 
     async def _authenticated(self, endpoint: str) -> str:
         """Return the token, after fetching one if necessary; empty without a user."""
@@ -168,20 +173,20 @@ class EtcdGateway:
     async def _post(
         self, endpoint: str, path: str, body: Body, form: type[_Form], token: str
     ) -> _Form:
-        request = HttpRequest("POST", path, _encoded(body), token)
+        request = ServiceRequest("POST", path, _encoded(body), token)
         try:
             return decoded(await self._connections.ask(endpoint, request), form)
         except msgspec.MsgspecError as error:
             raise self._connections.failed(endpoint, error) from None
-        except StatusError as error:
+        except HttpStatusError as error:
             raise _refused(endpoint, error) from None
 
-    async def _lines(self, endpoint: str, request: HttpRequest) -> AsyncGenerator[bytes, None]:
+    async def _lines(self, endpoint: str, request: ServiceRequest) -> AsyncGenerator[bytes, None]:
         try:
             async with aclosing(self._connections.stream(endpoint, request)) as lines:
                 async for line in lines:
                     yield line
-        except StatusError as error:
+        except HttpStatusError as error:
             raise _refused(endpoint, error) from None
 
     def _watched(self, endpoint: str, line: bytes) -> WatchResult:
@@ -199,9 +204,9 @@ def _encoded(body: Body) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _refused(endpoint: str, error: StatusError) -> Exception:
+def _refused(endpoint: str, error: HttpStatusError) -> Exception:
     try:
-        message = decoded(error.body, Refusal).message
+        message = decoded(error.body, ErrorBody).message
     except msgspec.MsgspecError:
         message = ""
     message = message or error.body[:200].decode(errors="replace") or f"HTTP {error.status}"
@@ -210,4 +215,4 @@ def _refused(endpoint: str, error: StatusError) -> Exception:
     if error.status >= 500:
         return UnavailableError(f"{endpoint}: {message}", may_be_done=True)
     hint = next((f": {hint}" for part, hint in _HINTS.items() if part in message), "")
-    return RefusedError(f"{endpoint} refuses: {message}{hint}")
+    return ServiceRefusedError(f"{endpoint} refuses: {message}{hint}")

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from rockhopper.broker.replication.engines.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.replication.engines.consensus.connection import (
+    HttpStatusError,
+    ServiceRequest,
+)
 from rockhopper.broker.replication.engines.consensus.connections import (
-    Connections,
-    RefusedError,
+    ServiceConnections,
+    ServiceRefusedError,
     Tls,
     UnavailableError,
 )
@@ -39,7 +42,7 @@ class StatusOfRefusal(msgspec.Struct):
     code: int = 0
 
 
-class NotDoneError(RefusedError):
+class NotDoneError(ServiceRefusedError):
     """A request was refused.
 
     A concurrent change won (409), or the object does not exist (404, 410).
@@ -51,7 +54,7 @@ class NotDoneError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class KubernetesAccess:
     """The address of the API server and the path of the token."""
 
     endpoint: str
@@ -73,11 +76,13 @@ def endpoint_in_pod(environment: Mapping[str, str]) -> str:
 class KubernetesApi:
     """Access to one API server from one event loop."""
 
-    def __init__(self, access: Access, *, timeout_ms: int = 1000, silence_ms: int = 20_000) -> None:
+    def __init__(
+        self, access: KubernetesAccess, *, timeout_ms: int = 1000, silence_ms: int = 20_000
+    ) -> None:
         """Connections explains *timeout_ms* and *silence_ms*."""
         self.endpoint = access.endpoint
         self._token_file = access.token_file
-        self._connections = Connections(
+        self._connections = ServiceConnections(
             default_port=HTTPS_PORT,
             tls=access.tls,
             timeout_ms=timeout_ms,
@@ -91,14 +96,14 @@ class KubernetesApi:
 
         Raises:
             NotDoneError: refused with 404, 409 or 410.
-            RefusedError: refused otherwise.
+            ServiceRefusedError: refused otherwise.
             UnavailableError: there is no usable answer; ``may_be_done`` is set if the server may
             have executed the request.
         """
         request = self._request(method, path, body, is_patch=is_patch)
         try:
             return await self._connections.ask(self.endpoint, request)
-        except StatusError as error:
+        except HttpStatusError as error:
             raise self._refused(error) from None
 
     async def watch(self, path: str) -> AsyncGenerator[bytes, None]:
@@ -108,7 +113,7 @@ class KubernetesApi:
             async with aclosing(self._connections.stream(self.endpoint, request)) as lines:
                 async for line in lines:
                     yield line
-        except StatusError as error:
+        except HttpStatusError as error:
             raise self._refused(error) from None
 
     def unreadable(self, error: Exception) -> UnavailableError:
@@ -121,21 +126,21 @@ class KubernetesApi:
 
     def _request(
         self, method: str, path: str, body: object, *, is_patch: bool = False
-    ) -> HttpRequest:
+    ) -> ServiceRequest:
         kind = "application/merge-patch+json" if is_patch else "application/json"
         data = b"" if body is None else msgspec.json.encode(body)
-        return HttpRequest(method, path, data, f"Bearer {self._token()}", kind)
+        return ServiceRequest(method, path, data, f"Bearer {self._token()}", kind)
 
     def _token(self) -> str:
         try:
             return self._token_file.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise RefusedError(
+            raise ServiceRefusedError(
                 f"the token of the service account cannot be read ({error}): is it mounted into "
                 "the pod (automountServiceAccountToken)?"
             ) from None
 
-    def _refused(self, error: StatusError) -> EngineError:
+    def _refused(self, error: HttpStatusError) -> EngineError:
         try:
             message = msgspec.json.decode(error.body, type=StatusOfRefusal).message
         except msgspec.MsgspecError:
@@ -146,4 +151,4 @@ class KubernetesApi:
         if error.status in (404, 409, 410):
             return NotDoneError(reason, error.status)
         hint = _HINTS.get(error.status)
-        return RefusedError(f"{reason}: {hint}" if hint else reason)
+        return ServiceRefusedError(f"{reason}: {hint}" if hint else reason)

@@ -71,7 +71,7 @@ class _Leases(msgspec.Struct):
     items: list[Lease] = []
 
 
-class _Event(msgspec.Struct):
+class _LeaseEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
@@ -178,7 +178,7 @@ class SetLeases:
         async with aclosing(self._api.watch(self._path + self._query + query)) as lines:
             try:
                 async for line in lines:
-                    event = self._decoded(line, _Event)
+                    event = self._decoded(line, _LeaseEvent)
                     if event.type == "ERROR":
                         # The server no longer has that version (410), or has ended the watch.
                         return
@@ -193,7 +193,7 @@ class SetLeases:
         """See RecordKeeper."""
         await self._api.close()
 
-    def _is_news(self, event: _Event, stored: Stored) -> bool:
+    def _is_news(self, event: _LeaseEvent, stored: Stored) -> bool:
         if event.type == "DELETED":
             return True
         lease = self._decoded(bytes(event.object), Lease)

@@ -1,4 +1,4 @@
-"""Follower: a store that copies a master's, its lag, and the conditions of a takeover.
+"""SlaveFollower: a store that copies a master's, its lag, and the conditions of a takeover.
 
 Opening                                     Closing
     ask the master: file size, log's start      stop copying
@@ -47,7 +47,7 @@ LAG_LOG_INTERVAL_S = 30.0
 CATCH_UP_TIMEOUT_S = 30.0
 
 
-class Follower:
+class SlaveFollower:
     """The store of *parts* while it follows a master. Belongs to the event loop."""
 
     def __init__(self, parts: ServingParts, master_address: str) -> None:
@@ -68,7 +68,7 @@ class Follower:
         self._logged_at_s = 0.0
 
     @classmethod
-    def wanted(cls, parts: ServingParts) -> "Follower | None":
+    def wanted(cls, parts: ServingParts) -> "SlaveFollower | None":
         """Return the follower that the settings or the store require.
 
         None if the store follows no master. Its master's address is blank if neither contains it.

@@ -12,7 +12,7 @@ import structlog
 from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.observing.version import own_version
-from rockhopper.broker.replication.rocketmq.slave.follower import Follower
+from rockhopper.broker.replication.rocketmq.slave.follower import SlaveFollower
 from rockhopper.broker.server.remoting.dispatcher import (
     Dispatcher,
     Request,
@@ -53,7 +53,7 @@ class Takeover:
         """Whether the takeover can no longer be reverted."""
         return self._running is not None
 
-    async def begin(self, follower: Follower, *, force: bool) -> None:
+    async def begin(self, follower: SlaveFollower, *, force: bool) -> None:
         """Start to take over, soon after this returns.
 
         Raises:
@@ -67,7 +67,7 @@ class Takeover:
             self._run(follower), "taking over", on_failure=lambda _: self._on_failure()
         )
 
-    async def _run(self, follower: Follower) -> None:
+    async def _run(self, follower: SlaveFollower) -> None:
         log.info("taking over", state=follower.state())
         try:
             await self._stop()
@@ -83,7 +83,7 @@ class Takeover:
 class SlaveProcessors:
     """The processors of a broker that follows."""
 
-    def __init__(self, follower: Follower, takeover: Takeover) -> None:
+    def __init__(self, follower: SlaveFollower, takeover: Takeover) -> None:
         self._follower = follower
         self._takeover = takeover
 
@@ -143,7 +143,7 @@ class SlaveProcessors:
         return Response()
 
 
-def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
+def build_slave_table(follower: SlaveFollower, takeover: Takeover) -> dict[int, Row]:
     """Return the table that is served while *follower* copies."""
     slave = SlaveProcessors(follower, takeover)
     see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
@@ -155,7 +155,7 @@ def build_slave_table(follower: Follower, takeover: Takeover) -> dict[int, Row]:
 
 
 def slave_server(
-    follower: Follower, takeover: Takeover, access: AccessRules, connections_max: int
+    follower: SlaveFollower, takeover: Takeover, access: AccessRules, connections_max: int
 ) -> Server:
     """Return the server for the time in which *follower* copies."""
     dispatcher = Dispatcher(build_slave_table(follower, takeover), access)

@@ -8,7 +8,7 @@ from rockhopper.broker.replication.election.actions import (
     Cut,
     NoteClean,
     Open,
-    Send,
+    SendMessage,
     StoreVotedEpoch,
 )
 from rockhopper.broker.replication.election.epochs import Epoch
@@ -60,7 +60,7 @@ class Rig:
 def test_it_greets_with_what_it_has() -> None:
     opened, greeting = Rig().taken()
     assert opened == Open(1)
-    assert greeting == Send(9, Hello(ME, "i", 1, True, 80, 100, EPOCHS[:1]))
+    assert greeting == SendMessage(9, Hello(ME, "i", 1, True, 80, 100, EPOCHS[:1]))
 
 
 def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledges() -> None:
@@ -70,18 +70,21 @@ def test_it_stores_its_voted_epoch_before_it_cuts_and_cuts_before_it_acknowledge
     assert rig.taken() == [Cut(95, EPOCHS)]
     rig.replica_state.acknowledgeable_offset = 95
     rig.following.log_is_cut()
-    assert Send(9, Ack(3, 95, True)) in rig.taken()
+    assert SendMessage(9, Ack(3, 95, True)) in rig.taken()
 
 
 def test_a_master_of_a_smaller_epoch_is_told() -> None:
     rig = Rig(voted_epoch=5)
-    assert rig.welcome() == [Send(9, Refused(5, "this replica voted for a higher epoch")), Close(9)]
+    assert rig.welcome() == [
+        SendMessage(9, Refused(5, "this replica voted for a higher epoch")),
+        Close(9),
+    ]
 
 
 def test_a_master_that_the_engine_deposed_is_told() -> None:
     rig = Rig()
     rig.following.elected_epoch = 4
-    assert rig.welcome()[0] == Send(9, Refused(4, "this replica voted for a higher epoch"))
+    assert rig.welcome()[0] == SendMessage(9, Refused(4, "this replica voted for a higher epoch"))
 
 
 def test_nothing_is_taken_after_a_larger_voted_epoch() -> None:
@@ -152,18 +155,18 @@ def test_a_beat_confirms_what_the_log_has() -> None:
     rig.following.received(Beat(3, 300), 0)
     confirm, ack = rig.taken()
     assert confirm == Confirm(95)
-    assert isinstance(ack, Send)
+    assert isinstance(ack, SendMessage)
 
 
 def test_a_replica_is_clean_again_when_it_holds_what_was_confirmed() -> None:
     rig = Rig(is_clean=False)
-    assert Send(9, Ack(3, 95, False)) in rig.joined()
+    assert SendMessage(9, Ack(3, 95, False)) in rig.joined()
     rig.replica_state.log_end = rig.replica_state.acknowledgeable_offset = 120
     rig.following.acknowledge()
     assert NoteClean() in rig.taken()
     rig.replica_state.is_clean = True
     rig.following.noted_clean()
-    assert rig.taken() == [Send(9, Ack(3, 120, True))]
+    assert rig.taken() == [SendMessage(9, Ack(3, 120, True))]
 
 
 def test_being_refused_is_no_word_of_a_master() -> None:

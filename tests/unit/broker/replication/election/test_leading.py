@@ -1,7 +1,7 @@
 """What a master may confirm, and whom it counts on."""
 
 from rockhopper.broker.replication.election.leading import Follower, MasterTerm
-from rockhopper.broker.replication.election.replica_set import Outcome, Replica, SetState
+from rockhopper.broker.replication.election.replica_set import Replica, SetState, SwapOutcome
 from rockhopper.broker.replication.election.timing import Timing
 
 A, B, C = (Replica(number, f"s{number}") for number in (1, 2, 3))
@@ -60,11 +60,11 @@ def test_who_leaves_is_waited_for_until_the_engine_has_agreed() -> None:
     term.ask(proposed)
     term.confirm()
     assert term.replicated_offset == 70
-    term.answered(Outcome.UNKNOWN, 0)
+    term.answered(SwapOutcome.UNKNOWN, 0)
     term.confirm()
     assert term.replicated_offset == 70
     assert term.proposal(TIMING.gone_ms) == proposed
-    term.answered(Outcome.DONE, 8)
+    term.answered(SwapOutcome.DONE, 8)
     term.confirm()
     assert term.replicated_offset == 100
 
@@ -87,7 +87,7 @@ def test_a_newer_state_tells_what_became_of_all_that_was_asked() -> None:
     asked = term.proposal(0)
     assert asked is not None
     term.ask(asked)
-    term.answered(Outcome.REFUSED, 0)
+    term.answered(SwapOutcome.REFUSED, 0)
     assert term.required == {A, B}
     term.saw(term.state, 7)
     assert term.required == {A, B}
@@ -139,7 +139,7 @@ def test_a_changed_floor_is_applied_once_enough_are_in_sync() -> None:
     assert (raised.min_in_sync, raised.in_sync) == (2, term.state.in_sync)
     assert raised.seen_state.changes == term.state.seen_state.changes + 1
     term.ask(raised)
-    term.answered(Outcome.DONE, 8)
+    term.answered(SwapOutcome.DONE, 8)
     assert term.proposal(0) is None
     term.floor = 1
     assert term.proposal(0) == raised.with_floor(1)

@@ -40,7 +40,7 @@ def greeting(**changed: object) -> bytes:
 
 
 def frames(data: bytes) -> list[wire.Frame]:
-    return list(wire.Decoder().feed(data))
+    return list(wire.WireDecoder().feed(data))
 
 
 def fragments(data: bytes, sizes: list[int]) -> Iterator[bytes]:
@@ -81,7 +81,7 @@ def test_data_has_the_layout_of_the_module() -> None:
         + bytes.fromhex("8f3f68c5")
         + b"log"
     )
-    assert frames(data) == [wire.Data(Beat(6, 150), 80, b"log")]
+    assert frames(data) == [wire.LogData(Beat(6, 150), 80, b"log")]
 
 
 def test_a_beat_carries_the_time_where_data_has_its_offset() -> None:
@@ -101,7 +101,7 @@ def test_an_acknowledgement_has_the_layout_of_the_module() -> None:
 def test_frames_come_back_whatever_pieces_they_come_in(
     sent: list[Beat | Ack | Refused | Welcome], sizes: list[int]
 ) -> None:
-    decoder = wire.Decoder()
+    decoder = wire.WireDecoder()
     data = b"".join(map(wire.encode, sent))
     found = [frame for piece in fragments(data, sizes) for frame in decoder.feed(piece)]
     assert found == sent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import MEMBER_LEASE_MS, MemoryEngine, MemorySet
 from tests.support.engine_contract import FIRST, LEADER_A, EngineContract
 
@@ -34,7 +34,7 @@ async def test_a_lease_ends_by_its_callers_clock(pair: MemoryPair) -> None:
     await pair.one.campaign(FIRST, LEADER_A)
     pair.now_ms += 3999
     assert (await pair.two.read()).leader == LEADER_A
-    assert await pair.one.renew(LEADER_A, 1) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, 1) is SwapOutcome.DONE
     pair.now_ms += 3999
     assert (await pair.two.read()).leader == LEADER_A
     pair.now_ms += 1

@@ -14,7 +14,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Replica,
     SeenState,
     SetState,
-    View,
+    SetView,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -74,7 +74,7 @@ def a_machine(in_sync: set[Replica], log_end: int = 1000, floor: int = 1) -> Mac
         replicated_offset=0,
     )
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
-    machine.view = View(SetState(1, ME, frozenset(in_sync), floor), 1, None)
+    machine.view = SetView(SetState(1, ME, frozenset(in_sync), floor), 1, None)
     return machine
 
 

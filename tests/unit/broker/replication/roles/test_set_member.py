@@ -14,7 +14,7 @@ import structlog
 
 from rockhopper.broker.app import Broker
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError, MemoryEngine
 from rockhopper.broker.replication.roles import set_member
 from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
@@ -605,7 +605,7 @@ async def test_replicas_that_nobody_leads_are_not_ready(
 
     monkeypatch.setattr(replica, "ANNOUNCE_INTERVAL_S", 0.1)
     monkeypatch.setattr(engine_health, "UNWRITABLE_PATIENCE_MS", 0)
-    monkeypatch.setattr(three.memory, "campaign", lambda *_: Outcome.UNKNOWN)
+    monkeypatch.setattr(three.memory, "campaign", lambda *_: SwapOutcome.UNKNOWN)
     monkeypatch.setattr(three.memory, "announce", refuse)
     await three.stop(await three.master())
     members = [three.member(number) for number in three.brokers]

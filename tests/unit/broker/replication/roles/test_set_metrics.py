@@ -6,7 +6,12 @@ from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.replication.election.campaigning import CAUSES
 from rockhopper.broker.replication.election.leading import Follower, MasterTerm
 from rockhopper.broker.replication.election.machine import Machine
-from rockhopper.broker.replication.election.replica_set import Outcome, Replica, SetState, View
+from rockhopper.broker.replication.election.replica_set import (
+    Replica,
+    SetState,
+    SetView,
+    SwapOutcome,
+)
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.roles import set_metrics
@@ -23,7 +28,7 @@ def a_machine(*, leads: bool) -> Machine:
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     if leads:
         state = SetState(4, ME, frozenset({ME, OTHER}), 1)
-        machine.view = View(state, 1, None)
+        machine.view = SetView(state, 1, None)
         machine.term = MasterTerm(ME, state, 1, 1000, 1000, 0, 0, Timing())
         machine.term.followers[OTHER] = Follower(5, True, 0, 0, acknowledgeable_offset=900)
         machine.term.followers[GONE] = Follower(None, True, 0, 0, acknowledgeable_offset=500)
@@ -62,7 +67,7 @@ def test_a_master_compares_its_clock_with_nobodys() -> None:
 def test_how_the_engine_answers() -> None:
     times = iter((0, 30, 30, 1500))
     health = EngineHealth(lambda: next(times))
-    health.renewed(Outcome.DONE, 0)
+    health.renewed(SwapOutcome.DONE, 0)
     health.unknown_count = 2
     found = shown(set_metrics.of_engine(health))
     assert found["engine_silent_seconds"][()] == 1.47

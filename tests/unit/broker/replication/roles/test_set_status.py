@@ -12,7 +12,7 @@ from rockhopper.broker.replication.election.replica_set import (
     Leader,
     Replica,
     SetState,
-    View,
+    SetView,
 )
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
@@ -20,7 +20,7 @@ from rockhopper.broker.replication.roles import set_status
 
 ME, OTHER = Replica(1, "a"), Replica(2, "b")
 STATE = SetState(3, ME, frozenset({ME, OTHER}), 2)
-VIEW = View(
+VIEW = SetView(
     STATE,
     7,
     None,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rockhopper.broker.replication.election.campaigning import LEASE_OVER
 from rockhopper.broker.replication.election.machine import Machine
-from rockhopper.broker.replication.election.replica_set import Replica, SetState, Term, View
+from rockhopper.broker.replication.election.replica_set import Replica, SetState, SetView, Term
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.roles.alarms import DIVERGED
@@ -24,7 +24,7 @@ class Clock:
 def a_machine(why: str) -> Machine:
     machine = Machine(ReplicaState(ME, "1-a"), Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
     state = SetState(3, ME, frozenset({ME}), 1, (Term(3, ME, why),))
-    machine.view = View(state, 1, None)
+    machine.view = SetView(state, 1, None)
     return machine
 
 

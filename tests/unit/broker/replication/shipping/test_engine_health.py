@@ -1,6 +1,6 @@
 """How the engine answers."""
 
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.shipping.engine_health import (
     UNWRITABLE_PATIENCE_MS,
@@ -19,9 +19,9 @@ def test_an_answer_ends_the_silence_and_an_unknown_outcome_does_not() -> None:
     clock = Clock()
     health = EngineHealth(clock)
     clock.now_ms = 5000
-    health.record_outcome(Outcome.UNKNOWN)
+    health.record_outcome(SwapOutcome.UNKNOWN)
     assert (health.silent_ms, health.unknown_count) == (4000, 1)
-    health.record_outcome(Outcome.REFUSED)
+    health.record_outcome(SwapOutcome.REFUSED)
     assert (health.silent_ms, health.unknown_count) == (0, 1)
     clock.now_ms = 6000
     health.answered()
@@ -32,9 +32,9 @@ def test_a_renewal_is_timed_if_it_was_answered() -> None:
     clock = Clock()
     health = EngineHealth(clock)
     clock.now_ms = 1030
-    health.renewed(Outcome.DONE, 1000)
+    health.renewed(SwapOutcome.DONE, 1000)
     clock.now_ms = 3000
-    health.renewed(Outcome.UNKNOWN, 1000)
+    health.renewed(SwapOutcome.UNKNOWN, 1000)
     assert health.renewal_ms == 30
 
 

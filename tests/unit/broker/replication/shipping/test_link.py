@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.replication.election import wire
 from rockhopper.broker.replication.election.messages import Ack, Beat
 from rockhopper.broker.replication.election.wire import Frame, WireError
-from rockhopper.broker.replication.shipping.link import Greeting, Link
+from rockhopper.broker.replication.shipping.link import GreetingConnections, Link
 from rockhopper.broker.server.listening import unfinished
 
 ONE, TWO = Ack(1, 10, True), Ack(1, 20, True)
@@ -121,14 +121,14 @@ async def test_nothing_is_sent_behind_the_end() -> None:
 LARGE_BYTES = wire.JSON_SIZE_BYTES_MAX
 
 
-def greeted_by(peers: Greeting) -> tuple[Link, Pipe]:
+def greeted_by(peers: GreetingConnections) -> tuple[Link, Pipe]:
     link, pipe = Link(1, greeting=peers), Pipe()
     link.connection_made(pipe)
     return link, pipe
 
 
 async def test_a_peer_that_has_not_greeted_sends_nothing_large() -> None:
-    link, _ = greeted_by(Greeting())
+    link, _ = greeted_by(GreetingConnections())
     link.data_received(wire.data_head(Beat(1, 0), 0, LARGE_BYTES + 1, 0))
     with pytest.raises(WireError, match="are allowed"):
         await link.next_frame()
@@ -138,7 +138,7 @@ async def test_peers_that_do_not_end_their_greeting_hold_one_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(unfinished, "UNKNOWN_BYTES_MAX_ALL", 4 << 20)
-    peers = Greeting()
+    peers = GreetingConnections()
     half = b"RHHA\x00\x01\x00\x00" + LARGE_BYTES.to_bytes(4, "big") + bytes(LARGE_BYTES)
     links = [greeted_by(peers) for _ in range(60)]
     for link, _ in links:

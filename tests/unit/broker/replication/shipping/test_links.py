@@ -143,7 +143,7 @@ async def _say(master: Master, said: bytes, then: Callable[[], bytes]) -> list[w
     host, _, port = master.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(said)
-    decoder, answered = wire.Decoder(), list[wire.Frame]()
+    decoder, answered = wire.WireDecoder(), list[wire.Frame]()
     while data := await reader.read(1 << 16):
         answered += decoder.feed(data)
         writer.write(then())

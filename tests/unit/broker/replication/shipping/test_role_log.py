@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from rockhopper.broker.replication.election.machine import Machine
-from rockhopper.broker.replication.election.replica_set import Replica, SetState, Term, View
+from rockhopper.broker.replication.election.replica_set import Replica, SetState, SetView, Term
 from rockhopper.broker.replication.election.replica_state import ReplicaState
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.shipping.role_log import RoleLog
@@ -22,7 +22,7 @@ def machine() -> Machine:
     )
     replica_state.replicated_offset = 700
     machine = Machine(replica_state, Timing(), min_in_sync=1, now_ms=0, spread=lambda: 0)
-    machine.view = View(SetState(5, ME, frozenset({ME, OTHER}), 1, HISTORY), 7, None)
+    machine.view = SetView(SetState(5, ME, frozenset({ME, OTHER}), 1, HISTORY), 7, None)
     return machine
 
 

@@ -41,7 +41,7 @@ class Follower(Link):
         self.data = b""
         self.confirmed: list[int] = []
         self.is_gone = False
-        self._frames_of = wire.Decoder()
+        self._frames_of = wire.WireDecoder()
 
     @property
     def is_closing(self) -> bool:
@@ -49,7 +49,7 @@ class Follower(Link):
 
     def send(self, *parts: bytes) -> None:
         for frame in self._frames_of.feed(b"".join(parts)):
-            assert isinstance(frame, wire.Data)
+            assert isinstance(frame, wire.LogData)
             assert frame.log_offset == len(self.data)
             self.data += frame.log_bytes
             self.confirmed.append(frame.beat.replicated_offset)

@@ -8,13 +8,13 @@ import pytest
 from rockhopper.broker.replication.engines.consensus.connection import (
     BODY_SIZE_BYTES_MAX,
     HttpConnection,
-    HttpRequest,
-    MalformedAnswerError,
-    StatusError,
+    HttpStatusError,
+    MalformedHttpError,
+    ServiceRequest,
 )
 from tests.support.fake_etcd import chunked, refused
 
-GET = HttpRequest("GET", "/")
+GET = ServiceRequest("GET", "/")
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
@@ -60,7 +60,9 @@ async def connected(server: Server, *answers: bytes | None) -> HttpConnection:
 
 async def test_a_request_and_an_answer_with_a_length(server: Server) -> None:
     connection = await connected(server, OK + b"Content-Length: 2\r\n\r\n{}")
-    assert await connection.ask(HttpRequest("POST", "/v3/kv/range", b'{"a":1}', "secret")) == b"{}"
+    assert (
+        await connection.ask(ServiceRequest("POST", "/v3/kv/range", b'{"a":1}', "secret")) == b"{}"
+    )
     assert server.requests == [
         b"POST /v3/kv/range HTTP/1.1\r\n"
         + f"Host: 127.0.0.1:{server.port}\r\n".encode()
@@ -81,7 +83,7 @@ async def test_answers_follow_each_other_on_one_connection(server: Server) -> No
     )
     assert await connection.ask(GET) == b"first"
     assert await connection.ask(GET) == b"second"
-    with pytest.raises(StatusError) as error:
+    with pytest.raises(HttpStatusError) as error:
         await connection.ask(GET)
     assert error.value.status == 404
     assert error.value.body.startswith(b'{"error": "no such lease"')
@@ -140,7 +142,7 @@ async def test_half_an_answer_is_none(server: Server, answer: bytes | None) -> N
 )
 async def test_what_makes_no_sense_is_an_error(server: Server, answer: bytes, reason: str) -> None:
     connection = await connected(server, answer)
-    with pytest.raises(MalformedAnswerError, match=reason):
+    with pytest.raises(MalformedHttpError, match=reason):
         await connection.ask(GET)
     assert not connection.is_usable
     connection.close()
@@ -150,7 +152,7 @@ async def test_many_chunks_are_bounded_as_one(server: Server) -> None:
     part = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
     count = BODY_SIZE_BYTES_MAX // (1 << 20) + 1
     connection = await connected(server, OK + b"Transfer-Encoding: chunked\r\n\r\n" + part * count)
-    with pytest.raises(MalformedAnswerError, match="an answer of over"):
+    with pytest.raises(MalformedHttpError, match="an answer of over"):
         await connection.ask(GET)
     connection.close()
 
@@ -165,7 +167,7 @@ async def test_lines_of_a_stream_do_not_depend_on_chunks(server: Server) -> None
 
 async def test_a_refused_stream_is_an_error(server: Server) -> None:
     connection = await connected(server, refused(401, 16, "invalid auth token"))
-    with pytest.raises(StatusError):
+    with pytest.raises(HttpStatusError):
         await anext(connection.stream(GET))
     connection.close()
 
@@ -174,6 +176,6 @@ async def test_a_line_of_a_stream_is_bounded(server: Server) -> None:
     part = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
     count = BODY_SIZE_BYTES_MAX // (1 << 20) + 1
     connection = await connected(server, OK + b"Transfer-Encoding: chunked\r\n\r\n" + part * count)
-    with pytest.raises(MalformedAnswerError, match="a line of over"):
+    with pytest.raises(MalformedHttpError, match="a line of over"):
         await anext(connection.stream(GET))
     connection.close()

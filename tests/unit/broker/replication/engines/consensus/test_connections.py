@@ -6,9 +6,12 @@ from contextlib import aclosing
 
 import pytest
 
-from rockhopper.broker.replication.engines.consensus.connection import HttpRequest, StatusError
+from rockhopper.broker.replication.engines.consensus.connection import (
+    HttpStatusError,
+    ServiceRequest,
+)
 from rockhopper.broker.replication.engines.consensus.connections import (
-    Connections,
+    ServiceConnections,
     UnavailableError,
 )
 from tests.support.fake_etcd import LOST, FakeEtcd
@@ -16,7 +19,7 @@ from tests.support.hang import PATIENT_MS
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until
 
-STATUS = HttpRequest("POST", "/v3/maintenance/status", b"{}")
+STATUS = ServiceRequest("POST", "/v3/maintenance/status", b"{}")
 
 
 @pytest.fixture
@@ -26,29 +29,33 @@ async def service() -> AsyncIterator[FakeEtcd]:
 
 
 @pytest.fixture
-async def connections() -> AsyncIterator[Connections]:
-    found = Connections(default_port=1, timeout_ms=PATIENT_MS)
+async def connections() -> AsyncIterator[ServiceConnections]:
+    found = ServiceConnections(default_port=1, timeout_ms=PATIENT_MS)
     yield found
     await found.close()
 
 
-async def test_a_connection_is_used_again(service: FakeEtcd, connections: Connections) -> None:
+async def test_a_connection_is_used_again(
+    service: FakeEtcd, connections: ServiceConnections
+) -> None:
     endpoint = await service.listen()
     first = await connections.ask(endpoint, STATUS)
     service.stop(endpoint)
     assert await connections.ask(endpoint, STATUS) == first
 
 
-async def test_a_refusal_keeps_the_connection(service: FakeEtcd, connections: Connections) -> None:
+async def test_a_refusal_keeps_the_connection(
+    service: FakeEtcd, connections: ServiceConnections
+) -> None:
     endpoint = await service.listen()
-    with pytest.raises(StatusError):
-        await connections.ask(endpoint, HttpRequest("POST", "/nothing", b"{}"))
+    with pytest.raises(HttpStatusError):
+        await connections.ask(endpoint, ServiceRequest("POST", "/nothing", b"{}"))
     service.stop(endpoint)
     await connections.ask(endpoint, STATUS)
 
 
 async def test_what_was_not_answered_may_be_done(
-    service: FakeEtcd, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    service: FakeEtcd, connections: ServiceConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = await service.listen()
     service.fail(STATUS.path, LOST)
@@ -66,7 +73,7 @@ async def test_what_was_not_answered_may_be_done(
 
 
 async def test_what_was_never_asked_is_not_done(
-    service: FakeEtcd, connections: Connections
+    service: FakeEtcd, connections: ServiceConnections
 ) -> None:
     endpoint = await service.listen()
     service.stop(endpoint)
@@ -75,9 +82,13 @@ async def test_what_was_never_asked_is_not_done(
     assert not caught.value.may_be_done
 
 
-async def test_a_stream_ends_with_the_engine(service: FakeEtcd, connections: Connections) -> None:
+async def test_a_stream_ends_with_the_engine(
+    service: FakeEtcd, connections: ServiceConnections
+) -> None:
     endpoint = await service.listen()
-    watch = HttpRequest("POST", "/v3/watch", b'{"create_request":{"key":"","start_revision":"2"}}')
+    watch = ServiceRequest(
+        "POST", "/v3/watch", b'{"create_request":{"key":"","start_revision":"2"}}'
+    )
     async with aclosing(connections.stream(endpoint, watch)) as lines:
         assert b"created" in await anext(lines)
         following = asyncio.ensure_future(anext(lines, b""))

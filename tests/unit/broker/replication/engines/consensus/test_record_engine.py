@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.replication.election.actions import Alter
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.consensus.record_engine import (
     SWAP_TRIES_MAX,
     RecordEngine,
@@ -127,20 +127,20 @@ class TestRecordEngine(EngineContract):
 async def test_a_swap_is_tried_again_when_something_else_changed(pair: RecordPair) -> None:
     view = await won(pair)
     pair.keeper.conflicts = SWAP_TRIES_MAX - 1
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     pair.keeper.conflicts = SWAP_TRIES_MAX
     with capture_logs() as told:
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.UNKNOWN
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.UNKNOWN
     assert "by other processes" in told[0]["reason"]
 
 
 async def test_a_swap_whose_answer_is_lost_is_unknown_and_not_repeated(pair: RecordPair) -> None:
     pair.keeper.is_answer_lost = True
-    assert await pair.one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+    assert await pair.one.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
     assert pair.keeper.stored.tag == "1"
     view = await pair.two.read()
     assert view.leader == LEADER_A
-    assert await pair.one.alter(Alter(STATE, view.version)) == (Outcome.UNKNOWN, 0)
+    assert await pair.one.alter(Alter(STATE, view.version)) == (SwapOutcome.UNKNOWN, 0)
     assert pair.keeper.stored.tag == "2"
 
 
@@ -151,7 +151,7 @@ async def test_a_record_that_went_back_is_refused(pair: RecordPair) -> None:
     pair.keeper.put(before)
     with pytest.raises(EngineError, match="restored from a backup"):
         await pair.one.read()
-    assert await pair.one.alter(Alter(STATE, version)) == (Outcome.UNKNOWN, 0)
+    assert await pair.one.alter(Alter(STATE, version)) == (SwapOutcome.UNKNOWN, 0)
     assert await pair.two.read() == view
     assert (await pair.two.alter(Alter(STATE, view.version)))[1] != version
 
@@ -161,7 +161,7 @@ async def test_a_renewal_keeps_the_lease_for_who_looks(pair: RecordPair) -> None
     for _ in range(3):
         await pair.two.read()
         pair.now_ms += 3999
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
         assert (await pair.two.read()).leader == LEADER_A
     pair.now_ms += 4000
     assert (await pair.two.read()).leader is None
@@ -172,14 +172,14 @@ async def test_who_is_not_designated_is_refused(pair: RecordPair) -> None:
     stored = pair.keeper.stored
     pair.keeper.put(replace(stored, record=stored.record.designating(1), tag="9"))
     assert (await pair.two.read()).designated == 1
-    assert await pair.two.campaign(over(view), LEADER_B) == (Outcome.REFUSED, None)
-    assert (await pair.one.campaign(over(view), LEADER_A))[0] is Outcome.DONE
+    assert await pair.two.campaign(over(view), LEADER_B) == (SwapOutcome.REFUSED, None)
+    assert (await pair.one.campaign(over(view), LEADER_A))[0] is SwapOutcome.DONE
 
 
 async def test_where_an_operator_decides_nobody_leads_at_first(pair: RecordPair) -> None:
     engine = RecordEngine(pair.keeper, now_ms=lambda: 0.0, is_by_operator=True)
     assert (await engine.read()).designated == 0
-    assert await engine.campaign(FIRST, LEADER_A) == (Outcome.REFUSED, None)
+    assert await engine.campaign(FIRST, LEADER_A) == (SwapOutcome.REFUSED, None)
 
 
 async def test_a_watch_goes_on_after_a_failure_and_passes_over_beats(pair: RecordPair) -> None:

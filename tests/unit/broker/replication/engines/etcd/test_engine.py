@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.replication.election.actions import Alter
-from rockhopper.broker.replication.election.replica_set import Outcome, Replica, View
+from rockhopper.broker.replication.election.replica_set import Replica, SetView, SwapOutcome
 from rockhopper.broker.replication.engines.consensus.connections import UnavailableError
 from rockhopper.broker.replication.engines.consensus.values import StartCount, encode_start
 from rockhopper.broker.replication.engines.engine import Engine, EngineError
 from rockhopper.broker.replication.engines.etcd.engine import ANNOUNCEMENTS_A_PUT, EtcdEngine
-from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from tests.support.engine_contract import (
     FIRST,
     LEADER_A,
@@ -41,10 +41,10 @@ class FakePair:
         self.etcd = etcd
         self.endpoint = endpoint
         self.one: Engine = EtcdEngine(
-            EtcdGateway(Access([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
+            EtcdGateway(EtcdAccess([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
         )
         self.two: Engine = EtcdEngine(
-            EtcdGateway(Access([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
+            EtcdGateway(EtcdAccess([endpoint]), timeout_ms=PATIENT_MS), PREFIX, retry_ms=1
         )
 
     async def lose_leases(self) -> None:
@@ -78,23 +78,23 @@ async def test_keys_and_values_are_those_that_operators_know(pair: FakePair) -> 
 async def test_a_lost_answer_of_a_campaign_is_unknown_and_asked_once(pair: FakePair) -> None:
     pair.etcd.fail("/v3/kv/txn", LOST)
     with capture_logs() as logs:
-        assert await pair.one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+        assert await pair.one.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
     assert logs[0]["reason"] == (
         f"{pair.endpoint}: it closed the connection before its answer was complete"
     )
     assert pair.etcd.asked("/v3/kv/txn") == 1
     view = await pair.one.read()
     assert (view.state, view.leader) == (STATE, LEADER_A)
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
 
 
 async def test_a_swap_is_not_made_again_elsewhere(pair: FakePair) -> None:
     one = EtcdEngine(
-        EtcdGateway(Access([pair.endpoint, await pair.etcd.listen()]), timeout_ms=PATIENT_MS),
+        EtcdGateway(EtcdAccess([pair.endpoint, await pair.etcd.listen()]), timeout_ms=PATIENT_MS),
         PREFIX,
     )
     pair.etcd.fail("/v3/kv/txn", LOST, is_done=False)
-    assert await one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+    assert await one.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
     assert pair.etcd.asked("/v3/kv/txn") == 1
     await one.close()
 
@@ -102,12 +102,12 @@ async def test_a_swap_is_not_made_again_elsewhere(pair: FakePair) -> None:
 async def test_a_key_that_outlives_its_lease_is_left_to_etcd(pair: FakePair) -> None:
     view = await won(pair)
     pair.etcd.leases.clear()
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.REFUSED
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.REFUSED
 
 
 async def test_a_campaign_that_never_arrived_is_unknown_as_well(pair: FakePair) -> None:
     pair.etcd.fail("/v3/kv/txn", LOST, is_done=False)
-    assert await pair.one.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+    assert await pair.one.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
     assert (await pair.one.read()).state is None
 
 
@@ -115,21 +115,21 @@ async def test_a_lost_answer_of_an_alteration_is_unknown(pair: FakePair) -> None
     view = await won(pair)
     smaller = replace(STATE, in_sync=frozenset({A}))
     pair.etcd.fail("/v3/kv/txn", refused(503, 14, "etcdserver: request timed out"))
-    assert await pair.one.alter(Alter(smaller, view.version)) == (Outcome.UNKNOWN, 0)
+    assert await pair.one.alter(Alter(smaller, view.version)) == (SwapOutcome.UNKNOWN, 0)
     assert (await pair.one.read()).state == smaller
 
 
 async def test_an_unknown_renewal_gives_no_lease(pair: FakePair) -> None:
     view = await won(pair)
     pair.etcd.fail("/v3/lease/keepalive", refused(500, 2, "lease: not a primary lessor"))
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.UNKNOWN
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.UNKNOWN
 
 
 async def test_the_same_complaint_is_made_once(pair: FakePair) -> None:
     pair.etcd.stop(pair.endpoint)
     with capture_logs() as logs:
         for _ in range(3):
-            assert await pair.one.renew(LEADER_A, 1) is Outcome.UNKNOWN
+            assert await pair.one.renew(LEADER_A, 1) is SwapOutcome.UNKNOWN
     assert len(logs) == 1
 
 
@@ -204,7 +204,7 @@ async def test_a_watch_outlives_an_engine_that_is_away(pair: FakePair) -> None:
         pair.etcd.fail("/v3/kv/range", refused(503, 14, "etcdserver: no leader"), is_done=False)
     with capture_logs() as logs:
         async with aclosing(pair.two.watch()) as views:
-            assert await anext(views) == View(None, 0, None)
+            assert await anext(views) == SetView(None, 0, None)
     assert [each["reason"] for each in logs] == [f"{pair.endpoint}: etcdserver: no leader"]
 
 
@@ -225,7 +225,7 @@ async def test_a_state_that_went_back_is_refused_at_any_revision(pair: FakePair)
     outcome, version = await pair.one.alter(
         Alter(replace(STATE, in_sync=frozenset({A})), first.version)
     )
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     pair.etcd.keys = before
     pair.etcd.revision += 5
     with pytest.raises(
@@ -233,13 +233,13 @@ async def test_a_state_that_went_back_is_refused_at_any_revision(pair: FakePair)
     ):
         await pair.one.read()
     asked = pair.etcd.asked("/v3/kv/txn")
-    assert await pair.one.campaign(over(first), LEADER_B) == (Outcome.REFUSED, None)
-    assert await pair.one.alter(Alter(STATE, first.version)) == (Outcome.REFUSED, 0)
+    assert await pair.one.campaign(over(first), LEADER_B) == (SwapOutcome.REFUSED, None)
+    assert await pair.one.alter(Alter(STATE, first.version)) == (SwapOutcome.REFUSED, 0)
     pair.etcd.end_leases()
-    assert await pair.one.renew(LEADER_A, first.version) is Outcome.REFUSED
+    assert await pair.one.renew(LEADER_A, first.version) is SwapOutcome.REFUSED
     assert pair.etcd.asked("/v3/kv/txn") == asked
     latest = replace(over(first), version=version)
-    assert (await pair.one.campaign(latest, LEADER_B))[0] is Outcome.REFUSED
+    assert (await pair.one.campaign(latest, LEADER_B))[0] is SwapOutcome.REFUSED
 
 
 async def test_a_campaign_in_an_etcd_from_the_past_is_unknown(pair: FakePair) -> None:
@@ -248,7 +248,7 @@ async def test_a_campaign_in_an_etcd_from_the_past_is_unknown(pair: FakePair) ->
     await pair.one.announce(MEMBER)
     pair.etcd.revision = view.version
     with capture_logs() as logs:
-        assert await pair.one.campaign(over(view), LEADER_B) == (Outcome.UNKNOWN, None)
+        assert await pair.one.campaign(over(view), LEADER_B) == (SwapOutcome.UNKNOWN, None)
     assert "restored from a backup" in logs[0]["reason"]
 
 
@@ -268,11 +268,11 @@ async def test_a_renewal_costs_little_and_finds_another_leader_the_next_time(
     await pair.two.read()
     before = pair.etcd.asked("/v3/kv/range")
     for _ in range(4):
-        assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+        assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     assert pair.etcd.asked("/v3/kv/range") - before == 2
-    assert (await pair.two.campaign(over(view), LEADER_B))[0] is Outcome.DONE
+    assert (await pair.two.campaign(over(view), LEADER_B))[0] is SwapOutcome.DONE
     found = [await pair.one.renew(LEADER_A, view.version) for _ in range(2)]
-    assert Outcome.REFUSED in found
+    assert SwapOutcome.REFUSED in found
 
 
 async def test_a_replica_whose_log_grows_is_put_now_and_then(pair: FakePair) -> None:

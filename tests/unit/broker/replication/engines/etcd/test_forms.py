@@ -5,10 +5,10 @@ import pytest
 
 from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.forms import (
+    ErrorBody,
     Header,
     KeepAliveAnswer,
     KeyValue,
-    Refusal,
     TxnAnswer,
     WatchLine,
     decoded,
@@ -43,7 +43,7 @@ def test_lines_of_a_watch() -> None:
     assert result
     assert (result.canceled, result.compact_revision, result.events) == (True, 3, [])
     line = decoded(b'{"error":{"grpc_code":14,"message":"no"}}', WatchLine)
-    assert line.error == Refusal("no")
+    assert line.error == ErrorBody("no")
 
 
 def test_what_is_no_answer_is_an_error() -> None:

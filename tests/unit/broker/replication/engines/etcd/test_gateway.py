@@ -7,18 +7,18 @@ from contextlib import aclosing
 import pytest
 
 from rockhopper.broker.replication.engines.consensus.connections import (
-    RefusedError,
+    ServiceRefusedError,
     UnavailableError,
 )
 from rockhopper.broker.replication.engines.etcd import forms
 from rockhopper.broker.replication.engines.etcd.forms import (
-    Answer,
+    EtcdAnswer,
     GrantAnswer,
     RangeAnswer,
     StatusAnswer,
     TxnAnswer,
 )
-from rockhopper.broker.replication.engines.etcd.gateway import Access, EtcdGateway
+from rockhopper.broker.replication.engines.etcd.gateway import EtcdAccess, EtcdGateway
 from tests.support.fake_etcd import LOST, FakeEtcd, refused
 from tests.support.hang import PATIENT_MS
 from tests.support.held_clock import HeldClock
@@ -42,7 +42,7 @@ async def closed_port(etcd: FakeEtcd) -> str:
 
 async def test_a_connection_is_used_again(etcd: FakeEtcd) -> None:
     endpoint = await etcd.listen()
-    gateway = EtcdGateway(Access([endpoint]), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(EtcdAccess([endpoint]), timeout_ms=PATIENT_MS)
     await gateway.ask(forms.RANGE, READ, RangeAnswer)
     etcd.stop(endpoint)
     await gateway.ask(forms.RANGE, READ, RangeAnswer)
@@ -53,7 +53,7 @@ async def test_a_connection_is_used_again(etcd: FakeEtcd) -> None:
 
 async def test_the_next_endpoint_is_asked_and_stays(etcd: FakeEtcd) -> None:
     gateway = EtcdGateway(
-        Access([await closed_port(etcd), await etcd.listen()]), timeout_ms=PATIENT_MS
+        EtcdAccess([await closed_port(etcd), await etcd.listen()]), timeout_ms=PATIENT_MS
     )
     assert (await gateway.ask(forms.STATUS, {}, StatusAnswer)).version == "3.4.23"
     assert (await gateway.ask(forms.TXN, SWAP, TxnAnswer, may_repeat=False)).succeeded
@@ -71,7 +71,9 @@ async def test_the_next_endpoint_is_asked_and_stays(etcd: FakeEtcd) -> None:
     ],
 )
 async def test_what_may_be_repeated_is_and_a_swap_is_not(etcd: FakeEtcd, failure: bytes) -> None:
-    gateway = EtcdGateway(Access([await etcd.listen(), await etcd.listen()]), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(
+        EtcdAccess([await etcd.listen(), await etcd.listen()]), timeout_ms=PATIENT_MS
+    )
     etcd.fail(forms.GRANT, failure)
     assert (await gateway.ask(forms.GRANT, {"TTL": "4"}, GrantAnswer)).id in etcd.leases
     assert etcd.asked(forms.GRANT) == 2
@@ -86,7 +88,7 @@ async def test_what_may_be_repeated_is_and_a_swap_is_not(etcd: FakeEtcd, failure
 
 async def test_a_swap_that_could_not_leave_is_known_not_to_be_done(etcd: FakeEtcd) -> None:
     endpoints = [await closed_port(etcd), await closed_port(etcd)]
-    gateway = EtcdGateway(Access(endpoints), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(EtcdAccess(endpoints), timeout_ms=PATIENT_MS)
     with pytest.raises(UnavailableError) as error:
         await gateway.ask(forms.TXN, SWAP, TxnAnswer, may_repeat=False)
     assert not error.value.may_be_done
@@ -98,7 +100,7 @@ async def test_an_endpoint_that_does_not_answer_is_given_up(
     etcd: FakeEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = await etcd.listen()
-    gateway = EtcdGateway(Access([endpoint]), timeout_ms=50)
+    gateway = EtcdGateway(EtcdAccess([endpoint]), timeout_ms=50)
     etcd.fail(forms.RANGE, None, is_done=False)
     clock = HeldClock(monkeypatch)
     asking = asyncio.ensure_future(gateway.ask(forms.RANGE, READ, RangeAnswer))
@@ -123,24 +125,26 @@ async def test_a_refusal_says_what_to_change(
     etcd: FakeEtcd, status: int, message: str, hint: str
 ) -> None:
     endpoint = await etcd.listen()
-    gateway = EtcdGateway(Access([endpoint, await etcd.listen()]), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(EtcdAccess([endpoint, await etcd.listen()]), timeout_ms=PATIENT_MS)
     etcd.fail(forms.RANGE, refused(status, 0, message), is_done=False)
-    with pytest.raises(RefusedError, match=f"^{endpoint} refuses: {message}(: {hint}|$)"):
+    with pytest.raises(ServiceRefusedError, match=f"^{endpoint} refuses: {message}(: {hint}|$)"):
         await gateway.ask(forms.RANGE, READ, RangeAnswer)
     assert etcd.asked(forms.RANGE) == 1
     await gateway.close()
 
 
 async def test_a_server_without_the_gateway_is_told_from_etcd(etcd: FakeEtcd) -> None:
-    gateway = EtcdGateway(Access([await etcd.listen()]), timeout_ms=PATIENT_MS)
-    with pytest.raises(RefusedError, match=r"is it etcd 3\.4 or later"):
+    gateway = EtcdGateway(EtcdAccess([await etcd.listen()]), timeout_ms=PATIENT_MS)
+    with pytest.raises(ServiceRefusedError, match=r"is it etcd 3\.4 or later"):
         await gateway.ask("/v3beta/kv/range", READ, RangeAnswer)
     await gateway.close()
 
 
 async def test_a_user_is_known_by_a_token_that_is_got_once(etcd: FakeEtcd) -> None:
     etcd.user = ("rock", "hopper")
-    gateway = EtcdGateway(Access([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(
+        EtcdAccess([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS
+    )
     asked = [gateway.ask(forms.RANGE, READ, RangeAnswer) for _ in range(3)]
     await asyncio.gather(*asked)
     assert etcd.asked(forms.AUTHENTICATE) == 1
@@ -149,7 +153,9 @@ async def test_a_user_is_known_by_a_token_that_is_got_once(etcd: FakeEtcd) -> No
 
 async def test_a_token_that_is_over_is_got_anew_for_a_swap_too(etcd: FakeEtcd) -> None:
     etcd.user = ("rock", "hopper")
-    gateway = EtcdGateway(Access([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(
+        EtcdAccess([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS
+    )
     await gateway.ask(forms.RANGE, READ, RangeAnswer)
     etcd.tokens.clear()
     assert (await gateway.ask(forms.TXN, SWAP, TxnAnswer, may_repeat=False)).succeeded
@@ -160,10 +166,10 @@ async def test_a_token_that_is_over_is_got_anew_for_a_swap_too(etcd: FakeEtcd) -
 async def test_a_token_that_is_never_taken_ends_the_tries(etcd: FakeEtcd) -> None:
     etcd.user = ("rock", "hopper")
     endpoint = await etcd.listen()
-    gateway = EtcdGateway(Access([endpoint], "rock", "hopper"), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(EtcdAccess([endpoint], "rock", "hopper"), timeout_ms=PATIENT_MS)
     for _ in range(2):
         etcd.fail(forms.RANGE, refused(401, 16, "etcdserver: invalid auth token"), is_done=False)
-    with pytest.raises(RefusedError, match="refuses every token"):
+    with pytest.raises(ServiceRefusedError, match="refuses every token"):
         await gateway.ask(forms.RANGE, READ, RangeAnswer)
     await gateway.close()
 
@@ -179,8 +185,10 @@ async def test_a_wrong_password_says_what_to_change(
     etcd: FakeEtcd, user: tuple[str, str] | None, hint: str
 ) -> None:
     etcd.user = user
-    gateway = EtcdGateway(Access([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS)
-    with pytest.raises(RefusedError, match=hint):
+    gateway = EtcdGateway(
+        EtcdAccess([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS
+    )
+    with pytest.raises(ServiceRefusedError, match=hint):
         await gateway.ask(forms.RANGE, READ, RangeAnswer)
     await gateway.close()
 
@@ -189,7 +197,7 @@ async def test_a_member_from_the_past_is_left_for_another(etcd: FakeEtcd) -> Non
     async with FakeEtcd(revision=1) as restored:
         endpoints = [await etcd.listen(), await restored.listen()]
         etcd.revision = 9
-        gateway = EtcdGateway(Access(endpoints), timeout_ms=PATIENT_MS)
+        gateway = EtcdGateway(EtcdAccess(endpoints), timeout_ms=PATIENT_MS)
         await gateway.ask(forms.RANGE, READ, RangeAnswer)
         etcd.fail(forms.RANGE, LOST)
         with pytest.raises(UnavailableError, match="restored from a backup"):
@@ -199,7 +207,7 @@ async def test_a_member_from_the_past_is_left_for_another(etcd: FakeEtcd) -> Non
 
 
 async def test_a_watch_that_is_silent_ends(etcd: FakeEtcd) -> None:
-    gateway = EtcdGateway(Access([await etcd.listen()]), timeout_ms=60_000, silence_ms=20)
+    gateway = EtcdGateway(EtcdAccess([await etcd.listen()]), timeout_ms=60_000, silence_ms=20)
     async with aclosing(gateway.watch(forms.under(b"/") | {"start_revision": "2"})) as told:
         assert [each.created async for each in told] == [True]
     await gateway.close()
@@ -220,17 +228,19 @@ async def test_a_watch_that_is_silent_ends(etcd: FakeEtcd) -> None:
     ],
 )
 async def test_a_watch_that_fails_says_why(etcd: FakeEtcd, answer: bytes, reason: str) -> None:
-    gateway = EtcdGateway(Access([await etcd.listen()]), timeout_ms=PATIENT_MS)
+    gateway = EtcdGateway(EtcdAccess([await etcd.listen()]), timeout_ms=PATIENT_MS)
     etcd.fail(forms.WATCH, answer, is_done=False)
-    with pytest.raises((UnavailableError, RefusedError), match=reason):
+    with pytest.raises((UnavailableError, ServiceRefusedError), match=reason):
         await anext(gateway.watch({}))
     await gateway.close()
 
 
 async def test_a_watch_without_a_valid_token_ends_and_gets_one(etcd: FakeEtcd) -> None:
     etcd.user = ("rock", "hopper")
-    gateway = EtcdGateway(Access([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS)
-    await gateway.ask(forms.RANGE, READ, Answer)
+    gateway = EtcdGateway(
+        EtcdAccess([await etcd.listen()], "rock", "hopper"), timeout_ms=PATIENT_MS
+    )
+    await gateway.ask(forms.RANGE, READ, EtcdAnswer)
     etcd.tokens.clear()
     assert await anext(gateway.watch({}), None) is None
     async with aclosing(gateway.watch({"start_revision": "9"})) as told:

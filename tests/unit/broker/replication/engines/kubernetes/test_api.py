@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.replication.engines.consensus.connections import (
-    RefusedError,
+    ServiceRefusedError,
     UnavailableError,
 )
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.kubernetes.api import (
-    Access,
+    KubernetesAccess,
     KubernetesApi,
     NotDoneError,
     endpoint_in_pod,
@@ -31,7 +31,9 @@ async def server() -> AsyncIterator[FakeKubernetes]:
 @pytest.fixture
 async def api(server: FakeKubernetes, tmp_path: Path) -> AsyncIterator[KubernetesApi]:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    found = KubernetesApi(Access(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS)
+    found = KubernetesApi(
+        KubernetesAccess(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS
+    )
     yield found
     await found.close()
 
@@ -49,12 +51,12 @@ async def test_a_token_that_was_replaced_is_read_again(
 ) -> None:
     await api.ask("GET", PATH)
     server.token = "another"
-    with pytest.raises(RefusedError, match="token mounted"):
+    with pytest.raises(ServiceRefusedError, match="token mounted"):
         await api.ask("GET", PATH)
     (tmp_path / "token").write_text("another")
     await api.ask("GET", PATH)
     (tmp_path / "token").unlink()
-    with pytest.raises(RefusedError, match="automountServiceAccountToken"):
+    with pytest.raises(ServiceRefusedError, match="automountServiceAccountToken"):
         await api.ask("GET", PATH)
 
 
@@ -62,9 +64,9 @@ async def test_what_is_not_granted_is_told_with_what_grants_it(
     server: FakeKubernetes, api: KubernetesApi
 ) -> None:
     server.forbidden.add("GET")
-    with pytest.raises(RefusedError, match="cannot GET leases: grant it by a Role"):
+    with pytest.raises(ServiceRefusedError, match="cannot GET leases: grant it by a Role"):
         await api.ask("GET", PATH)
-    with pytest.raises(RefusedError, match="grant it by a Role"):
+    with pytest.raises(ServiceRefusedError, match="grant it by a Role"):
         await anext(api.watch(f"{PATH}?watch=true&resourceVersion=1"))
 
 
@@ -92,5 +94,5 @@ async def test_an_answer_that_is_no_status_is_shown(
     server: FakeKubernetes, api: KubernetesApi
 ) -> None:
     server.fail("GET", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nwhat is it")
-    with pytest.raises(RefusedError, match="what is i"):
+    with pytest.raises(ServiceRefusedError, match="what is i"):
         await api.ask("GET", PATH)

@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.replication.election.actions import Alter
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.consensus.record_engine import RecordEngine
 from rockhopper.broker.replication.engines.engine import MEMBER_LEASE_MS, Engine, EngineError
-from rockhopper.broker.replication.engines.kubernetes.api import Access, KubernetesApi
+from rockhopper.broker.replication.engines.kubernetes.api import KubernetesAccess, KubernetesApi
 from rockhopper.broker.replication.engines.kubernetes.leases import RECORD, SetLeases
 from tests.support.engine_contract import (
     FIRST,
@@ -43,7 +43,7 @@ class LeasePair:
         token_file.write_text(TOKEN)
         self.server = server
         self.now_ms = 1000.0
-        self._access = Access(server.endpoint, token_file)
+        self._access = KubernetesAccess(server.endpoint, token_file)
         self.one: Engine = self.engine()
         self.two: Engine = self.engine()
 
@@ -94,7 +94,7 @@ async def test_what_others_note_on_a_lease_stays(pair: LeasePair) -> None:
     metadata = pair.server.objects[SET]["metadata"]
     labels = {**metadata["labels"], "team": "mq"}
     await pair.server.change(SET, metadata={**metadata, "labels": labels})
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     assert pair.server.objects[SET]["metadata"]["labels"] == labels
 
 
@@ -104,7 +104,7 @@ async def test_a_put_on_an_old_version_is_refused_and_tried_on_the_new_one(
     view = await won(pair)
     metadata = pair.server.objects[SET]["metadata"]
     pair.server.fail("PUT", refused(409, "Conflict", "modified"), is_done=False)
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     assert pair.server.asked("PUT") == 2
     await pair.server.change(SET, metadata=metadata)
     assert await pair.two.read() == view
@@ -117,7 +117,7 @@ async def test_a_put_whose_answer_is_lost_is_unknown_and_made_once(
     view = await won(pair)
     await pair.two.read()
     pair.server.fail("PUT", answer)
-    assert await pair.two.campaign(over(view), LEADER_B) == (Outcome.UNKNOWN, None)
+    assert await pair.two.campaign(over(view), LEADER_B) == (SwapOutcome.UNKNOWN, None)
     assert pair.server.asked("PUT") == 1
     assert (await pair.one.read()).leader == LEADER_B
 
@@ -127,7 +127,7 @@ async def test_a_set_that_was_deleted_is_not_begun_anew(pair: LeasePair) -> None
     await pair.server.delete(SET)
     with pytest.raises(EngineError, match="or deleted"):
         await pair.one.read()
-    assert await pair.one.alter(Alter(STATE, view.version)) == (Outcome.UNKNOWN, 0)
+    assert await pair.one.alter(Alter(STATE, view.version)) == (SwapOutcome.UNKNOWN, 0)
     assert SET not in pair.server.objects
 
 
@@ -137,7 +137,7 @@ async def test_a_set_that_is_deleted_between_read_and_write_is_not_made_again(
     view = await won(pair)
     pair.server.fail("PUT", refused(404, "NotFound", "gone"), is_done=False)
     smaller = replace(STATE, in_sync=frozenset({A}))
-    assert (await pair.one.alter(Alter(smaller, view.version)))[0] is Outcome.DONE
+    assert (await pair.one.alter(Alter(smaller, view.version)))[0] is SwapOutcome.DONE
     assert pair.server.asked("POST") == 1
 
 
@@ -228,7 +228,7 @@ async def test_an_announcement_that_others_change_all_the_time_is_told(pair: Lea
 
 async def test_a_first_campaign_that_was_overtaken_is_refused(pair: LeasePair) -> None:
     await won(pair)
-    assert await pair.two.campaign(FIRST, LEADER_B) == (Outcome.REFUSED, None)
+    assert await pair.two.campaign(FIRST, LEADER_B) == (SwapOutcome.REFUSED, None)
 
 
 async def test_what_somebody_else_wrote_is_named(pair: LeasePair) -> None:
@@ -255,5 +255,5 @@ async def test_a_try_to_replace_the_lease_that_another_was_faster_than_is_no_fai
 ) -> None:
     view = await won(pair)
     await pair.two.read()
-    assert await pair.one.renew(LEADER_A, view.version) is Outcome.DONE
+    assert await pair.one.renew(LEADER_A, view.version) is SwapOutcome.DONE
     await pair.two.announce(MEMBER)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.replication.engines.kubernetes.api import Access, KubernetesApi
+from rockhopper.broker.replication.engines.kubernetes.api import KubernetesAccess, KubernetesApi
 from rockhopper.broker.replication.engines.kubernetes.pod_role import LABEL, PodRole
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, refused
 from tests.support.hang import PATIENT_MS
@@ -25,7 +25,9 @@ async def server() -> AsyncIterator[FakeKubernetes]:
 @pytest.fixture
 async def role(server: FakeKubernetes, tmp_path: Path) -> AsyncIterator[PodRole]:
     (tmp_path / "token").write_text(TOKEN)
-    api = KubernetesApi(Access(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS)
+    api = KubernetesApi(
+        KubernetesAccess(server.endpoint, tmp_path / "token"), timeout_ms=PATIENT_MS
+    )
     found = PodRole(api, "mq", "broker-0", retry_s=0)
     yield found
     await found.close()

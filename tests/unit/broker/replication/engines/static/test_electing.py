@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from rockhopper.broker.replication.election.actions import Alter
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.engine import Engine
 from rockhopper.broker.replication.engines.engines import engine_for
 from rockhopper.broker.replication.engines.static.electing import main
@@ -33,7 +33,7 @@ async def test_nobody_leads_before_an_operator_says_so(tmp_path: Path) -> None:
     (tmp_path / "DefaultCluster" / "a").mkdir(parents=True)
     engine = engine_of(tmp_path)
     assert (await engine.read()).designated == 0
-    assert await engine.campaign(FIRST, LEADER_A) == (Outcome.REFUSED, None)
+    assert await engine.campaign(FIRST, LEADER_A) == (SwapOutcome.REFUSED, None)
     await engine.close()
 
 
@@ -41,19 +41,19 @@ async def test_who_is_designated_leads_and_then_another(tmp_path: Path) -> None:
     assert elect(tmp_path, 1) == (0, "replica 1 of a may lead; no other may\n")
     engine = engine_of(tmp_path)
     assert (await engine.read()).designated == 1
-    assert await engine.campaign(FIRST, LEADER_B) == (Outcome.REFUSED, None)
+    assert await engine.campaign(FIRST, LEADER_B) == (SwapOutcome.REFUSED, None)
     outcome, view = await engine.campaign(FIRST, LEADER_A)
-    assert outcome is Outcome.DONE
+    assert outcome is SwapOutcome.DONE
     assert view
-    assert (await engine.campaign(over(view), LEADER_B))[0] is Outcome.REFUSED
+    assert (await engine.campaign(over(view), LEADER_B))[0] is SwapOutcome.REFUSED
 
     code, told = elect(tmp_path, 2)
     assert (code, told) == (
         0,
         "replica 2 of a leads as soon as replica 1 (epoch 1) stops or hands over\n",
     )
-    assert await engine.renew(LEADER_A, view.version) is Outcome.DONE
-    assert (await engine.campaign(over(view), LEADER_B))[0] is Outcome.DONE
+    assert await engine.renew(LEADER_A, view.version) is SwapOutcome.DONE
+    assert (await engine.campaign(over(view), LEADER_B))[0] is SwapOutcome.DONE
     await engine.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.replication.election.replica_set import Outcome
+from rockhopper.broker.replication.election.replica_set import SwapOutcome
 from rockhopper.broker.replication.engines.consensus.record_engine import RecordEngine
 from rockhopper.broker.replication.engines.consensus.set_record import SetRecord
 from rockhopper.broker.replication.engines.engine import MEMBER_LEASE_MS, Engine, EngineError
@@ -115,7 +115,7 @@ async def test_who_holds_the_lock_for_ever_is_told(
     with pytest.raises(EngineError, match="locked"):
         await directory.load()
     engine = RecordEngine(directory, now_ms=lambda: 0.0)
-    assert await engine.campaign(FIRST, LEADER_A) == (Outcome.UNKNOWN, None)
+    assert await engine.campaign(FIRST, LEADER_A) == (SwapOutcome.UNKNOWN, None)
     os.close(descriptor)
     assert (await engine.read()).state is None
     await engine.close()

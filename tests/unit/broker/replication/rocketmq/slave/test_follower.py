@@ -11,7 +11,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.app import TEMPORARY_SETTINGS
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave import following_file
-from rockhopper.broker.replication.rocketmq.slave.follower import Follower
+from rockhopper.broker.replication.rocketmq.slave.follower import SlaveFollower
 from rockhopper.broker.server.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -47,7 +47,7 @@ def make(tmp_path: Path, apache: ClassicMaster) -> Make:
     return make
 
 
-def follower_of(broker: Broker) -> Follower:
+def follower_of(broker: Broker) -> SlaveFollower:
     assert broker.follower is not None
     return broker.follower
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.name_server.followed_master import FollowError
-from rockhopper.broker.replication.rocketmq.slave.follower import Follower
+from rockhopper.broker.replication.rocketmq.slave.follower import SlaveFollower
 from rockhopper.broker.replication.rocketmq.slave.processors import Takeover, build_slave_table
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.permissions import ADMINISTRATION
@@ -64,7 +64,7 @@ def following() -> Following:
 
 @pytest.fixture
 def dispatcher(following: Following) -> Dispatcher:
-    table = build_slave_table(cast("Follower", following), following.takeover)
+    table = build_slave_table(cast("SlaveFollower", following), following.takeover)
     return Dispatcher(table, AccessRules(remote_admin=False))
 
 
@@ -119,6 +119,6 @@ async def test_a_takeover_that_fails_ends_the_process(
 
 
 async def test_others_may_not_have_it_take_over(following: Following) -> None:
-    table = build_slave_table(cast("Follower", following), following.takeover)
+    table = build_slave_table(cast("SlaveFollower", following), following.takeover)
     for code in (RequestCode.TAKE_OVER, RequestCode.GET_BROKER_HA_STATUS):
         assert ADMINISTRATION in table[code].permissions
