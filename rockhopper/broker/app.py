@@ -82,7 +82,7 @@ from rockhopper.broker.server.remoting.http import Page
 from rockhopper.broker.server.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.server.remoting.splicing.handover import Handover
+from rockhopper.broker.server.remoting.splicing.handover import Handover, MasterFinder
 from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
 from rockhopper.broker.server.remoting.startup import (
     StartError,
@@ -501,9 +501,9 @@ class Broker(ServingParts):
         """See ClientPorts."""
         return self._passing_on.hold(self.server)
 
-    async def pass_on(self, handed_off: Handover, address_of: Callable[[], str]) -> None:
+    async def pass_on(self, handed_off: Handover, finder: MasterFinder) -> None:
         """See ClientPorts."""
-        await self._passing_on.pass_on(handed_off, address_of, self._replica_codes())
+        await self._passing_on.pass_on(handed_off, finder, self._replica_codes())
 
     def _replica_codes(self) -> frozenset[int]:
         if self.member is None:
@@ -546,7 +546,7 @@ class Broker(ServingParts):
         dispatcher = Dispatcher(table, self.access, self.request_times, self._lease_gate)
         hot_pass = HotPass(self, dispatcher, store_host)
         self.server = Server(
-            "broker", hot_pass.handle, connections_max=connections_max, access=self.access
+            "broker", hot_pass, connections_max=connections_max, access=self.access
         )
         self.store.on_failure = self._store_failed
 

@@ -23,6 +23,7 @@ from rockhopper.broker.server.remoting.sweeping import (
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.direct import pull_fields, send_fields
+from tests.support.handlers import Ignoring
 from tests.support.raw_peer import RawPeer, request, until
 from tests.support.unharmed import Unharmed
 
@@ -105,10 +106,8 @@ async def test_sweeping_many_leaves_the_loop_to_others_in_between(
     monkeypatch.setattr(server, "SWEPT_PER_TURN", 2)
     swept: list[int] = []
     monkeypatch.setattr(server, "sweep_connections", lambda piece, _: swept.append(len(piece)))
-    at = Server("test", lambda _connection, frames: len(frames), connections_max=10)
-    at.connections = {
-        RemotingConnection(at, lambda _connection, frames: len(frames)) for _ in range(5)
-    }
+    at = Server("test", Ignoring(), connections_max=10)
+    at.connections = {RemotingConnection(at) for _ in range(5)}
     at.sweep()
     at_once = list(swept)
     await until(lambda: len(swept) == 3)
@@ -243,8 +242,8 @@ class Unread:
 
 
 async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -> None:
-    at = Server("test", lambda _connection, frames: len(frames), connections_max=10)
-    connection = RemotingConnection(at, lambda _connection, frames: len(frames))
+    at = Server("test", Ignoring(), connections_max=10)
+    connection = RemotingConnection(at)
     unread = Unread()
     connection._transport = cast("asyncio.Transport", unread)
     connection.frames_received = 1

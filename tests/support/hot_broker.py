@@ -65,7 +65,7 @@ class HotBroker:
     def serve(self, frames: list[Frame]) -> None:
         """Serve *frames* as one pass."""
         random.seed(1)
-        assert self.hot.handle(self.peer.connection, frames) == len(frames)
+        assert self.hot.serve_frames(self.peer.connection, frames) == len(frames)
 
     def answers(self) -> list[tuple[Command, bytes]]:
         """Return the answers in order."""

@@ -45,7 +45,7 @@ from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_prope
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
@@ -98,7 +98,7 @@ class HotPass:
         self._dispatcher = dispatcher
         self._access = dispatcher.access
         self._gate = dispatcher.gate
-        self._general_pass = frame_handler(dispatcher.dispatch, gate=dispatcher.gate)
+        self._general_pass = GeneralPass(dispatcher)
         self._stats = stats
         self._times = broker.request_times
         # Topics that accept plain messages: the tails of their queues, and their counter. With
@@ -133,12 +133,12 @@ class HotPass:
             body_size_bytes_max=self._body_bytes_max, waiting=ways_to_wait(self._broker)
         )
 
-    def handle(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+    def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were served."""
         if not self._access.is_open:
             self._serve_in_name_of(connection.principal)
             if any(SIGNED in header for _, header, _ in frames):
-                return self._general_pass(connection, frames)
+                return self._general_pass.serve_frames(connection, frames)
         return self._serve(connection, frames)
 
     def _serve(self, connection: RemotingConnection, frames: list[Frame]) -> int:

@@ -13,7 +13,7 @@ from rockhopper.broker.name_server.shared_accounts import SharedAccounts
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -50,7 +50,7 @@ class NameService:
         self.dispatcher = Dispatcher(processors.table(), access)
         self.server = Server(
             "nameserver",
-            frame_handler(self.dispatcher.dispatch),
+            GeneralPass(self.dispatcher),
             connections_max=connections_max,
             access=access,
         )

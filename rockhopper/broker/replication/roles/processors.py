@@ -23,7 +23,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.handover import remembering
@@ -201,5 +201,5 @@ def following_server(
 ) -> Server:
     """Return the server for the time in which another replica leads."""
     table = processors.following_rows()
-    handler = frame_handler(Dispatcher(table, access).dispatch)
+    handler = GeneralPass(Dispatcher(table, access))
     return Server("broker", handler, connections_max=connections_max, access=access)

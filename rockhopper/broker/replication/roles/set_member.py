@@ -53,6 +53,7 @@ from rockhopper.broker.replication.shipping.replica import (
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.replication.state.state_writer import StateWriter
+from rockhopper.broker.server.remoting.splicing.handover import MasterFinder
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
@@ -115,11 +116,8 @@ class ClientPorts(Protocol):
     def hold_clients(self) -> HandedOffConnections:
         """Hold all client requests until they are handed over."""
 
-    async def pass_on(self, handed_off: Any, address_of: Callable[[], str]) -> None:
-        """Forward held requests to the master once it serves, and new ones to the leader.
-
-        *address_of* returns the leader's address; blank if it is this replica, or unknown.
-        """
+    async def pass_on(self, handed_off: Any, finder: MasterFinder) -> None:
+        """Forward held requests to the master once it serves, and new ones to the leader."""
 
     def advertisement_changed(self) -> None:
         """Notify name servers of the change."""
@@ -591,13 +589,14 @@ class SetMember:
         handed_off, self._handed_off = self._handed_off, None
         if handed_off is not None:
             handed_off.leave()
-            await self._client_ports.pass_on(handed_off, self._master_address)
+            await self._client_ports.pass_on(handed_off, self)
         else:
             self._client_ports.hold_clients()
         await self._close_period()
         await self._open_period(None)
 
-    def _master_address(self) -> str:
+    def master_address(self) -> str:
+        """Return the address of the master; blank if there is none, or it is this replica."""
         view = self.replica.machine.view
         state = view.state if view else None
         if view is None or state is None or state.master.id == self._config.replica_id:

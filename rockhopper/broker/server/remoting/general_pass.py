@@ -7,24 +7,27 @@ import time
 from collections.abc import Callable
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.held_answers import hold_back
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
-from rockhopper.broker.server.remoting.server import FrameHandler, RemotingConnection
-from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.protocol.command import Command, decode_header
+from rockhopper.broker.server.remoting.server import RemotingConnection
+from rockhopper.protocol.command import decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
 
 
-def frame_handler(
-    dispatch: Callable[[RemotingConnection, Command], bytes],
-    clock: Callable[[], float] = time.perf_counter,
-    gate: LeaseGate | None = None,
-) -> FrameHandler:
-    """Return a handler that calls *dispatch* for each request and responds through *gate*."""
+class GeneralPass:
+    """A frame handler that dispatches each request, and responds through the gate."""
 
-    def handle(connection: RemotingConnection, frames: list[Frame]) -> int:
-        ends_at_s = clock() + PASS_S
+    def __init__(
+        self, dispatcher: Dispatcher, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._clock = clock
+
+    def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+        """Serve *frames* in order; return how many were served."""
+        ends_at_s = self._clock() + PASS_S
         answers: list[bytes] = []
         guarded: list[int] = []
         size_bytes = taken = 0
@@ -33,25 +36,25 @@ def frame_handler(
             try:
                 command = decode_header(serialize_type, header, body)
             except MalformedHeaderError as error:
-                write(connection, answers, guarded)
+                self._write(connection, answers, guarded)
                 connection.fail(error)
                 return len(frames)
             if command.is_response:
                 connection.response_received(command)
             else:
-                answer = dispatch(connection, command)
-                if gate is not None and command.code not in PROMISES_NOTHING:
+                answer = self._dispatcher.dispatch(connection, command)
+                if self._dispatcher.gate is not None and command.code not in PROMISES_NOTHING:
                     guarded.append(len(answers))
                 answers.append(answer)
                 size_bytes += len(answer)
-            if size_bytes > PASS_BYTES_MAX or clock() >= ends_at_s:
+            if size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
                 break
-        write(connection, answers, guarded)
+        self._write(connection, answers, guarded)
         return taken
 
-    def write(connection: RemotingConnection, answers: list[bytes], guarded: list[int]) -> None:
-        if gate is not None:
-            hold_back(gate, connection, answers, guarded)
+    def _write(
+        self, connection: RemotingConnection, answers: list[bytes], guarded: list[int]
+    ) -> None:
+        if self._dispatcher.gate is not None:
+            hold_back(self._dispatcher.gate, connection, answers, guarded)
         connection.write(b"".join(answers))
-
-    return handle

@@ -1,7 +1,7 @@
 """The listening sockets and connections of broker and name server.
 
 A connection splits incoming bytes into frames, passes the complete frames of one read to its
-handler in one pass, and protects the process against its peer:
+server's handler in one pass, and protects the process against its peer:
 
     a malformed frame or header          closed, one log line
     no frame within 10 s of connecting   closed
@@ -19,7 +19,7 @@ served. The connection keeps the others for a later round, or until its peer rea
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -62,7 +62,12 @@ ACCEPTING_TURNS = 4
 """After this many iterations of the loop, an accepted connection is known to its server, or closed.
 """
 
-FrameHandler = Callable[["RemotingConnection", list[Frame]], int]
+
+class FrameHandler(Protocol):
+    """Serves the frames of the connections of a server."""
+
+    def serve_frames(self, connection: "RemotingConnection", frames: list[Frame]) -> int:
+        """Serve *frames* in order; return how many were served."""
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -86,7 +91,6 @@ class RemotingConnection(asyncio.Protocol):
         "decoder",
         "frame_begun_at_s",
         "frames_received",
-        "handler",
         "is_waiting",
         "last_active_s",
         "local_host",
@@ -100,11 +104,10 @@ class RemotingConnection(asyncio.Protocol):
         "writing_paused",
     )
 
-    def __init__(self, server: "Server", handler: FrameHandler, caller: Caller = DIRECT) -> None:
+    def __init__(self, server: "Server", caller: Caller = DIRECT) -> None:
         self.server = server
+        """Its handler serves incoming frames."""
         self.caller = caller
-        self.handler = handler
-        """Serves incoming frames."""
         self._loop = asyncio.get_running_loop()
         self.decoder = FrameDecoder()
         self.backlog: list[Frame] = []
@@ -216,7 +219,7 @@ class RemotingConnection(asyncio.Protocol):
         if rest:
             del frames[FRAMES_PER_PASS:]
         self.backlog = []
-        taken = self.handler(self, frames)
+        taken = self.server.handler.serve_frames(self, frames)
         if self.closed:
             return
         if taken < len(frames):
@@ -463,13 +466,11 @@ class Server(OpenConnections[RemotingConnection]):
 
     def make_connection(self, caller: Caller = DIRECT) -> RemotingConnection:
         """Return the protocol of a new connection."""
-        return RemotingConnection(self, self.handler, caller)
+        return RemotingConnection(self, caller)
 
     def handle_with(self, handler: FrameHandler) -> None:
         """Use *handler* for all further frames, on every connection."""
         self.handler = handler
-        for connection in self.connections:
-            connection.handler = handler
 
     def adopt(self, connection: RemotingConnection) -> None:
         """Take over an open connection of another server."""
@@ -529,8 +530,7 @@ class Server(OpenConnections[RemotingConnection]):
         server = self
         while server._heir is not None:
             server = server._heir
-        # It was made a moment ago, perhaps with the server's former handler.
-        connection.server, connection.handler = server, server.handler
+        connection.server = server
         return not server._is_closing and server.admit(connection)
 
     def count_half_frame(self, connection: RemotingConnection, size_bytes: int) -> None:

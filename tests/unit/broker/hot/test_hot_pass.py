@@ -176,15 +176,17 @@ def test_a_peer_that_does_not_read_is_served_later(
 ) -> None:
     monkeypatch.setattr(hot_pass, "PASS_BYTES_MAX", 300)
     frames = [send(n) for n in range(10)]
-    assert broker.hot.handle(broker.peer.connection, frames) == 10
+    assert broker.hot.serve_frames(broker.peer.connection, frames) == 10
     broker.peer.writing_paused = True
     frames = [pull(n) for n in range(10)]
-    assert broker.hot.handle(broker.peer.connection, frames) < 10
+    assert broker.hot.serve_frames(broker.peer.connection, frames) < 10
 
 
 def test_a_malformed_header_ends_the_pass_behind_the_answers_before_it(broker: HotBroker) -> None:
     broken = (0, b'{"code":', b"")
-    assert broker.hot.handle(broker.peer.connection, [send(1), broken, send(2, b"never")]) == 3
+    assert (
+        broker.hot.serve_frames(broker.peer.connection, [send(1), broken, send(2, b"never")]) == 3
+    )
     assert codes(broker) == [(1, 0)]
     assert broker.peer.failure is not None
     assert stored(broker) == [b"hello"]
@@ -339,7 +341,10 @@ def test_a_pass_that_opens_queues_ends_when_its_time_is_up(
 
     broker.serve([send(9)])
     monkeypatch.setattr(MappedFile, "create", classmethod(slow_create))
-    assert broker.hot.handle(broker.peer.connection, [send(n, e=str(n)) for n in (1, 2)] * 2) == 1
+    assert (
+        broker.hot.serve_frames(broker.peer.connection, [send(n, e=str(n)) for n in (1, 2)] * 2)
+        == 1
+    )
     assert len(made) == 1
 
 

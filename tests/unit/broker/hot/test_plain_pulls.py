@@ -438,7 +438,7 @@ def test_whatever_is_a_little_unusual_is_left_to_python(
     kind, head, body = pulled.frame()
     assert spoil(head) != head
     before = pulled.taken
-    pulled.broker.hot.handle(pulled.broker.peer.connection, [(kind, spoil(head), body)])
+    pulled.broker.hot.serve_frames(pulled.broker.peer.connection, [(kind, spoil(head), body)])
     assert pulled.taken == before
 
 

@@ -22,7 +22,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
     serves,
 )
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.permissions import on_cluster
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import StartError
@@ -159,6 +159,4 @@ def slave_server(
 ) -> Server:
     """Return the server for the time in which *follower* copies."""
     dispatcher = Dispatcher(build_slave_table(follower, takeover), access)
-    return Server(
-        "broker", frame_handler(dispatcher.dispatch), connections_max=connections_max, access=access
-    )
+    return Server("broker", GeneralPass(dispatcher), connections_max=connections_max, access=access)

@@ -15,8 +15,7 @@ and returns B's response to the client.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -78,6 +77,13 @@ class _Held:
         self._connection.abort(reason)
 
 
+class MasterFinder(Protocol):
+    """Knows which broker leads."""
+
+    def master_address(self) -> str:
+        """Return the address of the master; blank if there is none, or it is this broker."""
+
+
 class Handover:
     """Holds the requests of all connections of a server, then forwards them."""
 
@@ -87,11 +93,12 @@ class Handover:
         self._outgoing = outgoing
         self._held: dict[RemotingConnection, _Held] = {}
         self._unfinished = Unfinished(has_users=guard_of(server.access) is not None)
-        self._splices: set[_Splice] = set()
-        self._address_of: Callable[[], str] = str
+        self._forwarded: dict[RemotingConnection, _Splice | None] = {}
+        """The connections to be forwarded; None while the master is not connected."""
+        self._finder: MasterFinder | None = None
+        """None unless connections are forwarded."""
         self._codes: frozenset[int] = frozenset()
-        self._is_recalled = False
-        server.handle_with(self._hold)
+        server.handle_with(self)
 
     @property
     def is_holding(self) -> bool:
@@ -107,6 +114,19 @@ class Handover:
     def has_clients(self) -> bool:
         """Whether any client to be forwarded is connected."""
         return bool(self._server.connections)
+
+    def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+        """Hold *frames*, or forward them."""
+        splice = self._forwarded.get(connection)
+        if splice is not None:
+            return splice.pass_on(connection, frames)
+        if self._is_undecided(connection) and not _are_for_us(frames, self._codes):
+            return self.forward(connection, frames)
+        return self._hold(connection, frames)
+
+    def _is_undecided(self, connection: RemotingConnection) -> bool:
+        """Return whether a later connection has only sent requests that are not forwarded."""
+        return self._finder is not None and connection not in self._forwarded
 
     def _hold(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         held = self._held.get(connection)
@@ -126,7 +146,7 @@ class Handover:
         """
         left = self._server
         self._server = Server(
-            "splicing", self._hold, connections_max=left.connections_max, access=left.access
+            "splicing", self, connections_max=left.connections_max, access=left.access
         )
         self._take_from(left)
 
@@ -134,16 +154,17 @@ class Handover:
         """Pass new connections to *server*, and those that have only sent requests it serves."""
         self._server.give_way_to(server)
         for connection in list(self._server.connections):
-            if connection.handler == self._receive:
+            if self._is_undecided(connection):
                 self._give(connection, server, self._take_held(connection))
 
     def recall(self, server: Server) -> None:
         """Hold requests again instead of forwarding them; afterwards *server* may close."""
-        self._is_recalled = True
-        for splice in self._splices:
-            splice.end_when_answered()
+        self._finder = None
+        forwarded, self._forwarded = self._forwarded, {}
+        for splice in forwarded.values():
+            if splice is not None:
+                splice.end_when_answered()
         self._take_from(server)
-        self._server.handle_with(self._hold)
 
     def _take_from(self, server: Server) -> None:
         server.give_way_to(self._server)
@@ -168,56 +189,54 @@ class Handover:
     def _give(self, connection: RemotingConnection, server: Server, held: list[Frame]) -> None:
         self._server.connections.discard(connection)
         server.adopt(connection)
-        connection.handler = server.handler
         connection.serve_held(held)
 
-    async def splice(
-        self, address_of: Callable[[], str], codes: frozenset[int] = frozenset()
-    ) -> None:
-        """Forward everything to the broker at the address that *address_of* returns.
+    async def splice(self, finder: MasterFinder, codes: frozenset[int] = frozenset()) -> None:
+        """Forward everything to the master that *finder* names.
 
-        It is called again for later connections, and while the address refuses connections; blank
-        means that there is no master. A connection that cannot be forwarded for three seconds is
-        closed. A later connection that sends only requests of *codes*, such as a replica that
-        probes, waits for ``let_in_by``.
+        It is asked again for later connections, and while the address refuses connections. A
+        connection that cannot be forwarded for three seconds is closed. A later connection that
+        sends only requests of *codes*, such as a replica that probes, waits for ``let_in_by``.
         """
-        self._address_of, self._codes = address_of, codes
+        self._finder, self._codes = finder, codes
         waiting = list(self._server.connections)
-        self._server.handler = self._receive
-        await asyncio.gather(*(self._pass_on(each) for each in waiting))
+        self._forwarded = dict.fromkeys(waiting)
+        await asyncio.gather(*(self._pass_on(each, finder) for each in waiting))
         log.info(
-            "forwarding clients to the new master", to=address_of(), connections=len(self._splices)
+            "forwarding clients to the new master",
+            to=finder.master_address(),
+            connections=sum(splice is not None for splice in self._forwarded.values()),
         )
 
-    def _receive(self, connection: RemotingConnection, frames: list[Frame]) -> int:
-        if all(_is_for_us(frame, self._codes) for frame in frames):
-            return self._hold(connection, frames)
-        return self.hold(connection, frames)
-
-    async def _pass_on(self, connection: RemotingConnection) -> None:
-        splice = await self._connected(connection)
+    async def _pass_on(self, connection: RemotingConnection, finder: MasterFinder) -> None:
+        splice = await self._connected(connection, finder)
         if splice is None:
+            self.forget(connection)
             return
-        self._splices.add(splice)
-        splice.on_end = self._splices.discard
+        self._forwarded[connection] = splice
         splice.write(_last_heartbeat(connection))
         held = self._take_held(connection)
         splice.pass_on(connection, held)
-        connection.handler = splice.pass_on
 
-    async def _connected(self, connection: RemotingConnection) -> "_Splice | None":
+    def forget(self, connection: RemotingConnection) -> None:
+        """Forget a connection that is not forwarded any more."""
+        self._forwarded.pop(connection, None)
+
+    async def _connected(
+        self, connection: RemotingConnection, finder: MasterFinder
+    ) -> "_Splice | None":
         """Return a connection to the master for *connection*; None if it needs none any more."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + CONNECT_TIMEOUT_S
-        while not (connection.closed or self._is_recalled):
-            host, port = split_address(self._address_of())
+        while not connection.closed and self._finder is not None:
+            host, port = split_address(finder.master_address())
             try:
                 if port is None:
                     raise ConnectionRefusedError("no other replica leads")
                 options = self._outgoing.options(host)
                 connected = await connect(host, port, max(deadline_s - loop.time(), 0))
                 _, splice = await loop.create_connection(
-                    lambda: _Splice(connection), sock=connected, **options
+                    lambda: _Splice(self, connection), sock=connected, **options
                 )
             except OSError as error:
                 if loop.time() >= deadline_s:
@@ -225,16 +244,17 @@ class Handover:
                     return None
                 await asyncio.sleep(CONNECT_AGAIN_S)
                 continue
-            if not self._is_recalled:
+            if self._finder is not None:
                 return splice
             splice.end_when_answered()
         return None
 
-    def hold(self, connection: RemotingConnection, frames: list[Frame]) -> int:
-        """Hold and forward a later connection; used as its handler."""
+    def forward(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+        """Hold *frames* of a later connection, and forward it once the master is connected."""
         self._adopt(connection)
-        connection.handler = self._hold
-        run_in_background(self._pass_on(connection), "passing a connection on")
+        if self._finder is not None:
+            self._forwarded[connection] = None
+            run_in_background(self._pass_on(connection, self._finder), "passing a connection on")
         return self._hold(connection, frames)
 
     def close(self) -> None:
@@ -242,9 +262,9 @@ class Handover:
 
         A port that no other server has taken over is closed.
         """
-        splices, self._splices = self._splices, set()
-        for splice in splices:
-            splice.close()
+        for splice in list(self._forwarded.values()):
+            if splice is not None:
+                splice.close()
         self._server.begin_to_close()
 
 
@@ -259,8 +279,8 @@ def _last_heartbeat(connection: RemotingConnection) -> bytes:
 class _Splice(asyncio.Protocol):
     """The connection to the new master for one client."""
 
-    def __init__(self, client: RemotingConnection) -> None:
-        self.on_end: Callable[[_Splice], None] = lambda _splice: None
+    def __init__(self, handover: Handover, client: RemotingConnection) -> None:
+        self._handover = handover
         self._is_over = False
         self._client = client
         self._decoder = FrameDecoder()
@@ -280,8 +300,8 @@ class _Splice(asyncio.Protocol):
         self._end_if_answered()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.on_end(self)
         if not self._is_over:
+            self._handover.forget(self._client)
             self._client.close()
 
     def end_when_answered(self) -> None:
@@ -299,7 +319,7 @@ class _Splice(asyncio.Protocol):
             self._transport.write(data)
 
     def pass_on(self, connection: RemotingConnection, frames: list[Frame]) -> int:
-        """Forward the client's frames; used as a handler."""
+        """Forward the client's frames."""
         assert self._transport is not None
         self._asked |= {
             command.opaque for command in map(_header, frames) if not command.flag & FLAG_ONEWAY
@@ -314,22 +334,29 @@ class _Splice(asyncio.Protocol):
             self._transport.abort()
 
 
-def passed_on_unless(
-    known: FrameHandler, handover: Handover, codes: frozenset[int]
-) -> FrameHandler:
-    """Return a handler that serves *codes* by *known*, and forwards a connection otherwise.
+class Forwarding:
+    """A handler that serves some codes by another handler, and forwards connections otherwise.
 
     The first request of another code makes it forward the connection. A replica that asks whether
     this one leads is not forwarded: its own clients wait for the response, and the request would
     wait with them if it were forwarded to the replica itself.
     """
 
-    def handle(connection: RemotingConnection, frames: list[Frame]) -> int:
-        if all(_is_for_us(frame, codes) for frame in frames):
-            return known(connection, frames)
-        return handover.hold(connection, frames)
+    def __init__(self, known: FrameHandler, handover: Handover, codes: frozenset[int]) -> None:
+        """Serve *codes* by *known*, and forward other connections by *handover*."""
+        self._known = known
+        self._handover = handover
+        self._codes = codes
 
-    return handle
+    def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+        """Serve *frames*, or forward their connection."""
+        if _are_for_us(frames, self._codes):
+            return self._known.serve_frames(connection, frames)
+        return self._handover.forward(connection, frames)
+
+
+def _are_for_us(frames: list[Frame], codes: frozenset[int]) -> bool:
+    return all(_is_for_us(frame, codes) for frame in frames)
 
 
 def _is_for_us(frame: Frame, codes: frozenset[int]) -> bool:

@@ -11,7 +11,7 @@ import structlog
 
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.remoting.server import FrameHandler, Server
-from rockhopper.broker.server.remoting.splicing.handover import Handover, passed_on_unless
+from rockhopper.broker.server.remoting.splicing.handover import Forwarding, Handover, MasterFinder
 
 log = structlog.get_logger("broker")
 
@@ -47,7 +47,7 @@ class PassingOn:
         return Handover(server, self._outgoing)
 
     async def pass_on(
-        self, handed_off: Handover, address_of: Callable[[], str], own: frozenset[int]
+        self, handed_off: Handover, finder: MasterFinder, own: frozenset[int]
     ) -> None:
         """Forward *handed_off* to the master once it serves; later connections to the then master.
 
@@ -55,11 +55,11 @@ class PassingOn:
         """
         self.stop()
         self._handed_off = handed_off
-        address = address_of()
+        address = finder.master_address()
         try:
             async with asyncio.timeout(_MASTER_TIMEOUT_S):
                 await self._serves(address)
-                await handed_off.splice(address_of, own)
+                await handed_off.splice(finder, own)
         except (TimeoutError, OSError) as error:
             log.warning(
                 "clients cannot be forwarded to the new master",
@@ -76,7 +76,7 @@ class PassingOn:
         self.send_away()
         self._refusing = server, server.handler
         if self._handed_off is not None:
-            server.handler = passed_on_unless(server.handler, self._handed_off, own)
+            server.handle_with(Forwarding(server.handler, self._handed_off, own))
 
     def let_in_by(self, server: Server) -> None:
         """Pass new connections to *server*."""
@@ -117,7 +117,7 @@ class PassingOn:
             return
         if self._refusing is not None:
             server, handler = self._refusing
-            server.handler = handler
+            server.handle_with(handler)
         handed_off.close()
 
     def _cancel_timer(self) -> None:

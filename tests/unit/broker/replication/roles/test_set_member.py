@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, Sw
 from rockhopper.broker.replication.shipping import engine_health, replica
 from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
-from rockhopper.broker.server.remoting.splicing.handover import Handover
+from rockhopper.broker.server.remoting.splicing.handover import Handover, MasterFinder
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import DeposedError, StoreError
 from rockhopper.broker.store.put import MessageToStore
@@ -330,10 +330,10 @@ async def test_who_connects_to_either_master_during_a_switch_is_answered(
     loop, is_reopening, may_open = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     pass_on, build_parts, open_store = Broker.pass_on, Broker.build_parts, Broker.open_store
 
-    async def passing(broker: Broker, handed_off: Handover, address_of: Callable[[], str]) -> None:
+    async def passing(broker: Broker, handed_off: Handover, finder: MasterFinder) -> None:
         await left.connect()
         await until(lambda: left.answered is None or handed_off.is_holding)
-        await pass_on(broker, handed_off, address_of)
+        await pass_on(broker, handed_off, finder)
 
     async def building(broker: Broker) -> None:
         await build_parts(broker)

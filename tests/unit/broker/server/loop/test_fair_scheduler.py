@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.server import RemotingConnection, Server
 from rockhopper.broker.server.remoting.sweeping import (
     FRAME_TIMEOUT_S,
@@ -17,6 +17,7 @@ from rockhopper.broker.server.remoting.sweeping import (
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame
 from tests.support.direct import pull_fields, send_fields
+from tests.support.handlers import dispatching
 from tests.support.hot_broker import HotBroker
 from tests.support.piped_peer import PipedPeer
 
@@ -56,8 +57,11 @@ class Taking:
         self.taken_max = taken_max
         self.passes: list[tuple[RemotingConnection, int]] = []
         self.bodies: list[bytes] = []
+        self.breaks_for: RemotingConnection | None = None
 
-    def __call__(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+    def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
+        if connection is self.breaks_for:
+            raise RuntimeError("no")
         taken = min(self.taken_max, len(frames))
         self.passes.append((connection, taken))
         self.bodies += [body for _, _, body in frames[:taken]]
@@ -102,7 +106,7 @@ async def turns(peer: PipedPeer, ends: Callable[[], bool]) -> int:
 async def test_every_kind_of_request_leaves_the_loop_to_others_between_passes(
     broker: HotBroker, kind: str
 ) -> None:
-    server = Server("test", broker.hot.handle, connections_max=10)
+    server = Server("test", broker.hot, connections_max=10)
     flood, other = PipedPeer(server), PipedPeer(server, 40_001)
     expected = [] if kind == "oneway" else list(range(FLOOD))
     answered: list[int] = []
@@ -130,7 +134,7 @@ async def test_the_name_service_leaves_the_loop_to_others_between_passes() -> No
         now_s += PASS_S / 3.5
         return encode_command(Command(0, command.opaque, 1))
 
-    server = Server("test", frame_handler(dispatch, lambda: now_s), connections_max=10)
+    server = Server("test", GeneralPass(dispatching(dispatch), lambda: now_s), connections_max=10)
     flood, other = PipedPeer(server), PipedPeer(server, 40_001)
     flood.send(numbered(40))
     assert len(flood.answers()) == 4
@@ -148,7 +152,7 @@ async def test_a_pass_of_slow_requests_ends_when_its_time_is_over(broker: HotBro
         return broker.now_s
 
     broker.hot._clock = clock
-    server = Server("test", broker.hot.handle, connections_max=10)
+    server = Server("test", broker.hot, connections_max=10)
     peer = PipedPeer(server)
     peer.send(b"".join(map(KINDS["offsets"], range(16))))
     assert len(peer.answers()) == 4
@@ -281,7 +285,7 @@ async def test_a_peer_that_waits_for_its_turn_is_not_idle_and_its_frame_not_late
 
 
 async def test_a_handler_that_breaks_costs_its_connection_only(
-    server: Server, taking: Taking, monkeypatch: pytest.MonkeyPatch
+    server: Server, taking: Taking
 ) -> None:
     problems: list[object] = []
     loop = asyncio.get_running_loop()
@@ -289,11 +293,7 @@ async def test_a_handler_that_breaks_costs_its_connection_only(
     broken, other = PipedPeer(server), PipedPeer(server, 40_001)
     broken.send(numbered(FLOOD))
     other.send(numbered(FLOOD))
-
-    def handle(_connection: RemotingConnection, _frames: list[Frame]) -> int:
-        raise RuntimeError("no")
-
-    monkeypatch.setattr(broken.connection, "handler", handle)
+    taking.breaks_for = broken.connection
     await turns(other, lambda: not other.connection.is_waiting and not other.pending)
     assert broken.aborted
     assert [str(problem) for problem in problems] == ["no"]

@@ -5,12 +5,13 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.server.remoting.general_pass import frame_handler
+from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
+from tests.support.handlers import dispatching
 
 
 class Connected:
@@ -43,8 +44,8 @@ def served(
     def dispatch(connection: RemotingConnection, command: Command) -> bytes:
         return answer or b"<%d>" % command.opaque
 
-    handle = frame_handler(dispatch, clock)
-    return connected, handle(cast(RemotingConnection, connected), given)
+    general_pass = GeneralPass(dispatching(dispatch), clock)
+    return connected, general_pass.serve_frames(cast(RemotingConnection, connected), given)
 
 
 def answered(connected: Connected) -> list[int]:
@@ -69,7 +70,8 @@ async def test_a_promise_is_held_while_the_lease_may_be_over() -> None:
     commit = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1)
     read = Command(code=RequestCode.GET_MAX_OFFSET, opaque=2)
     given = FrameDecoder().feed(encode_command(commit) + encode_command(read))
-    frame_handler(dispatch, gate=gate)(cast(RemotingConnection, connected), given)
+    general_pass = GeneralPass(dispatching(dispatch, gate))
+    general_pass.serve_frames(cast(RemotingConnection, connected), given)
     assert answered(connected) == [2]
     is_open = True
     gate.look()

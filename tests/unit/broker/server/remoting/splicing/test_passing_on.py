@@ -6,20 +6,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.server.listening.outgoing import PLAIN
-from rockhopper.broker.server.remoting.server import RemotingConnection, Server
+from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
-from rockhopper.protocol.frame import Frame
+from tests.support.handlers import Ignoring
 
 NEVER_MS = 3_600_000
 
 
-def serve(connection: RemotingConnection, frames: list[Frame]) -> int:
-    return len(frames)
+class Master:
+    def master_address(self) -> str:
+        return "127.0.0.1:9"
+
+
+HANDLER = Ignoring()
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    made = Server("broker", serve, connections_max=10)
+    made = Server("broker", HANDLER, connections_max=10)
     yield made
     await made.close()
 
@@ -55,24 +59,24 @@ async def test_who_was_recalled_for_a_role_that_did_not_come_about_is_sent_away(
 async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(server: Server) -> None:
     passing = new(refuses)
     with capture_logs() as lines:
-        await passing.pass_on(passing.hold(server), lambda: "127.0.0.1:9", frozenset())
+        await passing.pass_on(passing.hold(server), Master(), frozenset())
     assert [(line["event"], line["to"], line["reason"]) for line in lines] == [
         ("clients cannot be forwarded to the new master", "127.0.0.1:9", "connection refused")
     ]
     assert not passing.has_ended
-    other = Server("broker", serve, connections_max=10)
+    other = Server("broker", HANDLER, connections_max=10)
     passing.begin_to_refuse(other, frozenset())
-    assert other.handler == serve
+    assert other.handler is HANDLER
 
 
 async def test_a_server_refuses_by_itself_once_nobody_is_passed_on_any_more(
     server: Server,
 ) -> None:
     passing = new()
-    await passing.pass_on(passing.hold(server), lambda: "127.0.0.1:9", frozenset())
+    await passing.pass_on(passing.hold(server), Master(), frozenset())
     assert passing.has_ended
-    other = Server("broker", serve, connections_max=10)
+    other = Server("broker", HANDLER, connections_max=10)
     passing.begin_to_refuse(other, frozenset())
-    assert other.handler != serve
+    assert other.handler is not HANDLER
     passing.stop()
-    assert other.handler == serve
+    assert other.handler is HANDLER
