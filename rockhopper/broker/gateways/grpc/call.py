@@ -12,7 +12,7 @@ from rockhopper.broker.server.loop.latencies import RequestLabels, RequestTimes
 from rockhopper.broker.store.files.errors import NotReplicatedError, StoreError, StoreFailedError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action, Resource
+from rockhopper.broker.users.access import AccessRules, Action, Resource, name_missing
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
@@ -43,10 +43,6 @@ class Rpc(NamedTuple):
     """The RPC's label in the metrics."""
     gate: LeaseGate | None = None
     """Holds back replies that acknowledge state."""
-
-
-def _allow_all() -> None:
-    """Allow every caller."""
 
 
 class CallConnection(Protocol):
@@ -85,6 +81,13 @@ class CallConnection(Protocol):
         """Run *work* as its own task."""
 
 
+class Delivery(Protocol):
+    """Messages that are sent by a call."""
+
+    def lost(self, unsent: int) -> None:
+        """Take back the last *unsent* messages: the client has disconnected too early."""
+
+
 class WaitingCall:
     """A waiting call as a peer: it can be notified, and can disconnect."""
 
@@ -115,13 +118,14 @@ class Call:
     """One call; an RPC's function receives it with the request. Belongs to the event loop."""
 
     __slots__ = (
+        "_access",
         "_began_s",
+        "_demands",
         "_waiting",
-        "check_access",
         "connection",
+        "delivery",
         "fields",
         "is_over",
-        "on_lost",
         "principal",
         "reader",
         "requests",
@@ -150,11 +154,33 @@ class Call:
         self.started_s = connection.loop.time()
         self._began_s = 0.0 if rpc.times is None else rpc.times.now_s()
         self.is_over = False
-        self.on_lost: Callable[[int], None] | None = None
-        """Called with the number of unsent messages if the client disconnects too early."""
+        self.delivery: Delivery | None = None
+        """The messages being sent, which come back if the client disconnects too early."""
         self._waiting: WaitingCall | None = None
-        self.check_access: Callable[[], None] = _allow_all
-        """Raises a Refusal if the caller has lost the permission; for calls that have waited."""
+        self._access: AccessRules | None = None
+        self._demands: tuple[tuple[tuple[Action, ...], Resource], ...] = ()
+
+    def admit(self, access: AccessRules, demands: Demands) -> None:
+        """Return if *access* allows *demands*. Raises GrpcStatusError."""
+        self._access, self._demands = access, tuple(demands)
+        self.check_access()
+
+    def check_access(self) -> None:
+        """Return if the caller still has the permission, for calls that have waited.
+
+        Raises:
+            GrpcStatusError: it has not.
+        """
+        access = self._access
+        if access is None:
+            return
+        missing = [
+            (actions, resource)
+            for actions, resource in self._demands
+            if not access.may_any(self.principal, actions, resource)
+        ]
+        if missing:
+            raise GrpcStatusError(Code.UNAUTHORIZED, name_missing(self.principal, missing))
 
     @property
     def client_id(self) -> str:
@@ -235,7 +261,7 @@ class Call:
         """End the call after everything written."""
         if not self.is_over:
             self._note(code.name, has_waited=True)
-            if self.on_lost is None:
+            if self.delivery is None:
                 self.over()
             self.connection.end(self.stream_id, code, text)
 
@@ -248,9 +274,9 @@ class Call:
     def over(self, unsent: int = 0) -> None:
         """Mark the call as over; *unsent* messages were not sent."""
         self.is_over = True
-        on_lost, self.on_lost = self.on_lost, None
-        if unsent and on_lost is not None:
-            on_lost(unsent)
+        delivery, self.delivery = self.delivery, None
+        if unsent and delivery is not None:
+            delivery.lost(unsent)
         if self._waiting is not None:
             self._waiting.close()
             self._waiting = None

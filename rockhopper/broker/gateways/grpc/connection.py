@@ -275,7 +275,8 @@ class GrpcConnection(asyncio.Protocol):
         )
         call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, reader)
         if rpc.method.streams_requests:
-            self.server.service.open(call)
+            # At once: some clients wait for the header fields of a stream.
+            call.begin()
         if asked.is_end:
             self._received(call, b"", is_end=True)
 
@@ -305,7 +306,8 @@ class GrpcConnection(asyncio.Protocol):
         for request in requests:
             self.server.service.serve(call, request)
         if is_end and call.rpc.method.streams_requests:
-            self.server.service.heard(call)
+            # A stream of which the client has ended its side carries no more requests.
+            call.end()
 
     def _whole_messages(self, call: Call, data: bytes) -> list[bytes]:
         reader = call.reader

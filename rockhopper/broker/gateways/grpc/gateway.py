@@ -52,7 +52,7 @@ class GrpcGateway:
             broker.sender,
             broker.timer_recall,
             broker.now_ms,
-            broker.stats.puts_refused,
+            broker.stats,
         )
         opened = {name: part.open_grpc(self.sessions) for name, part in broker.features.items()}
         self.halves = {name: half for name, half in opened.items() if half is not None}
@@ -66,9 +66,7 @@ class GrpcGateway:
             )
             | {name: rpc for half in self.halves.values() for name, rpc in half.rpcs.items()},
             access,
-            clients.opened,
-            clients.heard,
-            producing.settle,
+            producing,
             broker.request_times,
             gate,
         )

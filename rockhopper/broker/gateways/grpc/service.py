@@ -8,16 +8,14 @@ errors                                become the status of the reply
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
+from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.gateways.grpc.identity import identify
-from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.store.lease_gate import LeaseGate
-from rockhopper.broker.users.access import AccessRules, name_missing
-from rockhopper.protocol.grpc_v2.codes import Code
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 
 PROMISES_NOTHING = frozenset(
@@ -47,18 +45,15 @@ class GrpcService:
         self,
         rpcs: Mapping[str, Served],
         access: AccessRules,
-        on_opened: Callable[[Call], None],
-        on_heard: Callable[[Call], None],
-        settle: Callable[[], None],
+        producing: Producing,
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
     ) -> None:
-        """*on_opened* and *on_heard* are called when a client starts and ends a stream of requests.
+        """*producing* stores the messages that were staged.
 
-        *settle* stores the staged messages. *times* records the times of answers. Replies that
-        acknowledge state pass *gate*.
+        *times* records the times of answers. Replies that acknowledge state pass *gate*.
         """
-        self.settle = settle
+        self._producing = producing
         self._rpcs = {
             f"/{SERVICE}/{name}": Rpc(
                 METHODS[name],
@@ -71,14 +66,16 @@ class GrpcService:
             for name, (serve, demands) in rpcs.items()
         }
         self.access = access
-        self.open = on_opened
-        self.heard = on_heard
         self.find = self._rpcs.get
         """Returns the RPC of a path, or None."""
 
     def add(self, rpcs: Mapping[str, Rpc]) -> None:
         """Add RPCs of other services, by path."""
         self._rpcs |= rpcs
+
+    def settle(self) -> None:
+        """Store the staged messages."""
+        self._producing.settle()
 
     def serve(self, call: Call, request: Any) -> None:
         """Serve one request of *call*; sends stay staged until ``settle``."""
@@ -100,19 +97,7 @@ class GrpcService:
         line.proved = identify(self.access, call.fields, line.peer_host, line.proved, line.failures)
         if line.proved is not None:
             call.principal = line.proved.principal
-        demands = tuple(demands)
-        self._check(call, demands)
-        call.check_access = partial(self._check, call, demands)
-
-    def _check(self, call: Call, demands: Demands) -> None:
-        principal = call.principal
-        missing = [
-            (actions, resource)
-            for actions, resource in demands
-            if not self.access.may_any(principal, actions, resource)
-        ]
-        if missing:
-            raise GrpcStatusError(Code.UNAUTHORIZED, name_missing(principal, missing))
+        call.admit(self.access, demands)
 
 
 def _snake(name: str) -> str:

@@ -217,6 +217,11 @@ class _Receipt:
         self.wanted = wanted
         self._auto_renew = auto_renew
         self.namespace = namespace
+        self._received: list[HeldMessage] = []
+
+    def lost(self, unsent: int) -> None:
+        """Give back the messages that were not sent, the delivery time apart."""
+        self._receiving.given_back(self._received[-max(unsent - 1, 0) :])
 
     def write(self, answer: PopAnswer) -> None:
         """Send the messages, or the status that none arrived in time."""
@@ -233,7 +238,8 @@ class _Receipt:
         if self._auto_renew and self._session is not None and not self._session.closed:
             self._receiving.renew(self._session, received)
         # One more message follows: the delivery time.
-        call.on_lost = lambda unsent: self._receiving.given_back(received[-max(unsent - 1, 0) :])
+        call.delivery = self
+        self._received = received
         call.write(_Reply(status=OK))
         for message, _ in handed_out:
             call.write(_Reply(message=message))

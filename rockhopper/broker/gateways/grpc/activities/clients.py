@@ -59,17 +59,6 @@ class ClientLifecycle:
         self._producers = producers
         self._sessions = sessions
 
-    def opened(self, call: Call) -> None:
-        """Send the header fields of a Telemetry stream at once: some clients wait for them."""
-        call.begin()
-
-    def heard(self, call: Call) -> None:
-        """End a Telemetry stream after its client has ended its side.
-
-        It carries no more commands.
-        """
-        call.end()
-
     def telemetry(self, call: Call, command: Any) -> None:
         """Telemetry: handle one command of the client. The client's errors end the stream."""
         try:

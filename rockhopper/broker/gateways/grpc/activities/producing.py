@@ -23,6 +23,7 @@ from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Diversion, Sender
 from rockhopper.broker.kernel.tables.topic_attributes import ATTRIBUTE_MESSAGE_TYPE
 from rockhopper.broker.kernel.tables.topics import TopicTable
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -51,10 +52,10 @@ class Producing:
         sender: Sender,
         timer_recall: TimerRecall,
         now_ms: Callable[[], int],
-        on_refused: Callable[[int], None],
+        stats: BrokerStats,
     ) -> None:
-        """*on_refused* receives the number of staged messages that could not be written."""
-        self._on_refused = on_refused
+        """*stats* counts staged messages that could not be written."""
+        self._stats = stats
         self._owed: list[_Owed] = []
         self._live_store = config.store.live
         self._delay_ms_max = min(config.timer_max_delay_s * 1000, DELAY_MS_MAX)
@@ -123,7 +124,7 @@ class Producing:
         for staged in lost:
             staged.entry.Clear()
             staged.entry.status.CopyFrom(told)
-        self._on_refused(len(lost))
+        self._stats.puts_refused(len(lost))
 
     def _checked(
         self, call: Call, message: Any, topic: str, limits: SendLimits

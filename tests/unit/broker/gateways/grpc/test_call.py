@@ -19,6 +19,14 @@ async def rpc(served: GrpcBroker) -> Any:
     return served.gateway.server.service.find("/apache.rocketmq.v2.MessagingService/QueryRoute")
 
 
+class Delivered:
+    def __init__(self) -> None:
+        self.unsent: list[int] = []
+
+    def lost(self, unsent: int) -> None:
+        self.unsent.append(unsent)
+
+
 def call_with(client: GrpcClient, rpc: Any, **fields: str) -> Call:
     named = {name.replace("_", "-"): value for name, value in fields.items()}
     return Call(client.connection, 1, rpc, named, MessageReader("identity", 100))
@@ -86,10 +94,10 @@ async def test_a_promise_is_held_until_the_gate_opens_or_is_refused(
 
 async def test_nothing_is_said_once_a_call_is_over(client: GrpcClient, rpc: Any) -> None:
     call = call_with(client, rpc)
-    lost: list[int] = []
-    call.on_lost = lost.append
+    delivery = Delivered()
+    call.delivery = delivery
     call.over(unsent=3)
-    assert lost == [3]
+    assert delivery.unsent == [3]
     call.reply(rpc.method.reply())
     call.write(rpc.method.reply())
     call.end()

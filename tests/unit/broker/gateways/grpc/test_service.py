@@ -1,11 +1,14 @@
 """Who asks by gRPC: where there are users, what is not signed by one is served to nobody."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from rockhopper.broker.gateways.grpc.activities.producing import Producing
+from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.users.access import Access
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
@@ -14,6 +17,10 @@ from rockhopper.protocol.grpc_v2.messages import METHODS
 from rockhopper.protocol.signing import sign
 
 SECRET, DATE = "a secret of root", "20261126T180000Z"
+
+
+class Settled:
+    def settle(self) -> None: ...
 
 
 class Asking:
@@ -30,6 +37,8 @@ class Asking:
         self.rpc = service.find("/apache.rocketmq.v2.MessagingService/Heartbeat")
         self.replies: list[Any] = []
         self.refusals: list[str] = []
+
+    def admit(self, access: Access, demands: Demands) -> None: ...
 
     def write(self, reply: Any) -> None:
         self.replies.append(reply)
@@ -50,9 +59,7 @@ def served(path: str | None = None, **fields: str) -> Asking:
     service = GrpcService(
         {"Heartbeat": (lambda _call, _request: "served", lambda _request: ())},
         guard,
-        lambda _call: None,
-        lambda _call: None,
-        lambda: None,
+        cast(Producing, Settled()),
     )
     service.add(probes(lambda: None))
     asking = Asking(service, **fields)
