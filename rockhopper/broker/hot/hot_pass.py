@@ -35,7 +35,7 @@ from rockhopper.broker.hot.hot_codec import (
     templates,
 )
 from rockhopper.broker.hot.plain_commits import PlainCommits
-from rockhopper.broker.hot.plain_pulls import PlainPulls, pull_answer, pull_of
+from rockhopper.broker.hot.plain_pulls import PlainPulls, SubscriberReply, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
@@ -44,9 +44,8 @@ from rockhopper.broker.kernel.send.send_request import waits_for_disk
 from rockhopper.broker.kernel.send.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.server.remoting.dispatcher import Dispatcher, allow_all
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import RemotingConnection
@@ -146,7 +145,7 @@ class HotPass:
         ends_at_s = began_s + PASS_S
         reply_batch = ReplyBatch(
             self._store,
-            self._stats.puts_refused,
+            self._stats,
             connection,
             self._times,
             began_s,
@@ -435,15 +434,16 @@ class HotPass:
         topic, group = fields.topic, fields.consumerGroup
         if topic in self._topics.mappings:
             return False
-        check_access = allow_all
+        reply = None
         if not self._access.is_open:
             asks = (self._principal, Action.SUB)
             resources = (Resource(ResourceKind.TOPIC, topic), Resource(ResourceKind.GROUP, group))
             if topic[:1] == "%" or not all(self._access.may(*asks, each) for each in resources):
                 return False
-            check_access = partial(check_subscriber, self._access, self._principal, resources)
+            connection, opaque = reply_batch.connection, request.opaque
+            reply = SubscriberReply(connection, opaque, self._access, self._principal, resources)
         reply_batch.settle()
-        pull = pull_of(reply_batch.connection, request, check_access)
+        pull = pull_of(reply_batch.connection, request, reply)
         try:
             served = self._pull(pull)
         except Refusal:

@@ -10,7 +10,6 @@ responses.
 """
 
 from collections.abc import Callable
-from functools import partial
 from mmap import mmap
 from typing import TypeAlias
 
@@ -21,19 +20,18 @@ from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
 from rockhopper.broker.observing.stats import GroupTraffic, QueueReads
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX
-from rockhopper.broker.server.remoting.dispatcher import (
-    allow_all,
-    encode_response,
-    refusal_response,
-)
+from rockhopper.broker.server.remoting.dispatcher import encode_response, refusal_response
+from rockhopper.broker.server.remoting.permissions import check_subscriber
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.selecting import Test
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.access import AccessRules, Resource
 from rockhopper.broker.users.errors import Refusal
-from rockhopper.broker.users.peer import Peer
+from rockhopper.broker.users.peer import Peer, Principal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.compiled import compiled
@@ -75,21 +73,56 @@ _KEY = "readable"
 KINDS_MAX = 4096
 
 
+class PlainReply:
+    """Replies to a plain pull of anybody."""
+
+    __slots__ = ("_connection", "_opaque")
+
+    def __init__(self, connection: RemotingConnection, opaque: int) -> None:
+        self._connection = connection
+        self._opaque = opaque
+
+    def answer(self, outcome: PullOutcome, result: GetResult) -> None:
+        """See PullReply."""
+        self._connection.write_soon(pull_answer(outcome, result, self._opaque))
+
+    def refuse(self, error: Refusal) -> None:
+        """See PullReply."""
+        command = Command(code=RequestCode.PULL_MESSAGE, opaque=self._opaque)
+        self._connection.write_soon((encode_response(command, refusal_response(error)),))
+
+    def check_access(self) -> None:
+        """See PullReply."""
+
+
+class SubscriberReply(PlainReply):
+    """Replies to a plain pull of a user, who may lose the permission to read."""
+
+    __slots__ = ("_access", "_principal", "_resources")
+
+    def __init__(
+        self,
+        connection: RemotingConnection,
+        opaque: int,
+        access: AccessRules,
+        principal: Principal,
+        resources: tuple[Resource, ...],
+    ) -> None:
+        super().__init__(connection, opaque)
+        self._access = access
+        self._principal = principal
+        self._resources = resources
+
+    def check_access(self) -> None:
+        """See PullReply."""
+        check_subscriber(self._access, self._principal, self._resources)
+
+
 def pull_of(
-    connection: RemotingConnection,
-    request: PullHeader,
-    check_access: Callable[[], None] = allow_all,
+    connection: RemotingConnection, request: PullHeader, reply: PlainReply | None = None
 ) -> Pull:
-    """Return the pull for a request header."""
-    fields, opaque = request.extFields, request.opaque
-
-    def answer(outcome: PullOutcome, result: GetResult) -> None:
-        connection.write_soon(pull_answer(outcome, result, opaque))
-
-    def refuse(error: Refusal) -> None:
-        command = Command(code=RequestCode.PULL_MESSAGE, opaque=opaque)
-        connection.write_soon((encode_response(command, refusal_response(error)),))
-
+    """Return the pull for a request header, answered by *reply*; None: anybody's."""
+    fields = request.extFields
     return Pull(
         connection,
         False,
@@ -104,9 +137,7 @@ def pull_of(
         fields.subscription,
         fields.expressionType,
         fields.subVersion,
-        answer,
-        refuse,
-        check_access,
+        reply or PlainReply(connection, request.opaque),
     )
 
 
@@ -125,6 +156,31 @@ def pull_answer(outcome: PullOutcome, result: GetResult, opaque: int) -> tuple[b
         suggestion = f'"suggestWhichBrokerId":"{result.suggested_broker_id}"'
         template = template.replace(_MASTER, suggestion)
     return json_frame(template, values, len(result.body)), result.body
+
+
+class _ParkedPull(ParkedPull):
+    """A plain pull that waits at the end of its queue."""
+
+    __slots__ = ("_connection", "_frame", "_pulls")
+
+    def __init__(
+        self,
+        pulls: "PlainPulls",
+        connection: RemotingConnection,
+        frame: Frame,
+        tail: QueueTail,
+        offset: int,
+    ) -> None:
+        super().__init__(connection, tail, offset)
+        self._pulls = pulls
+        self._connection = connection
+        self._frame = frame
+
+    def rerun(self) -> None:
+        self._pulls.answer_now(self._connection, self._frame[1])
+
+    def arrived(self) -> None:
+        self._pulls.answer_soon(self._connection, self._frame)
 
 
 class PlainPulls:
@@ -238,18 +294,11 @@ class PlainPulls:
         queue = readable[0]
         self._stats.get_missed += 1
         tail = self._store.tail(queue.topic, queue.queue_id)
-        parked = ParkedPull(
-            connection,
-            tail,
-            offset,
-            None,
-            partial(self._answer_now, connection, frame[1]),
-            partial(self._answer_soon, connection, frame),
-        )
+        parked = _ParkedPull(self, connection, frame, tail, offset)
         wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
 
-    def _answer_soon(self, connection: RemotingConnection, frame: Frame) -> None:
+    def answer_soon(self, connection: RemotingConnection, frame: Frame) -> None:
         """Respond to a pull that has waited, together with others."""
         if not self._woken:
             self._long_polling.loop.call_soon(self._serve_woken)
@@ -261,9 +310,8 @@ class PlainPulls:
             if connection.closed:
                 continue
             times = self._times
-            refused = self._stats.puts_refused
             reply_batch = ReplyBatch(
-                self._store, refused, connection, times, times.now_s(), has_waited=True
+                self._store, self._stats, connection, times, times.now_s(), has_waited=True
             )
             at = 0
             while at < len(frames):
@@ -271,11 +319,12 @@ class PlainPulls:
                 if reply_batch.size_bytes > PASS_BYTES_MAX:
                     reply_batch.flush()
                 elif at < len(frames):
-                    self._answer_now(connection, frames[at][1])
+                    self.answer_now(connection, frames[at][1])
                     at += 1
             reply_batch.flush()
 
-    def _answer_now(self, connection: RemotingConnection, header: bytes) -> None:
+    def answer_now(self, connection: RemotingConnection, header: bytes) -> None:
+        """Respond to a pull that has waited."""
         self._puller.answer_now(pull_of(connection, decode_pull(header)))
 
     def _place(self, readable: Readable, offset: int) -> bool:

@@ -174,9 +174,8 @@ class ServingParts:
         self.request_times = RequestTimes()
         self.flush_times = Latencies()
         store.flush_service.on_took = self.flush_times.add
-        self.long_polling = LongPolling()
+        self.long_polling = LongPolling(self.store)
         self.store.wake_with(self.long_polling.arrived)
-        self.long_polling.on_left = self.store.forget_unused
         self.consumers = ConsumerGroups(
             now_ms=self.passed_ms,
             may_notify=self._may_notify,

@@ -7,7 +7,7 @@ still contain messages after the number of the topic's queues was reduced.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.processors.pulls import PULL_CODES, pull_response
+from rockhopper.broker.kernel.processors.pulls import PULL_CODES, RequestReply, pull_response
 from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome, outcome_of
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -179,7 +179,5 @@ def _pull(
         filtered.expression if filtered else None,
         filtered.expression_type if filtered else None,
         0,
-        lambda _outcome, _result: None,
-        lambda _error: None,
-        request.check_access,
+        RequestReply(request),
     )

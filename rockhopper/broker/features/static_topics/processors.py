@@ -320,13 +320,16 @@ class StaticTopicProcessors:
 class _Rewritten(Request):
     """A request for a physical queue, whose answer is translated before it leaves."""
 
-    __slots__ = ("_translate",)
+    __slots__ = ("_original", "_translate")
 
     def __init__(self, request: Request, changes: dict[str, str], translate: Translate) -> None:
         ext = {**request.ext, **changes, "lo": "false"}
         super().__init__(request.connection, dataclasses.replace(request.command, ext=ext))
-        self.check_access = request.check_access
+        self._original = request
         self._translate = translate
+
+    def check_access(self) -> None:
+        self._original.check_access()
 
     def answer(self, response: Response) -> None:
         super().answer(self._translate(response))

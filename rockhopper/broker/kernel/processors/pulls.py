@@ -28,6 +28,27 @@ PULL_CODES = {
 }
 
 
+class RequestReply:
+    """Replies to a pull in any serialization."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def answer(self, outcome: PullOutcome, result: GetResult) -> None:
+        """See PullReply."""
+        self._request.answer(pull_response(outcome, result))
+
+    def refuse(self, error: Refusal) -> None:
+        """See PullReply."""
+        self._request.answer(refusal_response(error))
+
+    def check_access(self) -> None:
+        """See PullReply."""
+        self._request.check_access()
+
+
 @dataclass(eq=False, repr=False)
 class PullProcessor:
     """Serves pulls."""
@@ -45,12 +66,6 @@ class PullProcessor:
         """Serve one pull; return None while it waits for messages."""
         fields = request.fields(PullMessageRequest)
 
-        def answer(outcome: PullOutcome, result: GetResult) -> None:
-            request.answer(pull_response(outcome, result))
-
-        def refuse(error: Refusal) -> None:
-            request.answer(refusal_response(error))
-
         pull = Pull(
             request.connection,
             request.code == RequestCode.LITE_PULL_MESSAGE,
@@ -65,9 +80,7 @@ class PullProcessor:
             fields.subscription,
             fields.expression_type,
             fields.sub_version,
-            answer,
-            refuse,
-            request.check_access,
+            RequestReply(request),
         )
         served = self._puller.pull(pull)
         return None if served is None else pull_response(*served)

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Set
 
 from rockhopper.broker.server.loop.part import Part
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.users.peer import Peer
@@ -33,23 +34,13 @@ SLOT_S = 0.01
 TURN_BUDGET_S = 0.005
 
 
-def _ignore(_: object) -> None:
-    pass
-
-
 class ParkedPull:
-    """One waiting pull; *rerun* executes it again without waiting, and answers it.
-
-    On arrival of a message, *on_arrival* replaces *rerun* if given: it answers in the same
-    iteration of the loop or in the next. Without a connection, a part of the broker waits.
-    """
+    """One waiting pull. Without a connection, a part of the broker waits."""
 
     __slots__ = (
         "connection",
         "done",
         "offset",
-        "on_arrival",
-        "rerun",
         "slot",
         "subscription",
         "tail",
@@ -60,25 +51,35 @@ class ParkedPull:
         connection: Peer | None,
         tail: QueueTail,
         offset: int,
-        subscription: MessageFilter | None,
-        rerun: Callable[[], None],
-        on_arrival: Callable[[], None] | None = None,
+        subscription: MessageFilter | None = None,
     ) -> None:
         self.connection = connection
         self.tail = tail
         self.offset = offset
         self.subscription = subscription
-        self.rerun = rerun
-        self.on_arrival = on_arrival or rerun
         self.done = False
         self.slot = 0
+
+    def rerun(self) -> None:
+        """Execute it again without waiting, and answer it."""
+        raise NotImplementedError
+
+    def arrived(self) -> None:
+        """Answer it because of a message, in this iteration of the loop or the next."""
+        self.rerun()
 
 
 class LongPolling(Part):
     """All waiting pulls of one broker."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock* measures the time budget; deadlines use the loop's time."""
+    def __init__(
+        self, store: MessageStore | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """*store* forgets unused queues for which no pull waits any more; None: it keeps them.
+
+        *clock* measures the time budget; deadlines use the loop's time.
+        """
+        self._store = store
         self._clock = clock
         self._count = 0
         self._by_connection: dict[Peer | None, set[ParkedPull]] = {}
@@ -95,8 +96,6 @@ class LongPolling(Part):
         self._next_turn: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
-        self.on_left: Callable[[QueueTail], None] = _ignore
-        """Called with a queue that has no waiting pulls, or none any more."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -121,17 +120,21 @@ class LongPolling(Part):
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
         """Hold *parked* for up to *suspend_s*; return False if too many wait already."""
         is_taken = self._park(parked, suspend_s)
-        if parked.tail.waiters is None:
-            self.on_left(parked.tail)
+        self._forget_unused(parked.tail)
         return is_taken
 
-    def watch(self, tail: QueueTail, offset: int, callback: Callable[[], None]) -> bool:
-        """Call *callback* once, soon after a message is behind *offset*; for a part of the broker.
+    def watch(self, parked: ParkedPull) -> bool:
+        """Hold *parked* for a part of the broker.
 
-        It is also called without a message: after ``SUSPEND_S_MAX``, when queues are purged, and on
-        shutdown. Return False if too many wait, so that it is never called.
+        It is rerun once: soon after a message is behind its offset, or after ``SUSPEND_S_MAX``,
+        when queues are purged, or on shutdown. Return False if too many wait, so that it is never
+        rerun.
         """
-        return self.park(ParkedPull(None, tail, offset, None, callback), SUSPEND_S_MAX)
+        return self.park(parked, SUSPEND_S_MAX)
+
+    def _forget_unused(self, tail: QueueTail) -> None:
+        if tail.waiters is None and self._store is not None:
+            self._store.forget_unused(tail)
 
     def _park(self, parked: ParkedPull, suspend_s: float) -> bool:
         connection = parked.connection
@@ -207,8 +210,7 @@ class LongPolling(Part):
         for parked in list(tail.waiters or ()):
             if isinstance(parked, ParkedPull):
                 self._wake(parked)
-        if tail.waiters is None:
-            self.on_left(tail)
+        self._forget_unused(tail)
 
     def wake_topic(self, topic: str) -> None:
         """Answer every client that waits on a queue of *topic*, which was deleted."""
@@ -253,7 +255,7 @@ class LongPolling(Part):
         if subscription is None or any(map(subscription.matches_hash, tags_codes)):
             self._release(parked)
             if parked.connection is None or not parked.connection.closed:
-                parked.on_arrival()
+                parked.arrived()
         elif parked.slot * SLOT_S > self._filtered_deadline_s() + SLOT_S:
             self._set_deadline(parked, FILTERED_RECHECK_S)
 
@@ -278,7 +280,7 @@ class LongPolling(Part):
             waiters.pop(parked, None)
             if not waiters:
                 parked.tail.waiters = None
-                self.on_left(parked.tail)
+                self._forget_unused(parked.tail)
 
     def _connection_closed(self, connection: Peer) -> None:
         for parked in self._by_connection.pop(connection, set()):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -30,6 +31,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.users.errors import (
@@ -85,12 +87,21 @@ _OUTCOMES = {
 }
 
 
-class Pull(msgspec.Struct, frozen=True, gc=False):
-    """A pull request, in whatever encoding it arrived.
+class PullReply(Protocol):
+    """Replies to a pull, in the encoding of its request."""
 
-    *answer* and *refuse* send the result to its client. *check_access* raises a Refusal if the
-    client's user has lost the permission to read.
-    """
+    def answer(self, outcome: PullOutcome, result: GetResult) -> None:
+        """Send the result to the client."""
+
+    def refuse(self, error: Refusal) -> None:
+        """Send the client the reason why the pull is refused."""
+
+    def check_access(self) -> None:
+        """Raise a Refusal if the client's user has lost the permission to read."""
+
+
+class Pull(msgspec.Struct, frozen=True, gc=False):
+    """A pull request, in whatever encoding it arrived."""
 
     connection: Peer
     is_lite: bool
@@ -105,9 +116,7 @@ class Pull(msgspec.Struct, frozen=True, gc=False):
     expression: str | None
     expression_type: str | None
     version: int
-    answer: Callable[[PullOutcome, GetResult], None]
-    refuse: Callable[[Refusal], None]
-    check_access: Callable[[], None]
+    reply: PullReply
 
 
 def outcome_of(status: GetStatus, offset: int) -> PullOutcome:
@@ -115,6 +124,29 @@ def outcome_of(status: GetStatus, offset: int) -> PullOutcome:
     if status in _EMPTY:
         return PullOutcome.NOT_YET if offset == 0 else PullOutcome.MOVED
     return _OUTCOMES[status]
+
+
+class _ParkedPull(ParkedPull):
+    """A pull that waits until *until_s* at most."""
+
+    __slots__ = ("_puller", "pull", "until_s")
+
+    def __init__(
+        self,
+        puller: "Puller",
+        pull: Pull,
+        tail: QueueTail,
+        offset: int,
+        chosen: MessageFilter | None,
+        until_s: float,
+    ) -> None:
+        super().__init__(pull.connection, tail, offset, chosen)
+        self._puller = puller
+        self.pull = pull
+        self.until_s = until_s
+
+    def rerun(self) -> None:
+        self._puller.rerun(self)
 
 
 class Puller:
@@ -191,16 +223,16 @@ class Puller:
 
     def _pull_in_turn(self, pull: Pull) -> None:
         try:
-            pull.check_access()
+            pull.reply.check_access()
             served = self._pull(pull)
         except Refusal as error:
-            pull.refuse(error)
+            pull.reply.refuse(error)
             return
         except (OSError, StoreError) as error:
-            pull.refuse(Refusal(str(error)))
+            pull.reply.refuse(Refusal(str(error)))
             return
         if served is not None:
-            pull.answer(*served)
+            pull.reply.answer(*served)
 
     def _pull(self, pull: Pull) -> tuple[PullOutcome, GetResult] | None:
         chosen = self.check(pull)
@@ -314,19 +346,19 @@ class Puller:
         try:
             self._await_turn(pull, serve)
         except Refusal as error:
-            pull.refuse(error)
+            pull.reply.refuse(error)
 
     def _answer_now(self, pull: Pull) -> None:
         try:
             chosen = self._check_again(pull)
         except Refusal as error:
-            pull.refuse(error)
+            pull.reply.refuse(error)
             return
-        pull.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
+        pull.reply.answer(*(self._reset_of(pull) or self._read(pull, chosen)))
 
     def _check_again(self, pull: Pull) -> MessageFilter | None:
         """Check a pull that has waited again: permissions, group and topic may have changed."""
-        pull.check_access()
+        pull.reply.check_access()
         return self.check(pull)
 
     def look_at_resets(self, topic: str, queue_id: int) -> None:
@@ -341,28 +373,30 @@ class Puller:
         """Hold *pull* until a message is behind *offset*; return False if too many wait already."""
         until_s = self._long_polling.loop.time() + wait_s
 
-        def rerun() -> None:
-            try:
-                self._check_again(pull)
-            except Refusal as error:
-                pull.refuse(error)
-                return
-            moved = self._reset_of(pull)
-            if moved is not None:
-                pull.answer(*moved)
-                return
-            # Messages between the two offsets were examined and are not wanted.
-            from_there = (
-                pull if offset <= pull.offset else msgspec.structs.replace(pull, offset=offset)
-            )
-            outcome, result = self._read(from_there, chosen)
-            if not self._waits_on(from_there, chosen, result, until_s):
-                pull.answer(outcome, result)
-
         tail = self._store.tail(pull.topic, pull.queue_id)
-        woken = partial(self._in_turn, pull, rerun)
-        parked = ParkedPull(pull.connection, tail, offset, chosen, woken)
+        parked = _ParkedPull(self, pull, tail, offset, chosen, until_s)
         return self._long_polling.park(parked, wait_s)
+
+    def rerun(self, parked: "_ParkedPull") -> None:
+        """Serve a pull that has waited, or hold it again until its filter has time budget."""
+        self._in_turn(parked.pull, partial(self._rerun, parked))
+
+    def _rerun(self, parked: "_ParkedPull") -> None:
+        pull, chosen, offset = parked.pull, parked.subscription, parked.offset
+        try:
+            self._check_again(pull)
+        except Refusal as error:
+            pull.reply.refuse(error)
+            return
+        moved = self._reset_of(pull)
+        if moved is not None:
+            pull.reply.answer(*moved)
+            return
+        # Messages between the two offsets were examined and are not wanted.
+        from_there = pull if offset <= pull.offset else msgspec.structs.replace(pull, offset=offset)
+        outcome, result = self._read(from_there, chosen)
+        if not self._waits_on(from_there, chosen, result, parked.until_s):
+            pull.reply.answer(outcome, result)
 
     def _waits_on(
         self, pull: Pull, chosen: MessageFilter | None, result: GetResult, until_s: float

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.pull.long_polling import LongPolling, ParkedPull
 from rockhopper.broker.kernel.scheduled.delay_journal import DelayJournal, Pass
 from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
@@ -47,6 +47,7 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import SCHEDULE_TOPIC
@@ -112,6 +113,22 @@ class DelayOffsetTable(JsonTable):
         if self._updates % VERSION_STEP == 0:
             self.version.advance(self._now_ms())
         self.mark_changed()
+
+
+class _Waiting(ParkedPull):
+    """A level that waits for its next message."""
+
+    __slots__ = ("_delayed", "_level")
+
+    def __init__(
+        self, delayed: "DelayedDelivery", level: int, tail: QueueTail, offset: int
+    ) -> None:
+        super().__init__(None, tail, offset)
+        self._delayed = delayed
+        self._level = level
+
+    def rerun(self) -> None:
+        self._delayed.soon(self._level)
 
 
 class DelayedDelivery(Part):
@@ -223,7 +240,7 @@ class DelayedDelivery(Part):
             low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
             known = self.table.offsets.get(level, 0)
             self._next[level] = min(max(known, low), high)
-            self._soon(level)
+            self.soon(level)
         self._save_later()
 
     def levels_changed(self) -> None:
@@ -238,7 +255,7 @@ class DelayedDelivery(Part):
                     low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
                     self._next[level] = min(max(self.table.offsets.get(level, 0), low), high)
         for level in self._timers:
-            self._soon(level)
+            self.soon(level)
 
     def stop(self) -> None:
         """Stop all deliveries."""
@@ -318,14 +335,14 @@ class DelayedDelivery(Part):
         if self._is_running:
             self._save_later()
 
-    def _soon(self, level: int) -> None:
+    def soon(self, level: int) -> None:
         """Examine *level* in the next loop iteration; an arrival is reported within one."""
         if self._is_running:
             self._timers[level].soon()
 
     def _await_arrival(self, level: int) -> None:
         tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
-        self._long_polling.watch(tail, self._next[level], lambda: self._soon(level))
+        self._long_polling.watch(_Waiting(self, level, tail, self._next[level]))
 
     def _run(self, level: int) -> None:
         """Deliver the due messages of *level*, then wait for the next one."""
@@ -344,7 +361,7 @@ class DelayedDelivery(Part):
                     "delay level offset moved", level=level, was=offset, now=result.next_offset
                 )
             self._next[level] = result.next_offset
-            self._soon(level)
+            self.soon(level)
 
     def _deliver(self, level: int, messages: list[StoredMessage], end_offset: int) -> None:
         store, next_offset = self._store, self._next[level]
@@ -379,7 +396,7 @@ class DelayedDelivery(Part):
             self._timers[level].retry(RETRY_S)
         else:
             self._failing = False
-            self._soon(level)
+            self.soon(level)
         if next_offset != self._next[level]:
             self._next[level] = next_offset
             self._delivered.append((store.max_commit_log_offset, level, next_offset))

@@ -119,12 +119,12 @@ class Request:
     """One decoded request and its connection."""
 
     __slots__ = (
+        "_access",
         "_began_s",
         "_gate",
+        "_permissions",
         "_principal",
         "_times",
-        "check_access",
-        "check_permissions",
         "command",
         "connection",
     )
@@ -143,11 +143,8 @@ class Request:
         self._principal: Principal | None = None
         self._times = times
         self._began_s = 0.0 if times is None else times.now_s()
-        self.check_access: Callable[[], None] = allow_all
-        """Raises NoPermission if the sender may no longer do this; for requests that have waited.
-        """
-        self.check_permissions: Callable[[tuple[RequiredPermission, ...]], None] = allow_all
-        """Raises NoPermission unless the sender has these permissions; for requests with parts."""
+        self._access: AccessRules | None = None
+        self._permissions: tuple[RequiredPermission, ...] = ()
 
     @property
     def code(self) -> int:
@@ -198,6 +195,29 @@ class Request:
         """Whether the client wants no response, not even an error."""
         return self.command.is_oneway
 
+    def admit(self, access: AccessRules, permissions: tuple[RequiredPermission, ...]) -> None:
+        """Return if *access* allows the request. Raises a Refusal, or MalformedBodyError."""
+        admit(access, self, permissions)
+        self._access, self._permissions = access, permissions
+
+    def check_access(self) -> None:
+        """Return if the sender may still do this, for requests that have waited.
+
+        Raises:
+            NoPermission, MalformedBodyError: it may not.
+        """
+        if self.code in LONG_POLLING:
+            self.check_permissions(self._permissions)
+
+    def check_permissions(self, permissions: tuple[RequiredPermission, ...]) -> None:
+        """Return if the sender has *permissions*, for requests with parts.
+
+        Raises:
+            NoPermission, MalformedBodyError: it has not.
+        """
+        if self._access is not None:
+            admit_again(self._access, self, permissions)
+
     def fields(self, cls: type[Fields]) -> Fields:
         """Return the header fields as *cls* of protocol.requests. Raises FieldError."""
         return decode_fields(cls, self.command.ext)
@@ -228,10 +248,6 @@ class Request:
                 has_waited=has_waited,
                 is_oneway=self.oneway,
             )
-
-
-def allow_all(_needs: tuple[RequiredPermission, ...] = ()) -> None:
-    """Allow everything."""
 
 
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
@@ -384,10 +400,7 @@ class Dispatcher:
                 f" request type {request.code} not supported",
             )
         if entry.is_administration or not self.access.is_open:
-            admit(self.access, request, entry.permissions)
-            request.check_permissions = partial(admit_again, self.access, request)
-            if request.code in LONG_POLLING:
-                request.check_access = partial(admit_again, self.access, request, entry.permissions)
+            request.admit(self.access, entry.permissions)
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result

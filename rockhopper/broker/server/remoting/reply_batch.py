@@ -7,6 +7,7 @@ all other responses are sent when the pass ends. Everything is sent in one write
 from collections.abc import Callable
 from functools import partial
 
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.remoting.dispatcher import (
     Response,
@@ -35,10 +36,10 @@ class ReplyBatch:
         "_gate",
         "_guarded",
         "_has_waited",
-        "_on_refused",
         "_owed",
         "_sends",
         "_served",
+        "_stats",
         "_store",
         "_then",
         "_times",
@@ -52,7 +53,7 @@ class ReplyBatch:
     def __init__(
         self,
         store: MessageStore,
-        on_refused: Callable[[int], None],
+        stats: BrokerStats,
         connection: RemotingConnection,
         times: RequestTimes,
         began_s: float,
@@ -60,7 +61,7 @@ class ReplyBatch:
         has_waited: bool = False,
         gate: LeaseGate | None = None,
     ) -> None:
-        """*on_refused* is called with the number of staged sends that could not be written.
+        """*stats* counts staged sends that could not be written.
 
         *began_s* is when its frames were read, by the clock of *times*; if it *has_waited*, when
         messages arrived for them. Responses that promise state are sent through *gate*.
@@ -68,7 +69,7 @@ class ReplyBatch:
         self._store = store
         self._gate = gate
         self._guarded: list[int] = []
-        self._on_refused = on_refused
+        self._stats = stats
         self._began = False
         self._times = times
         self._has_waited = has_waited
@@ -176,7 +177,7 @@ class ReplyBatch:
         for serialize_type, header, _ in refused:
             opaque = decode_header(serialize_type, header).opaque
             self.answer(_error_frame(response, opaque, serialize_type))
-        self._on_refused(len(refused))
+        self._stats.puts_refused(len(refused))
 
     def flush(self) -> None:
         """Settle and send everything."""

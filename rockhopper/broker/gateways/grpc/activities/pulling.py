@@ -15,7 +15,12 @@ from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGrou
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from rockhopper.broker.users.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    Refusal,
+    TopicNotFound,
+)
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.grpc_v2.messages import (
     FILTER_SQL,
@@ -23,7 +28,6 @@ from rockhopper.protocol.grpc_v2.messages import (
     OFFSET_BEGINNING,
     OFFSET_END,
 )
-from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import TYPE_SQL92, TYPE_TAG, Subscription
 from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
@@ -35,6 +39,44 @@ _PullReply = METHODS["PullMessage"].reply
 _UpdateReply = METHODS["UpdateOffset"].reply
 _GetReply = METHODS["GetOffset"].reply
 _QueryReply = METHODS["QueryOffset"].reply
+
+
+class _CallReply:
+    """Replies to the pull of one call."""
+
+    def __init__(
+        self, call: Call, topic: str, namespace: str, expression: str, expression_type: str
+    ) -> None:
+        self._call = call
+        self._place = topic, namespace
+        self._expression = expression, expression_type
+
+    def answer(self, outcome: PullOutcome, result: GetResult) -> None:
+        """Send the status, the messages, and the next offset."""
+        call = self._call
+        if outcome is PullOutcome.FOUND:
+            # The store compares only hashes of tags, and these clients do not filter.
+            wanted = Subscription(self._place[0], *self._expression)
+            messages = decode_messages(result.body)
+            call.write(_PullReply(status=OK))
+            for stored in messages:
+                if wanted.matches_tag(stored.tags):
+                    call.write(_PullReply(message=delivered(stored, *self._place)))
+        elif outcome is PullOutcome.MOVED:
+            moved = status(Code.ILLEGAL_OFFSET, "the queue no longer has this offset")
+            call.write(_PullReply(status=moved))
+        else:
+            call.write(_PullReply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
+        call.write(_PullReply(next_offset=result.next_offset))
+        call.end()
+
+    def refuse(self, error: Refusal) -> None:
+        """See PullReply."""
+        self._call.refuse(error)
+
+    def check_access(self) -> None:
+        """See PullReply."""
+        self._call.check_access()
 
 
 class Pulling:
@@ -66,14 +108,7 @@ class Pulling:
         namespace = request.message_queue.topic.resource_namespace
 
         kind = TYPE_SQL92 if expression.type == FILTER_SQL else TYPE_TAG
-
-        def answer(outcome: PullOutcome, result: GetResult) -> None:
-            # The store compares only hashes of tags, and these clients do not filter.
-            wanted = Subscription(topic, expression.expression, kind)
-            messages = decode_messages(result.body) if outcome is PullOutcome.FOUND else []
-            found = [stored for stored in messages if wanted.matches_tag(stored.tags)]
-            _write_pulled(call, (topic, namespace), outcome, result, found)
-
+        reply = _CallReply(call, topic, namespace, expression.expression, kind)
         pulled = self._puller.pull(
             Pull(
                 connection=call.waiting(),
@@ -89,13 +124,11 @@ class Pulling:
                 expression=expression.expression,
                 expression_type=kind,
                 version=0,
-                answer=answer,
-                refuse=call.refuse,
-                check_access=call.check_access,
+                reply=reply,
             )
         )
         if pulled is not None:
-            answer(*pulled)
+            reply.answer(*pulled)
 
     def update_offset(self, call: Call, request: Any) -> Any:
         """UpdateOffset: commit a group's offset."""
@@ -149,24 +182,3 @@ class Pulling:
             raise TopicNotFound(f"the topic {topic} does not exist")
         if not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
             raise InvalidParameter(f"the topic {topic} has no queue {queue_id}")
-
-
-def _write_pulled(
-    call: Call,
-    place: tuple[str, str],
-    outcome: PullOutcome,
-    result: GetResult,
-    found: list[StoredMessage],
-) -> None:
-    if outcome is PullOutcome.FOUND:
-        call.write(_PullReply(status=OK))
-        for stored in found:
-            call.write(_PullReply(message=delivered(stored, *place)))
-    elif outcome is PullOutcome.MOVED:
-        call.write(
-            _PullReply(status=status(Code.ILLEGAL_OFFSET, "the queue no longer has this offset"))
-        )
-    else:
-        call.write(_PullReply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
-    call.write(_PullReply(next_offset=result.next_offset))
-    call.end()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.kernel.pull.long_polling import LongPolling
+from rockhopper.broker.kernel.pull.long_polling import LongPolling, ParkedPull
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
 from rockhopper.broker.kernel.scheduled.timers import java_files
@@ -44,6 +44,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.users.errors import IllegalMessage, Refusal
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (
@@ -61,6 +62,19 @@ TURN_S = 0.004
 RETRY_S = 1.0
 SAVE_INTERVAL_S = 5.0
 IDLE_MS = 60_000
+
+
+class _Waiting(ParkedPull):
+    """The queue of timed messages, which waits for its next message."""
+
+    __slots__ = ("_timers",)
+
+    def __init__(self, timers: "Timers", tail: QueueTail, offset: int) -> None:
+        super().__init__(None, tail, offset)
+        self._timers = timers
+
+    def rerun(self) -> None:
+        self._timers.arrived()
 
 
 class Timers(Part):
@@ -412,9 +426,10 @@ class Timers(Part):
         if self._is_parked:
             return
         tail = self._store.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
-        self._is_parked = self._long_polling.watch(tail, self.queue.offset, self._arrived)
+        self._is_parked = self._long_polling.watch(_Waiting(self, tail, self.queue.offset))
 
-    def _arrived(self) -> None:
+    def arrived(self) -> None:
+        """Look at the queue, which has another message."""
         self._is_parked = False
         self._soon()
 

@@ -8,7 +8,7 @@ from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.service import GrpcService
-from rockhopper.broker.users.access import Access
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
@@ -38,7 +38,7 @@ class Asking:
         self.replies: list[Any] = []
         self.refusals: list[str] = []
 
-    def admit(self, access: Access, demands: Demands) -> None: ...
+    def admit(self, access: AccessRules, demands: Demands) -> None: ...
 
     def write(self, reply: Any) -> None:
         self.replies.append(reply)

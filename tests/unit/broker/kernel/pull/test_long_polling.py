@@ -8,6 +8,7 @@ import pytest
 
 from rockhopper.broker.kernel.pull import long_polling
 from rockhopper.broker.kernel.pull.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
+from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
@@ -38,12 +39,8 @@ class Pulls:
         offset: int = 0,
     ) -> bool:
         async def park() -> bool:
-            parked = ParkedPull(peer.connection, self.tail, offset, subscription, rerun)
+            parked = Parked(self, number, peer.connection, offset, subscription)
             return self.polling.park(parked, suspend_s)
-
-        def rerun() -> None:
-            self.woken.append(number)
-            self.now_s += self.cost_s
 
         return self.loop.run_until_complete(park())
 
@@ -55,6 +52,25 @@ class Pulls:
             return list(self.woken)
 
         return self.loop.run_until_complete(arrive())
+
+
+class Parked(ParkedPull):
+    """A pull that is recorded when it is woken."""
+
+    def __init__(
+        self,
+        pulls: Pulls,
+        number: int,
+        connection: RemotingConnection | None = None,
+        offset: int = 0,
+        subscription: Subscription | None = None,
+    ) -> None:
+        super().__init__(connection, pulls.tail, offset, subscription)
+        self._pulls, self._number = pulls, number
+
+    def rerun(self) -> None:
+        self._pulls.woken.append(self._number)
+        self._pulls.now_s += self._pulls.cost_s
 
 
 @pytest.fixture
@@ -240,7 +256,7 @@ def test_a_part_of_the_broker_is_woken_once_and_is_no_client_that_waits(loop: St
     pulls = Pulls(loop)
 
     async def watch() -> bool:
-        return pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(7))
+        return pulls.polling.watch(Parked(pulls, 7))
 
     assert loop.run_until_complete(watch())
     assert len(pulls.polling) == 0
@@ -253,9 +269,9 @@ def test_a_part_of_the_broker_is_woken_at_the_end(loop: SteppedLoop) -> None:
     pulls = Pulls(loop)
 
     async def watch_and_stop() -> bool:
-        pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(7))
+        pulls.polling.watch(Parked(pulls, 7))
         pulls.polling.stop()
-        return pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(8))
+        return pulls.polling.watch(Parked(pulls, 8))
 
     assert not loop.run_until_complete(watch_and_stop())
     assert pulls.woken == [7]

@@ -60,7 +60,7 @@ class Pass:
         self.times = RequestTimes(lambda: self.seconds)
         self.reply_batch = ReplyBatch(
             cast(MessageStore, self.store),
-            self.stats.puts_refused,
+            self.stats,
             self.peer.connection,
             self.times,
             self.seconds,
@@ -195,7 +195,7 @@ async def test_a_promise_that_must_not_leave_when_the_pass_ends_is_held() -> Non
     gate = LeaseGate(lambda: is_open, 3000)
     one.reply_batch = ReplyBatch(
         cast(MessageStore, one.store),
-        one.stats.puts_refused,
+        one.stats,
         one.peer.connection,
         one.times,
         one.seconds,
