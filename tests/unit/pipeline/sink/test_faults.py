@@ -132,7 +132,7 @@ def test_exactly_once_refuses_more() -> None:
     rules = read_rules({"nameServer": "a:1", "delivery": "exactly-once"}, streaming=True)
     encoded = encode_messages(rows, "", lambda count: ["U"] * count)
     assert told(unsendable(rows, encoded, rules)) == [
-        ("topic", [0], "only brokers may write to topic '%DLQ%g'"),
+        ("topic", [0], "'%DLQ%g' is a topic that brokers write themselves"),
         ("bornTimestamp", [1], "the column 'bornTimestamp' is -5, and times count from 1970 on"),
     ]
     rows = batch(body=["x", "y"], delayTimeLevel=[-1, None])
