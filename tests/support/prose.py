@@ -4,6 +4,7 @@ Prose describes the project as it is now. Decisions and measured results are his
 they were written.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -198,6 +199,44 @@ def sources(*suffixes: str) -> tuple[Path, ...]:
     """Return the files of the package that end with one of *suffixes*."""
     found = (ROOT / "rockhopper").rglob("*")
     return tuple(sorted(path for path in found if path.suffix in suffixes and path.is_file()))
+
+
+class Code(NamedTuple):
+    """The parts of the package's sources that tests compare with pages."""
+
+    texts: tuple[tuple[Path, str], ...]
+    """Every string, with its file; parts that were joined are joined."""
+    names: frozenset[str]
+    """Parameters, fields, functions, attributes and variables."""
+    assigned: dict[str, set[str]]
+    """Variable → the strings assigned to it."""
+    joined: tuple[ast.BinOp, ...]
+    """Every division: most of them join paths."""
+
+
+@cache
+def code() -> Code:
+    """Parse the package's sources, once for all tests."""
+    texts: list[tuple[Path, str]] = []
+    names: set[str] = set()
+    assigned: dict[str, set[str]] = {}
+    joined: list[ast.BinOp] = []
+    for path in sources(".py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Constant(value=str(text)):
+                    texts.append((path, text))
+                case ast.Attribute(attr=name) | ast.Name(id=name) | ast.keyword(arg=str(name)):
+                    names.add(name)
+                case ast.arg(arg=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                    names.add(name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    names.add(name)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                    assigned.setdefault(name, set()).add(text)
+                case ast.BinOp(op=ast.Div()):
+                    joined.append(node)
+    return Code(tuple(texts), frozenset(names), assigned, tuple(joined))
 
 
 def page(path: Path) -> Page:

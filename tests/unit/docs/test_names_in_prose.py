@@ -12,7 +12,7 @@ from rockhopper.broker.__main__ import main as broker_main
 from rockhopper.broker.settings.config_file import build_config, properties_of
 from rockhopper.client.cli import main as client_main
 from rockhopper.protocol.store.store_paths import ABORT_FILE
-from tests.support.prose import ROOT, Line, page, pages, sources
+from tests.support.prose import ROOT, Line, code, page, pages, sources
 
 # Flags of other programs.
 FOREIGN_FLAGS = frozenset(
@@ -201,13 +201,7 @@ def store_files() -> Iterator[tuple[Line, str]]:
 @cache
 def paths_in_code() -> frozenset[str]:
     """What the code joins with ``/``, or names in one text: ``config/users.json``."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources(".py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    constants: dict[str, set[str]] = {}
-    for node in nodes:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
-                constants.setdefault(name, set()).add(value)
+    constants = code().assigned
 
     def joined(node: ast.AST) -> list[str]:
         match node:
@@ -221,14 +215,10 @@ def paths_in_code() -> frozenset[str]:
                 return [{"config": "config", "own": "rockhopper"}.get(name, "…")]
         return ["…"]
 
-    found = set()
-    for node in nodes:
-        match node:
-            case ast.BinOp(op=ast.Div()):
-                found.update(joined(node))
-            case ast.Constant(value=str(value)):
-                found.add(value)
-                found.update(re.findall(r"(?:rockhopper|config)/[\w./-]+\w", value))
+    found = {path for node in code().joined for path in joined(node)}
+    for _, text in code().texts:
+        found.add(text)
+        found.update(re.findall(r"(?:rockhopper|config)/[\w./-]+\w", text))
     return frozenset(found)
 
 
@@ -266,8 +256,8 @@ def test_files_that_are_named_without_a_folder_are_those_of_the_code() -> None:
             names = re.findall(r"\b(?:data|store)/([a-z]+)(?![\w./-])", block.text)
             found += [(Line(block.page, block.number, name), name) for name in names]
     assert {"abort", "UNFINISHED", "topics.json"} <= {name for _, name in found}
-    code = {path.rpartition("/")[2] for path in paths_in_code()}
-    assert [f"{name}: {line}" for line, name in found if name not in code | OF_ROCKETMQ] == []
+    known = {path.rpartition("/")[2] for path in paths_in_code()} | OF_ROCKETMQ
+    assert [f"{name}: {line}" for line, name in found if name not in known] == []
 
 
 OF_ROCKETMQ = frozenset({"consumerFilter.json"})
@@ -297,7 +287,7 @@ def test_a_file_of_a_store_is_looked_for_in_its_folder(name: str, is_so: bool) -
 
 
 def test_http_paths_are_served() -> None:
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
     found = {
         quoted.text
         for each in pages()
@@ -305,18 +295,13 @@ def test_http_paths_are_served() -> None:
         if re.fullmatch(r"/(?:healthz|readyz|metrics|[a-z]+z)", quoted.text)
     }
     assert {"/healthz", "/readyz", "/metrics"} <= found
-    assert {path for path in found if f'"{path}"' not in code} == set()
+    assert {path for path in found if f'"{path}"' not in text} == set()
 
 
 @cache
 def texts_of_code() -> str:
-    """Every text of the code, in one line each; parts that were joined are joined."""
-    found = []
-    for path in sources(".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(" ".join(node.value.split()))
-    return "\n".join(found)
+    """Every text of the code, in one line each."""
+    return "\n".join(" ".join(text.split()) for _, text in code().texts)
 
 
 def test_sentences_in_backticks_are_what_the_code_says() -> None:

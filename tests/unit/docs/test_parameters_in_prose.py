@@ -12,7 +12,7 @@ import rockhopper
 from rockhopper.client import sync
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
-from tests.support.prose import Line, pages, said_to_be_defaults, sources
+from tests.support.prose import Line, code, pages, said_to_be_defaults
 
 # What a program calls of a broker in its process; the rest is for the broker's own start.
 OF_BROKERS = frozenset({"temporary"})
@@ -129,19 +129,8 @@ def test_examples_name_parameters_that_there_are() -> None:
 @cache
 def names_in_code() -> frozenset[str]:
     """Parameters, fields and functions of the whole package."""
-    found: set[str] = set()
-    for path in sources(".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.arg(arg=name) | ast.AnnAssign(target=ast.Name(id=name)):
-                    found.add(name)
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    found.add(name)
-                case ast.Attribute(attr=name) | ast.Name(id=name) | ast.keyword(arg=str(name)):
-                    found.add(name)
-                case ast.Constant(value=str(name)):
-                    found.update(re.findall(r"\w+", name))
-    return frozenset(found)
+    in_texts = {name for _, text in code().texts for name in re.findall(r"\w+", text)}
+    return code().names | in_texts
 
 
 def test_snake_case_names_in_backticks_are_in_the_code() -> None:

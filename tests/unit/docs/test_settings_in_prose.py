@@ -1,6 +1,5 @@
 """Every setting that prose names is one, with the value and the default that prose gives."""
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -25,7 +24,7 @@ from rockhopper.broker.settings.setting_fields import (
     settings_of,
     unit_of,
 )
-from tests.support.prose import ROOT, Line, Page, pages, said_to_be_defaults, sources
+from tests.support.prose import ROOT, Line, Page, code, pages, said_to_be_defaults, sources
 
 FIELDS = {
     known.key: (part, field, known) for part in SETTING_PARTS for field, known in settings_of(part)
@@ -454,14 +453,11 @@ def test_the_image_s_settings_are_read_without_a_warning(path: Path) -> None:
 
 def test_messages_and_docstrings_set_what_there_is() -> None:
     """``set haMode=classic`` in an error, a log entry or a docstring."""
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py"))
     found = [
         (f"{path.relative_to(ROOT)}: {key}={value}", key, value.rstrip(".:*`"))
-        for path in sources(".py")
-        if _GIVEN.search(text := path.read_text(encoding="utf-8"))
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        for key, value in _GIVEN.findall(node.value)
+        for path, string in code().texts
+        for key, value in _GIVEN.findall(string)
     ]
     assert len(found) > 60
     assert [
@@ -475,7 +471,7 @@ def test_messages_and_docstrings_set_what_there_is() -> None:
         at
         for at, key, _ in found
         if key not in FIELDS.keys() | OTHERS | NOT_OURS
-        and f'"{key}"' not in code
+        and f'"{key}"' not in text
         and key not in {"topicA", "groupA", "viewBox"}
     ] == []
 

@@ -1,13 +1,12 @@
 """The messages that the page quotes are those of the code."""
 
-import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+from tests.support.prose import ROOT, code
+
 PAGE = ROOT / "docs/operations/troubleshooting.md"
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
@@ -15,13 +14,10 @@ QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MU
 @cache
 def said() -> str:
     """Every text of broker, client and protocol, with its parts between values as they stand."""
-    texts = []
-    for top in ("broker", "client", "protocol"):
-        for path in (ROOT / top).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    texts.append(re.sub(r"%(?:r|s|d|g)", "", node.value))
-    return "\n".join(texts)
+    homes = ("rockhopper/broker", "rockhopper/client", "rockhopper/protocol")
+    ours = {path for home in homes for path in (ROOT / home).rglob("*.py")}
+    texts = [text for path, text in code().texts if path in ours]
+    return re.sub(r"%(?:r|s|d|g)", "", "\n".join(texts))
 
 
 def test_the_page_quotes() -> None:
