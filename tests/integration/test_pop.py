@@ -10,10 +10,11 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.popping import GROUP, TOPIC, PopConsumer, batch_ack_body, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
+pytestmark = needs("pop")
 RETRY = f"%RETRY%{GROUP}+{TOPIC}"
 
 

@@ -4,8 +4,11 @@ from pathlib import Path
 
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.daemon import Daemon
+from tests.support.features import needs
 from tests.support.popping import PopConsumer
 from tests.support.raw_peer import RawPeer
+
+pytestmark = needs("pop")
 
 
 async def test_killed_broker_loses_and_repeats_nothing(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from rockhopper.broker.app import Broker
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.popping import GROUP, TOPIC, PopConsumer, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
+
+pytestmark = needs("pop")
 
 
 @pytest.fixture

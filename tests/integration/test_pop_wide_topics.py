@@ -5,19 +5,20 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.app import Broker
-from rockhopper.broker.features.pop import polling
-from rockhopper.broker.features.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.kernel.pull.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import send_fields
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.popping import TOPIC, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
-QUEUES = PARKED_PER_CONNECTION_MAX + 2 * QUEUES_PER_SLICE
+pytestmark = needs("pop")
+
+# Two slices of a pop (features/pop/sources.py) more than a connection may wait for.
+QUEUES = PARKED_PER_CONNECTION_MAX + 2 * 256
 WAITS = pop_fields(pollTime=600_000)
 DOES_NOT_WAIT = pop_fields()
 
@@ -127,7 +128,7 @@ async def test_who_leaves_while_his_pop_looks_takes_nothing_along(broker: Broker
 async def test_too_many_that_wait_are_told_so_after_all_queues_were_looked_at(
     broker: Broker, peer: RawPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "WAITING_MAX", 0)
+    monkeypatch.setattr("rockhopper.broker.features.pop.polling.WAITING_MAX", 0)
     assert (await peer.ask(Code.POP_MESSAGE, WAITS)).code == ResponseCode.POLLING_FULL
     notice = await peer.ask(Code.NOTIFICATION, WAITS)
     assert notice.ext is not None

@@ -21,7 +21,10 @@ class BulkPullFeature:
 
     name = "bulk_pull"
     requires: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ("tests/unit/broker/features/bulk_pull",)
+    tests: tuple[str, ...] = (
+        "tests/integration/test_bulk_pull.py",
+        "tests/unit/broker/features/bulk_pull",
+    )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> NoState:
         """Return nothing: a pull leaves nothing behind."""

@@ -107,7 +107,11 @@ class PopFeature:
 
     name = "pop"
     requires: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ("tests/unit/broker/features/pop",)
+    tests: tuple[str, ...] = (
+        "tests/property/test_pop.py",
+        "tests/support/pop_world.py",
+        "tests/unit/broker/features/pop",
+    )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> PopState:
         """Return the request modes and the lanes."""

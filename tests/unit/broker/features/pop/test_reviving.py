@@ -10,6 +10,7 @@ from rockhopper.broker.features.pop import reviving as module
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import DiskFullError, RecordTooLargeError
 from rockhopper.broker.store.put import MessageToStore
+from rockhopper.protocol.properties import encode_properties
 from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -189,3 +190,14 @@ def test_a_retry_topic_is_left_as_it_is_otherwise(world: PopWorld) -> None:
     found = world.topics.configs[RETRY]
     assert (found.read_queue_nums, found.write_queue_nums) == (3, 2)
     assert copies(world) == 1
+
+
+def test_a_copy_has_no_property_that_only_the_broker_writes(world: PopWorld) -> None:
+    """Some records of earlier releases have properties that clients forged."""
+    forged = {"RH_SINK": "ab12:7:3", "RH_FINAL": "0", "__CRC32#": "1", "TIMER_ORIGIN": "0:0"}
+    world.send(b"a", encode_properties(forged | {"KEYS": "k"}))
+    assert len(world.pop()) == 1
+    world.pass_time(1000)
+    (again,) = world.pop()
+    assert again.message.properties["KEYS"] == "k"
+    assert forged.keys().isdisjoint(again.message.properties)

@@ -504,3 +504,11 @@ def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(tmp_path: Path) ->
     (message,) = decode_messages(result.body)
     assert (message.body, message.properties["RETRY_TOPIC"]) == (b"failed", TOPIC)
     world.abandon()
+
+
+def test_the_time_of_the_newest_pop_is_known(world: PopWorld) -> None:
+    """A broker whose clock was set back goes on from there."""
+    world.send(b"a")
+    world.clock.advance(3_600_000)
+    world.pop()
+    assert world.pop_service.lanes.newest_ms == world.clock.now_ms

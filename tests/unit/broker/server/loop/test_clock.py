@@ -10,7 +10,6 @@ from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumeSett
 from rockhopper.broker.server.loop.clock import BrokerClock
 from tests.support.features import NAMES, pop_of, sinks_of, transactions_of
 from tests.support.peers import Clock, Peer
-from tests.support.pop_world import PopWorld
 from tests.support.served_broker import ServedBroker
 
 HOUR_MS = 3_600_000
@@ -93,11 +92,10 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
     tmp_path: Path, wall: Clock
 ) -> None:
     broker = ServedBroker(tmp_path, wall, {})
-    lasting: list[Any] = [
-        *(broker.store, broker.producers),
-        *(broker.delayed, pop_of(broker), pop_of(broker).reviving, broker.timers.rolling),
-    ]
+    lasting: list[Any] = [broker.store, broker.producers, broker.delayed, broker.timers.rolling]
     points: list[Any] = [broker.timers, broker.timers.delivery, broker.sender]
+    if "pop" in NAMES:
+        lasting += pop_of(broker), pop_of(broker).reviving
     if "transactions" in NAMES:
         transactions = transactions_of(broker)
         lasting += transactions, transactions.check_back
@@ -125,14 +123,3 @@ def test_members_stay_when_the_clock_is_set_forward(tmp_path: Path, wall: Clock)
     broker.consumers.expire()
     assert broker.consumers.get("readers") is None
     broker.store.abandon()
-
-
-def test_what_was_popped_in_a_future_that_was_taken_back_counts_on_from_there(
-    tmp_path: Path, wall: Clock
-) -> None:
-    world = PopWorld(tmp_path / "store", wall)
-    world.send(b"a")
-    wall.advance(HOUR_MS)
-    world.pop()
-    assert world.pop_service.lanes.newest_ms == wall.now_ms
-    world.abandon()
