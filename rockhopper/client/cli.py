@@ -15,7 +15,7 @@ from rockhopper.client.commands.messages.trace import trace
 from rockhopper.client.commands.pull import pull
 from rockhopper.client.commands.replication.ha import ha
 from rockhopper.client.commands.running import EXIT_INTERRUPTED, nameserver_option
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.top import top
 from rockhopper.client.commands.security.acl import acl
 from rockhopper.client.commands.security.auth import auth
@@ -51,7 +51,7 @@ _COMMANDS: tuple[click.Command, ...] = (
 )
 
 
-class _Main(Family):
+class _MainGroup(AliasedGroup):
     """The main command group. Ctrl-C at a prompt exits like Ctrl-C anywhere else."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -69,7 +69,7 @@ class _Main(Family):
             ctx.exit(EXIT_INTERRUPTED)
 
 
-@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_MainGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rockhopper-mq", prog_name="rockhopper")
 @nameserver_option
 def main() -> None:

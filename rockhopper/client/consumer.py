@@ -28,7 +28,7 @@ from typing import Generic, Self, TypeVar
 from rockhopper.client.arguments import check_count
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.consuming.allocation import Allocation, allocation_of
-from rockhopper.client.consuming.engine import Engine
+from rockhopper.client.consuming.engine import ConsumerEngine
 from rockhopper.client.consuming.face.batches import check_batches, collect
 from rockhopper.client.consuming.face.callbacks import QueueCallbacks, QueuesCallback
 from rockhopper.client.consuming.face.pauses import Paused
@@ -216,10 +216,12 @@ class Consumer:
         if handler is not None:
             check_coroutine_function("handler", handler)
 
-    def _make_engine(self) -> tuple[Engine, Handout]:
+    def _make_engine(self) -> tuple[ConsumerEngine, Handout]:
         # Topics found by patterns are added to the subscriptions.
         subscriptions = dict(self._settings.subscriptions)
-        engine = Engine(self._nameserver, replace(self._settings, subscriptions=subscriptions))
+        engine = ConsumerEngine(
+            self._nameserver, replace(self._settings, subscriptions=subscriptions)
+        )
         if self._trace_topic:
             engine.handout.trace = MessageTrace(engine.session, topic=self._trace_topic)
         return engine, engine.handout
@@ -411,7 +413,7 @@ class Consumer:
         take = partial(self._next_batch, count_max, wait_s)
         return self._begin_loop(partial(self._through_hooks, take) if self._hooks.receive else take)
 
-    def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_Loop[_Item]":
+    def _begin_loop(self, next_item: Callable[[], Awaitable[_Item]]) -> "_ConsumerIterator[_Item]":
         self.engine.session.check_open()
         if self._workers or self._running is not None:
             raise ClientStateError(
@@ -419,7 +421,7 @@ class Consumer:
             )
         in_work, self._in_work = self._in_work, ()
         self._handout.redeliver_all(in_work)
-        loop = _Loop(self._check_loop, next_item)
+        loop = _ConsumerIterator(self._check_loop, next_item)
         self._loop = loop
         return loop
 
@@ -663,7 +665,7 @@ class Consumer:
         await self._cancel(tasks)
 
 
-class _Loop(Generic[_Item]):
+class _ConsumerIterator(Generic[_Item]):
     """An iterator of one `async for` over a consumer."""
 
     __slots__ = ("_check", "_next")

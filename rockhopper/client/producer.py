@@ -9,7 +9,7 @@ from rockhopper.client.arguments import check_count, check_seconds
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.middleware.hooks import Hooks, Middleware, Sending, SendOperation
 from rockhopper.client.network.closing import ClosedAtEnd
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.sharing import SharedConnections
@@ -389,7 +389,7 @@ class Producer(ClosedAtEnd):
             remedy="check that this broker runs and is registered at the name service",
         )
 
-    def _take_request(self, connection: Connection, command: Command) -> Command | None:
+    def _take_request(self, connection: BrokerConnection, command: Command) -> Command | None:
         """Handle a broker's request to a producer."""
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return self.requests.take_reply(command)

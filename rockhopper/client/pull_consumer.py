@@ -24,7 +24,7 @@ from rockhopper.client.consuming.face.patterns import (
 )
 from rockhopper.client.consuming.face.pauses import Paused, Pauses
 from rockhopper.client.consuming.histories import Histories
-from rockhopper.client.consuming.pulling import Puller, PullResult
+from rockhopper.client.consuming.pulling import GroupPuller, PullResult
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.consuming.subscriptions import Topic
@@ -129,7 +129,7 @@ class PullConsumer(ClosedAtEnd):
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
         self._histories = Histories(self.session, group)
-        self._puller = Puller(self.session, group, self._wanted, histories=self._histories)
+        self._puller = GroupPuller(self.session, group, self._wanted, histories=self._histories)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._ready: deque[QueueReader] = deque()
         self._progress = asyncio.Event()
@@ -342,9 +342,9 @@ class PullConsumer(ClosedAtEnd):
         receiving = Receiving(self._group, self.session.client_id)
         return list(await around(self._hooks.receive, last)(receiving))
 
-    def __aiter__(self) -> "_Loop":
+    def __aiter__(self) -> "_PullIterator":
         """Deliver one message after the other, for ever."""
-        return _Loop(self._receive_one if self._hooks.receive else self._next)
+        return _PullIterator(self._receive_one if self._hooks.receive else self._next)
 
     async def _receive_one(self) -> ReceivedMessage:
         async def take() -> list[ReceivedMessage]:
@@ -507,7 +507,7 @@ class PullConsumer(ClosedAtEnd):
                 self._adopt(queue, self._parted.pop(queue, 0))
 
 
-class _Loop:
+class _PullIterator:
     """An iterator of `async for`; cancelling a step does not end it, as it would a generator."""
 
     def __init__(self, receive: Callable[[], Awaitable[ReceivedMessage]]) -> None:

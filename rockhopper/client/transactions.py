@@ -26,7 +26,7 @@ from rockhopper.client.errors import (
     may_have_moved,
 )
 from rockhopper.client.middleware.hooks import Middleware
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.reachability import Reachability
 from rockhopper.client.network.sharing import SharedConnections
@@ -359,7 +359,7 @@ class TransactionProducer(Producer):
         route = self.session.routes.known(half.topic)
         return (route.master(half.broker_name) if route is not None else None) or ""
 
-    def _take_request(self, connection: Connection, command: Command) -> Command | None:
+    def _take_request(self, connection: BrokerConnection, command: Command) -> Command | None:
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             self._spawn(self._answer_check(connection.address, command))
             return Command(int(ResponseCode.SUCCESS))

@@ -137,7 +137,7 @@ class _SyntaxError(Exception):
     """The text is not valid even in fastjson's dialect."""
 
 
-class _Level:
+class _OpenContainer:
     """An open object or array: where its text starts, and what may come next."""
 
     __slots__ = ("in_key", "is_key", "is_object", "start")
@@ -152,7 +152,7 @@ class _Level:
 def _to_strict(text: str) -> str:
     """Convert to strict JSON: quote every key, and turn objects used as keys into their text."""
     out: list[str] = []
-    levels: list[_Level] = []
+    levels: list[_OpenContainer] = []
     position = 0
     size = len(text)
     while position < size:
@@ -171,7 +171,7 @@ def _to_strict(text: str) -> str:
             if in_key and any(outer.is_key for outer in levels):
                 # Each level of quoting doubles the quotes inside.
                 raise _SyntaxError(f"a key inside an object that is a key, at {position}")
-            levels.append(_Level(is_object=token == "{", start=len(out), is_key=in_key))
+            levels.append(_OpenContainer(is_object=token == "{", start=len(out), is_key=in_key))
             out.append(token)
         elif token in "}]":
             if level is None:
@@ -268,20 +268,20 @@ def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
     return writer.text()
 
 
-class Written(str):
+class CachedText(str):
     """The cached text of a value, which ``dumps`` inserts unchanged."""
 
     __slots__ = ()
 
 
-def written(value: object, depth: int) -> Written:
+def written(value: object, depth: int) -> CachedText:
     """Return the text of *value* in a pretty document, *depth* levels deep.
 
     Raises like ``dumps``.
     """
     writer = _Writer(raw_keys=True, pretty=True)
     writer.write(value, depth)
-    return Written(writer.text())
+    return CachedText(writer.text())
 
 
 def queue_text(queue: MessageQueueKey, value: object) -> str:
@@ -289,14 +289,14 @@ def queue_text(queue: MessageQueueKey, value: object) -> str:
     return f"{dumps(queue)}:{dumps(value)}"
 
 
-def map_of(items: Iterable[str]) -> Written:
+def map_of(items: Iterable[str]) -> CachedText:
     """Return the text of a map from the texts of its sorted *items*."""
-    return Written("{" + ",".join(items) + "}")
+    return CachedText("{" + ",".join(items) + "}")
 
 
-def array_of(items: Iterable[str]) -> Written:
+def array_of(items: Iterable[str]) -> CachedText:
     """Return the text of an array from the texts of its *items*."""
-    return Written("[" + ",".join(items) + "]")
+    return CachedText("[" + ",".join(items) + "]")
 
 
 class _Writer:
@@ -319,7 +319,7 @@ class _Writer:
 
     def write(self, value: object, depth: int) -> None:
         if isinstance(value, str):
-            if type(value) is not Written:
+            if type(value) is not CachedText:
                 value = _quote(value.name if isinstance(value, Enum) else value)
             self._out.append(value)
         elif value is None:

@@ -20,14 +20,14 @@ import atheris
 import click
 
 with atheris.instrument_imports(include=["rockhopper.protocol"]):
-    from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader
+    from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter
     from rockhopper.protocol.http2 import frames
     from rockhopper.protocol.http2.connection import (
-        Asked,
-        Ended,
         Event,
         Http2Connection,
         Received,
+        RequestStarted,
+        StreamEnded,
     )
     from rockhopper.protocol.http2.frames import HEAD_SIZE_BYTES, PREFACE, FrameType, frame
     from rockhopper.protocol.http2.hpack import encode_fields
@@ -68,7 +68,7 @@ class Peer:
         self.http2 = Http2Connection(lambda: 0.0)
         self.events: list[Event] = []
         self.sent = b""
-        self._readers: dict[int, MessageReader] = {}
+        self._readers: dict[int, MessageSplitter] = {}
 
     def receive(self, data: bytes) -> None:
         """Take *data*, and answer every other request in pieces."""
@@ -79,9 +79,9 @@ class Peer:
         self.sent += self.http2.drain()
 
     def _serve(self, event: Event) -> None:
-        if isinstance(event, Asked):
-            self._readers[event.stream_id] = MessageReader("gzip", MESSAGE_BYTES_MAX)
-        elif isinstance(event, Ended):
+        if isinstance(event, RequestStarted):
+            self._readers[event.stream_id] = MessageSplitter("gzip", MESSAGE_BYTES_MAX)
+        elif isinstance(event, StreamEnded):
             self._readers.pop(event.stream_id, None)
             return
         elif isinstance(event, Received):

@@ -17,7 +17,7 @@ from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
 from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
-from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE, Method
 from tests.support.hang import HANG_S
 from tests.support.served_broker import ServedBroker
@@ -72,7 +72,7 @@ class Answer:
 
     def __init__(self, reply: Any) -> None:
         self._reply = reply
-        self._reader = MessageReader("identity", 1 << 26)
+        self._reader = MessageSplitter("identity", 1 << 26)
         self.fields: dict[str, str] = {}
         self.messages: list[Any] = []
         self.body = b""

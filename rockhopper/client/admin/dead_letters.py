@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.admin.message_forms import PROPERTY_REQUEUED
 from rockhopper.client.admin.message_search import MessageSearch
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
     ClientError,
@@ -117,7 +117,7 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequeueOptions:
     """The options of a requeue."""
 
     to: str | None
@@ -163,7 +163,7 @@ class DeadLetters:
         self._search = search
         self._topics = topics
         self._masters = masters
-        self._puller = Puller(session, None, is_browsing=True)
+        self._puller = GroupPuller(session, None, is_browsing=True)
         # A send without an answer is not retried: the next requeue finds out whether it was stored.
         self._sender = GroupSender(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
         # A broker's lock does not exclude a second call of this client, and its index may lag.
@@ -223,7 +223,7 @@ class DeadLetters:
             ClientError: a message could not be sent; the yielded ones are sent.
         """
         queues = await self._queues(group)
-        asked = _Asked(to, message_id, only, go_on, dry_run)
+        asked = _RequeueOptions(to, message_id, only, go_on, dry_run)
         left = asked.limit(max_count)
         found = False
         for queue in queues:
@@ -247,7 +247,7 @@ class DeadLetters:
             )
 
     async def _requeue(
-        self, queue: MessageQueue, asked: _Asked, left: int | None
+        self, queue: MessageQueue, asked: _RequeueOptions, left: int | None
     ) -> AsyncGenerator[Requeued]:
         low, mark, high = await self._range(queue)
         noted = mark
@@ -273,7 +273,7 @@ class DeadLetters:
             if mark > noted and not asked.dry_run:
                 await self._note(queue, mark)
 
-    async def _tried(self, letter: DeadLetter, asked: _Asked) -> Requeued:
+    async def _tried(self, letter: DeadLetter, asked: _RequeueOptions) -> Requeued:
         try:
             return await self._send_back(letter, asked.to, dry_run=asked.dry_run)
         except (_NoOriginError, RequestRefusedError, RouteNotFoundError) as error:

@@ -44,7 +44,7 @@ _FOUND_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT
 _VIEWED_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
-class _Broker(Protocol):
+class _SearchedBroker(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -59,7 +59,7 @@ class MessageSearch:
     def __init__(
         self,
         session: Session,
-        brokers: Callable[[], Awaitable[Sequence[_Broker]]],
+        brokers: Callable[[], Awaitable[Sequence[_SearchedBroker]]],
         topics: Callable[[], Awaitable[list[str]]],
     ) -> None:
         self._session = session
@@ -139,7 +139,7 @@ class MessageSearch:
                 return message
         return None
 
-    async def _view(self, broker: _Broker, offset: int) -> ReceivedMessage | None:
+    async def _view(self, broker: _SearchedBroker, offset: int) -> ReceivedMessage | None:
         answer = await self._session.request(
             broker.address,
             RequestCode.VIEW_MESSAGE_BY_ID,

@@ -79,7 +79,7 @@ class PlainAcl:
 
 def read_plain_acl(text: str) -> PlainAcl:
     """Return the accounts of a file. Raises PlainAclError."""
-    document = _Reader(text).document()
+    document = _SettingsReader(text).document()
     found = PlainAcl()
     for name in document.keys() - _TOP:
         raise PlainAclError(f"{name} is not a key of plain_acl.yml")
@@ -163,7 +163,7 @@ def _texts(value: Any) -> list[str]:
     return [str(each) for each in value if each]
 
 
-class _Reader:
+class _SettingsReader:
     """Parses nested settings and lists by their indentation."""
 
     def __init__(self, text: str) -> None:

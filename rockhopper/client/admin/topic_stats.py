@@ -10,7 +10,7 @@ import msgspec
 
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.group_states import QueueLag
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.queues import MessageQueue
@@ -39,15 +39,15 @@ async def together(asked: Iterable[Awaitable[_Found]]) -> list[_Found]:
     return list(await asyncio.gather(*(one(each) for each in asked)))
 
 
-class _Window(msgspec.Struct):
+class _RateWindow(msgspec.Struct):
     sum: int = 0
     tps: float = 0.0
     avgpt: float = 0.0
 
 
 class _Stats(msgspec.Struct, rename="camel"):
-    stats_minute: _Window = msgspec.field(default_factory=_Window)
-    stats_day: _Window = msgspec.field(default_factory=_Window)
+    stats_minute: _RateWindow = msgspec.field(default_factory=_RateWindow)
+    stats_day: _RateWindow = msgspec.field(default_factory=_RateWindow)
 
 
 class QueueFigures(NamedTuple):
@@ -179,7 +179,7 @@ class TopicReader:
 
 
 async def lag_seconds(
-    puller: Puller, lags: Iterable[QueueLag], now_ms: int | None = None
+    puller: GroupPuller, lags: Iterable[QueueLag], now_ms: int | None = None
 ) -> dict[MessageQueue, float]:
     """Return for each queue the age of the first message that a group has not consumed.
 
@@ -209,7 +209,7 @@ async def oldest_s(admin: Admin, lags: Iterable[QueueLag]) -> float | None:
 
     None if unknown.
     """
-    puller = Puller(admin.session, None, is_browsing=True)
+    puller = GroupPuller(admin.session, None, is_browsing=True)
     return max((await lag_seconds(puller, lags)).values(), default=None)
 
 

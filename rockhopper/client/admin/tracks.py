@@ -50,7 +50,7 @@ _TAG = re.compile(r"[^\s=<>()']+")
 _THERE_OR_NOT = frozenset((int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)))
 
 
-class Outcome(Enum):
+class TrackOutcome(Enum):
     """What happened to a message in a group."""
 
     CONSUMED = "consumed"
@@ -82,14 +82,14 @@ class Track:
     """The state of a message in one group."""
 
     group: str
-    outcome: Outcome
+    outcome: TrackOutcome
     detail: str = ""
     time_ms: int | None = None
     """When it became a dead letter, or when it will be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class MessageHistory:
     """A message and its tracks."""
 
     message: ReceivedMessage
@@ -101,7 +101,7 @@ class History:
     tracks: list[Track]
 
 
-async def history(admin: Admin, message: ReceivedMessage) -> History:
+async def history(admin: Admin, message: ReceivedMessage) -> MessageHistory:
     """Return the history of *message*, given in any form, in at most ``GROUPS_MAX`` groups.
 
     Groups of tools are omitted.
@@ -115,11 +115,11 @@ async def history(admin: Admin, message: ReceivedMessage) -> History:
     first = _first_form(message, topic, here, delayed)
     due = await due_ms(admin, first) if target_topic(first) == topic else None
     requeued = [each for each in here if is_requeued(each)]
-    whole = _Whole(admin, first, topic, due, requeued, delayed, unseen)
+    whole = _TracedMessage(admin, first, topic, due, requeued, delayed, unseen)
     readers = await _readers(admin, first.broker_name, topic)
     groups = sorted({*readers, *whole.groups_of_copies(message)})
     groups = [each for each in groups if not is_system_group(each)]
-    return History(first, topic, due, await whole.tracks(groups[:GROUPS_MAX]))
+    return MessageHistory(first, topic, due, await whole.tracks(groups[:GROUPS_MAX]))
 
 
 def _first_form(
@@ -179,7 +179,7 @@ async def _readers(admin: Admin, broker: str, topic: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _TracedMessage:
     """A message and its copies outside the topics of single groups."""
 
     admin: Admin
@@ -208,7 +208,7 @@ class _Whole:
                 try:
                     return await self._track(group)
                 except ClientError as error:
-                    return Track(group, Outcome.UNKNOWN, str(error))
+                    return Track(group, TrackOutcome.UNKNOWN, str(error))
 
         return list(await asyncio.gather(*(one(each) for each in groups)))
 
@@ -218,16 +218,16 @@ class _Whole:
             self._copies(group, unseen), self.admin.groups.online(group)
         )
         if state.model == "BROADCASTING":
-            return Track(group, Outcome.BROADCAST, "each member stores its own offset")
+            return Track(group, TrackOutcome.BROADCAST, "each member stores its own offset")
         copy = newest(copies)
         if copy is not None:
             return await self._by_copy(group, state, copy)
         if target_topic(self.message) != self.message.queue.topic:
-            return Track(group, Outcome.DELAYED, "", self.due_ms)
+            return Track(group, TrackOutcome.DELAYED, "", self.due_ms)
         track = await self._by_place(group, state, self.message)
         for each in self.requeued:
             again = await self._by_place(group, state, each)
-            if again.outcome in (Outcome.WAITING, Outcome.OFFLINE):
+            if again.outcome in (TrackOutcome.WAITING, TrackOutcome.OFFLINE):
                 also = f"the copy from {each.properties[PROPERTY_REQUEUED]} waits"
                 track = replace(track, detail=f"{track.detail}; {also}".removeprefix("; "))
         if unseen:
@@ -254,23 +254,23 @@ class _Whole:
             return await self._by_dead_letter(group, copy)
         if topic == SCHEDULE_TOPIC:
             due = await due_ms(self.admin, copy)
-            return Track(group, Outcome.RETRYING, f"retry {times:,} at its delay level", due)
+            return Track(group, TrackOutcome.RETRYING, f"retry {times:,} at its delay level", due)
         at = await self._by_place(group, state, copy)
-        is_behind = at.outcome in (Outcome.CONSUMED, Outcome.FILTERED)
+        is_behind = at.outcome in (TrackOutcome.CONSUMED, TrackOutcome.FILTERED)
         if is_retry_topic(topic):
-            outcome = Outcome.RETRIED if is_behind else Outcome.RETRYING
+            outcome = TrackOutcome.RETRIED if is_behind else TrackOutcome.RETRYING
             detail = f"retry {times:,}" if times else "requeued for this group alone"
             return Track(group, outcome, detail if is_behind else f"{detail}; {at.detail}")
         if is_behind:
             return replace(at, detail="the copy that was requeued")
-        return Track(group, Outcome.REQUEUED, f"the copy waits; {at.detail}")
+        return Track(group, TrackOutcome.REQUEUED, f"the copy waits; {at.detail}")
 
     async def _by_dead_letter(self, group: str, copy: ReceivedMessage) -> Track:
         mark = await self.admin.offsets.committed(REQUEUE_GROUP, copy.queue)
         detail = f"in {copy.queue.topic}"
         if mark is not None and mark > copy.queue_offset:
             detail += "; sent back since, to another topic"
-        return Track(group, Outcome.DEAD, detail, copy.store_time_ms)
+        return Track(group, TrackOutcome.DEAD, detail, copy.store_time_ms)
 
     async def _by_place(self, group: str, state: GroupState, message: ReceivedMessage) -> Track:
         committed = await self.admin.offsets.committed(group, message.queue)
@@ -278,11 +278,11 @@ class _Whole:
         if committed is not None and before < 0:
             if not _is_wanted(state, message):
                 wanted = state.subscriptions[message.queue.topic]
-                return Track(group, Outcome.FILTERED, f"it subscribes to {wanted}")
+                return Track(group, TrackOutcome.FILTERED, f"it subscribes to {wanted}")
             detail = f"{-before - 1:,} more since then" if before < -1 else ""
-            return Track(group, Outcome.CONSUMED, detail)
+            return Track(group, TrackOutcome.CONSUMED, detail)
         at = "nothing committed" if committed is None else f"{before:,} before it"
-        return Track(group, Outcome.WAITING if state.members else Outcome.OFFLINE, at)
+        return Track(group, TrackOutcome.WAITING if state.members else TrackOutcome.OFFLINE, at)
 
 
 def _is_wanted(state: GroupState, message: ReceivedMessage) -> bool:

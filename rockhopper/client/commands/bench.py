@@ -23,7 +23,7 @@ _PULLS_UNDER_WAY = 4
 
 
 @dataclass(frozen=True)
-class _Job:
+class _BenchArguments:
     topic: str
     count: int
     size_bytes: int
@@ -88,11 +88,11 @@ def bench(
     what a broker can do.
     """
     name = topic or f"bench_{time.time_ns() // 1_000_000}"
-    job = _Job(name, count, size, in_flight, batch, as_json)
+    job = _BenchArguments(name, count, size, in_flight, batch, as_json)
     run(_bench(job, nameserver(), is_temporary=topic is None), fast=True)
 
 
-async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> None:
+async def _bench(job: _BenchArguments, nameserver: str | None, *, is_temporary: bool) -> None:
     from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
@@ -105,7 +105,7 @@ async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> No
                 await admin.delete_topic(job.topic)
 
 
-async def _measure_all(job: _Job, nameserver: str | None, admin: "Admin") -> None:
+async def _measure_all(job: _BenchArguments, nameserver: str | None, admin: "Admin") -> None:
     from rockhopper.client.producer import Producer
 
     async with Producer(nameserver, timeout_s=30.0) as producer:
@@ -142,7 +142,7 @@ async def _measure_all(job: _Job, nameserver: str | None, admin: "Admin") -> Non
         write_line(f"bodies of {job.size_bytes:,} bytes; milliseconds are per request")
 
 
-async def _single_sends(job: _Job, producer: "Producer") -> _Measured:
+async def _single_sends(job: _BenchArguments, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     message = Message(job.topic, bytes(job.size_bytes))
@@ -155,7 +155,7 @@ async def _single_sends(job: _Job, producer: "Producer") -> _Measured:
     return await _measure(case, send, job.count, 1, job.under_way)
 
 
-async def _batches(job: _Job, producer: "Producer") -> _Measured:
+async def _batches(job: _BenchArguments, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     messages = [Message(job.topic, bytes(job.size_bytes))] * job.batch
@@ -169,7 +169,7 @@ async def _batches(job: _Job, producer: "Producer") -> _Measured:
 
 
 async def _pulls(
-    job: _Job, nameserver: str | None, admin: "Admin", starts: "dict[MessageQueue, int]"
+    job: _BenchArguments, nameserver: str | None, admin: "Admin", starts: "dict[MessageQueue, int]"
 ) -> _Measured:
     """Read the sent messages, each queue from several offsets concurrently."""
     from rockhopper.client.pull_consumer import PullConsumer

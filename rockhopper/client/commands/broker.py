@@ -18,7 +18,7 @@ from rockhopper.client.commands.output import (
     write_note,
 )
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_brokers, complete_settings
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
@@ -39,7 +39,7 @@ _broker_option = click.option(
 )
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def broker() -> None:
     """Show the state of brokers, and change their settings."""
 
@@ -162,12 +162,12 @@ def config(
     if changes and wanted:
         raise click.UsageError("either show settings (NAME) or change them (NAME=VALUE)")
 
-    choice = _Choice(wanted or list(changes), only_live, only_changed)
+    choice = _SettingsChoice(wanted or list(changes), only_live, only_changed)
     run(_config(changes, choice, broker, as_json, nameserver()))
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _SettingsChoice:
     """The settings to show: the named ones, else those of a kind."""
 
     names: Sequence[str]
@@ -192,7 +192,7 @@ class _Choice:
 
 async def _config(
     changes: dict[str, str],
-    choice: _Choice,
+    choice: _SettingsChoice,
     name: str | None,
     as_json: bool,
     nameserver: str | None,
@@ -226,7 +226,7 @@ class _Settings:
     is_described: bool
 
 
-async def _settings(admin: "Admin", target: BrokerAddress, choice: _Choice) -> _Settings:
+async def _settings(admin: "Admin", target: BrokerAddress, choice: _SettingsChoice) -> _Settings:
     described = await admin.describe_broker_config(target.address)
     if described is None and choice.is_choosy:
         raise Failure(f"{target.name} does not report which settings are live or not default")

@@ -36,7 +36,7 @@ _NAMES: dict[int, str] = {
 
 
 @dataclass(frozen=True)
-class _Job:
+class _ConsumeArguments:
     topic: str
     group: str
     wanted: "str | Sql"
@@ -117,20 +117,20 @@ def consume(
         subscription_to(topic, wanted)
     except SubscriptionError as error:
         raise click.UsageError(str(error)) from None
-    ended = _Ended()
-    job = _Job(topic, group, wanted, start, is_orderly, max_count, as_json)
+    ended = _EndSignal()
+    job = _ConsumeArguments(topic, group, wanted, start, is_orderly, max_count, as_json)
     run(_consume(job, nameserver(), ended))
     if ended.by_signal is not None:
         sys.exit(EXIT_SIGNALLED + ended.by_signal)
 
 
-class _Ended:
+class _EndSignal:
     """The signal that ended the reading, if any."""
 
     by_signal: int | None = None
 
 
-async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
+async def _consume(job: _ConsumeArguments, nameserver: str | None, ended: _EndSignal) -> None:
     from rockhopper.client.consumer import Consumer
 
     rows = MessageRows(as_json=job.as_json)

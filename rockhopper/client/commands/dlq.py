@@ -26,7 +26,7 @@ from rockhopper.client.commands.running import (
     report,
     run,
 )
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.completion import complete_dead_groups
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _REASONS_MAX = 5
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def dlq() -> None:
     """List and show dead letters, and send them back.
 

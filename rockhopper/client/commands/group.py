@@ -25,7 +25,7 @@ from rockhopper.client.commands.parameters import (
     select_queues,
 )
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
@@ -42,7 +42,7 @@ _WIDE = 132
 _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "OLDEST", "LAST CONSUMED")
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def group() -> None:
     """Create, list, show, reset and delete consumer groups."""
 
@@ -232,9 +232,9 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
 
 async def _seconds(admin: "Admin", queues: "Sequence[QueueLag]") -> "_Seconds":
     from rockhopper.client.admin.topic_stats import lag_seconds
-    from rockhopper.client.consuming.pulling import Puller
+    from rockhopper.client.consuming.pulling import GroupPuller
 
-    return await lag_seconds(Puller(admin.session, None, is_browsing=True), queues)
+    return await lag_seconds(GroupPuller(admin.session, None, is_browsing=True), queues)
 
 
 def _state_json(state: "GroupState", seconds: "_Seconds") -> dict[str, Any]:

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.messages.reading import Span, and_what_follows, in_order, newest
-from rockhopper.client.commands.messages.wanted import Wanted, wanted_options
+from rockhopper.client.commands.messages.reading import (
+    OffsetSpan,
+    and_what_follows,
+    in_order,
+    newest,
+)
+from rockhopper.client.commands.messages.wanted import LocalFilter, wanted_options
 from rockhopper.client.commands.output import flush, write_note
 from rockhopper.client.commands.parameters import (
     GROUP,
@@ -34,12 +39,12 @@ _LAST_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class _Job:
+class _PullArguments:
     topic: str
     start: "Position | None"
     end: "Position | None"
     last: int | None
-    wanted: Wanted
+    wanted: LocalFilter
     max_count: int | None
     follow: bool
     queues: Sequence[tuple[str | None, int]]
@@ -121,7 +126,7 @@ def pull(**asked: Any) -> None:
     from rockhopper.client.filters import Sql, subscription_to
     from rockhopper.protocol.errors import SubscriptionError
 
-    job = _Job(wanted=Wanted.of(asked.pop("pattern"), asked.pop("pairs")), **asked)
+    job = _PullArguments(wanted=LocalFilter.of(asked.pop("pattern"), asked.pop("pairs")), **asked)
     if job.last is not None and (job.start is not None or job.max_count is not None):
         raise click.UsageError("--last excludes --from and --max, because it sets both")
     if job.end is not None and job.follow:
@@ -137,7 +142,7 @@ def pull(**asked: Any) -> None:
     run(_pull(job, nameserver()))
 
 
-async def _pull(job: _Job, nameserver: str | None) -> None:
+async def _pull(job: _PullArguments, nameserver: str | None) -> None:
     from rockhopper.client.filters import Sql
     from rockhopper.client.pull_consumer import PullConsumer
 
@@ -172,7 +177,7 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         printer.print_end()
 
 
-async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _Job) -> Span:
+async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _PullArguments) -> OffsetSpan:
     end = await consumer.end_offset(queue)
     if job.end is not None:
         start = consumer.position(queue)
@@ -180,12 +185,12 @@ async def _span(consumer: "PullConsumer", queue: "MessageQueue", job: _Job) -> S
         end = min(end, consumer.position(queue))
         await consumer.seek(queue, start)
     if job.last is not None:
-        return Span(queue, await consumer.begin_offset(queue), end)
-    return Span(queue, consumer.position(queue), end)
+        return OffsetSpan(queue, await consumer.begin_offset(queue), end)
+    return OffsetSpan(queue, consumer.position(queue), end)
 
 
 async def _source(
-    consumer: "PullConsumer", spans: Sequence[Span], job: _Job, printer: "_Printer"
+    consumer: "PullConsumer", spans: Sequence[OffsetSpan], job: _PullArguments, printer: "_Printer"
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages to filter and print; with --last they are filtered already."""
     if job.last is None:
@@ -210,7 +215,7 @@ async def _replayed(messages: "list[ReceivedMessage]") -> "AsyncGenerator[Receiv
 class _Printer:
     """Prints messages as they arrive and records the progress in each queue."""
 
-    def __init__(self, job: _Job) -> None:
+    def __init__(self, job: _PullArguments) -> None:
         self.next_offsets: dict[MessageQueue, int] = {}
         self._job = job
         self._rows = MessageRows(as_json=job.as_json)
@@ -243,7 +248,7 @@ class _Printer:
             write_note(f"no {which} in {self._job.topic} {_where(self._job)}")
 
 
-def _where(job: _Job) -> str:
+def _where(job: _PullArguments) -> str:
     if job.end is not None:
         return "before that" if job.start is None else "in that part"
     return "yet" if job.last is not None else "from there on"

@@ -36,7 +36,7 @@ _UNDER_WAY_MAX = 128
 
 
 @dataclass(frozen=True)
-class _Job:
+class _SendArguments:
     """The arguments of the command."""
 
     topic: str
@@ -164,7 +164,9 @@ def send(
     content = None
     if not is_by_line:
         content = _read_content(body, source)
-    job = _Job(body=content, source=source, properties=parse_properties(properties), **asked)
+    job = _SendArguments(
+        body=content, source=source, properties=parse_properties(properties), **asked
+    )
     try:
         job.message(b"")
     except ValueError as error:
@@ -219,7 +221,7 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
     return properties
 
 
-async def _send(job: _Job, nameserver: str | None) -> None:
+async def _send(job: _SendArguments, nameserver: str | None) -> None:
     from rockhopper.client.producer import Producer
 
     started = time.monotonic()
@@ -253,7 +255,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
         _print_summary(job, progress.done, time.monotonic() - started)
 
 
-async def _queue(producer: "Producer", job: _Job) -> "MessageQueue | None":
+async def _queue(producer: "Producer", job: _SendArguments) -> "MessageQueue | None":
     if job.queue is None:
         return None
     chosen = select_queues(await producer.queues(job.topic), [job.queue], job.topic)
@@ -263,7 +265,7 @@ async def _queue(producer: "Producer", job: _Job) -> "MessageQueue | None":
     return chosen[0]
 
 
-async def _bodies(job: _Job) -> AsyncIterator[bytes]:
+async def _bodies(job: _SendArguments) -> AsyncIterator[bytes]:
     if job.body is None:
         lines = stdin_lines() if job.source is None else stdin_lines(job.source.fileno())
         async for line in lines:
@@ -274,7 +276,7 @@ async def _bodies(job: _Job) -> AsyncIterator[bytes]:
 
 
 async def _send_oneway(
-    producer: "Producer", job: _Job, queue: "MessageQueue | None", progress: ProgressBar
+    producer: "Producer", job: _SendArguments, queue: "MessageQueue | None", progress: ProgressBar
 ) -> None:
     async for body in _bodies(job):
         await producer.send_oneway(job.message(body), queue=queue)
@@ -283,7 +285,7 @@ async def _send_oneway(
 
 async def _send_pipelined(
     producer: "Producer",
-    job: _Job,
+    job: _SendArguments,
     queue: "MessageQueue | None",
     stored: "Callable[[Sequence[SendReceipt]], None]",
 ) -> None:
@@ -317,7 +319,7 @@ async def _send_pipelined(
 
 
 async def _requests(
-    producer: "Producer", job: _Job, queue: "MessageQueue | None"
+    producer: "Producer", job: _SendArguments, queue: "MessageQueue | None"
 ) -> AsyncIterator[_Send]:
     batch: list[Message] = []
 
@@ -358,7 +360,7 @@ async def tell_of_new_topic(producer: "Producer", topic: str, nameserver: str | 
     report(f"there was {what}: it has been created{where}")
 
 
-def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:
+def _print_receipt(receipt: "SendReceipt", job: _SendArguments) -> None:
     queue = receipt.queue
     if job.as_json:
         handle = receipt.recall_handle
@@ -386,14 +388,14 @@ def _print_receipt(receipt: "SendReceipt", job: _Job) -> None:
     )
 
 
-def _later(job: _Job) -> str:
+def _later(job: _SendArguments) -> str:
     at_ms = job.deliver_at_ms
     if job.delay_ms is not None:
         at_ms = round(time.time() * 1000) + job.delay_ms
     return "" if at_ms is None else f", to be delivered at {time_text(at_ms)}"
 
 
-def _print_summary(job: _Job, done: int, seconds: float) -> None:
+def _print_summary(job: _SendArguments, done: int, seconds: float) -> None:
     messages = counted(done, "message")
     if job.is_oneway:
         write_line(f"sent {messages} to {job.topic}, unconfirmed (--oneway)")

@@ -26,7 +26,7 @@ from rockhopper.client.commands.running import (
     report,
     run,
 )
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def topic() -> None:
     """List, create, show, purge and delete topics."""
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
-from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.locks import ConsumerLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import Progress
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
@@ -62,7 +62,7 @@ class Assignment:
         fetcher: Fetcher,
         handout: Handout,
         shared_room: Room,
-        locks: QueueLocks | None,
+        locks: ConsumerLocks | None,
         owner: Owner,
     ) -> None:
         self.held: dict[MessageQueue, ProcessQueue] = {}

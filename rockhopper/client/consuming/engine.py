@@ -9,17 +9,17 @@ from rockhopper.client.consuming.face.patterns import TopicFinder
 from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.histories import Histories
-from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.locks import ConsumerLocks
 from rockhopper.client.consuming.notifications import Answer, Notifications
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import BrokerProgress, LocalProgress, Progress
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.rebalancing import Rebalancer
 from rockhopper.client.consuming.redelivery import Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _REFRESH_INTERVAL_S = 10.0
 
 
-class Engine:
+class ConsumerEngine:
     """All parts of a consumer behind the public class."""
 
     def __init__(self, nameserver: str | None, settings: ConsumerSettings) -> None:
@@ -63,7 +63,7 @@ class Engine:
             else BrokerProgress(offsets, group, histories)
         )
         # In broadcast every member reads every queue, so there are no locks.
-        locks = None if settings.broadcast else QueueLocks(self.session, group, _now_s)
+        locks = None if settings.broadcast else ConsumerLocks(self.session, group, _now_s)
         self.locks = locks if settings.orderly else None
         """The locks of orderly mode.
 
@@ -77,7 +77,9 @@ class Engine:
             on_idle=self._queue_idle,
         )
         self._has_asked_why = False
-        self._puller = Puller(self.session, group, subscriptions=subscriptions, histories=histories)
+        self._puller = GroupPuller(
+            self.session, group, subscriptions=subscriptions, histories=histories
+        )
         self._fetcher = Fetcher(self._puller, settings, room, self, self.session.outages)
         self.assignment = Assignment(
             settings,
@@ -261,7 +263,7 @@ class Engine:
         """See assignment.Owner."""
         self.rebalancer.soon()
 
-    def _handle_request(self, connection: Connection, command: Command) -> Answer:
+    def _handle_request(self, connection: BrokerConnection, command: Command) -> Answer:
         return self.notifications.handle(connection, command)
 
     async def _check_filters(self) -> None:

@@ -55,7 +55,7 @@ class Source(Protocol):
         """
 
 
-class Listener(Protocol):
+class FetchListener(Protocol):
     """Receives the events of fetching."""
 
     def fetched(self, held: ProcessQueue) -> None:
@@ -79,7 +79,7 @@ class Fetcher:
         source: Source,
         settings: ConsumerSettings,
         shared_room: Room,
-        listener: Listener,
+        listener: FetchListener,
         outages: Outages,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] = time.monotonic,

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import MalformedAnswerError
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies.log_history import (
@@ -45,8 +45,8 @@ class Histories:
         self._group = group
         self._offsets = QueueOffsets(session)
         self._read_in: dict[MessageQueue, Epochs] = {}
-        self._compared: dict[MessageQueue, Connection] = {}
-        self._epochs: WeakKeyDictionary[Connection, Epochs] = WeakKeyDictionary()
+        self._compared: dict[MessageQueue, BrokerConnection] = {}
+        self._epochs: WeakKeyDictionary[BrokerConnection, Epochs] = WeakKeyDictionary()
 
     def read_in(self, queue: MessageQueue) -> Epochs:
         """The epochs of the log in which a queue was last read; empty if unknown."""
@@ -102,7 +102,7 @@ class Histories:
         answer = await self._ask(connection, HistoryQuestion(None, [*known], [_place(queue)]))
         return _limited(offset, answer)
 
-    async def _note(self, queue: MessageQueue, connection: Connection) -> None:
+    async def _note(self, queue: MessageQueue, connection: BrokerConnection) -> None:
         epochs = self._epochs.get(connection)
         if epochs is None:
             answer = await self._ask(connection, HistoryQuestion(None, [], []))
@@ -112,7 +112,7 @@ class Histories:
         else:
             self._read_in.pop(queue, None)
 
-    async def _ask(self, connection: Connection, question: HistoryQuestion) -> HistoryAnswer:
+    async def _ask(self, connection: BrokerConnection, question: HistoryQuestion) -> HistoryAnswer:
         command = Command(_LOG_HISTORY, body=encode_history(question))
         answer = await connection.request(command, self._session.request_timeout_s)
         if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LOCK_VALID_S = 30.0
 
 
-class QueueLocks:
+class ConsumerLocks:
     """The locks of one consumer."""
 
     def __init__(self, session: Session, group: str, now_s: Callable[[], float]) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.handout import Handout
-from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.locks import ConsumerLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.settings import ConsumerSettings
-from rockhopper.client.network.connection import Connection, RequestAnswer
+from rockhopper.client.network.connection import BrokerConnection, RequestAnswer
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -51,7 +51,7 @@ class Notifications:
         settings: ConsumerSettings,
         assignment: Assignment,
         handout: Handout,
-        locks: QueueLocks | None,
+        locks: ConsumerLocks | None,
         members_changed: Callable[[], None],
     ) -> None:
         self.handler: Handler | None = None
@@ -72,7 +72,7 @@ class Notifications:
             int(RequestCode.CONSUME_MESSAGE_DIRECTLY): self._consume_directly,
         }
 
-    def handle(self, connection: Connection, command: Command) -> Answer:
+    def handle(self, connection: BrokerConnection, command: Command) -> Answer:
         """Handle a broker's request; return None for codes that a consumer does not support."""
         answer = self._answers.get(command.code)
         if answer is None:

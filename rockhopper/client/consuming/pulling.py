@@ -89,7 +89,7 @@ class _Backlog(NamedTuple):
         return max(min(waiting, fitting, _AT_ONCE_MAX), 1)
 
 
-class Puller:
+class GroupPuller:
     """Sends pull requests for one group.
 
     The filter of a topic is in `subscriptions`, else it is `wanted`: tags or an expression.

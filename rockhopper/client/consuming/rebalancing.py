@@ -23,7 +23,7 @@ from typing import Protocol
 from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.differences import Differences
-from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.locks import ConsumerLocks
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import (
     ClientError,
@@ -32,7 +32,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
     is_away,
 )
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -55,7 +55,7 @@ _RETURN_S = 5.0
 _ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
-class Whole(Protocol):
+class RebalancedConsumer(Protocol):
     """The consumer that this rebalancer belongs to."""
 
     def is_named(self, topic: str) -> bool:
@@ -76,9 +76,9 @@ class Rebalancer:
         session: Session,
         settings: ConsumerSettings,
         assignment: Assignment,
-        locks: QueueLocks | None,
+        locks: ConsumerLocks | None,
         now_s: Callable[[], float],
-        whole: Whole,
+        whole: RebalancedConsumer,
         on_failure: OnFailure,
     ) -> None:
         self._session = session
@@ -138,7 +138,7 @@ class Rebalancer:
         """Request a round now."""
         self._due.set()
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: BrokerConnection) -> None:
         """Handle a new connection: a restarted master needs time to learn the group's members."""
         address = connection.address
         if not self._session.routes.has_master(address):
@@ -492,7 +492,7 @@ class Rebalancer:
             if queue in self._assignment.held:
                 self._assignment.give_up(queue)
 
-    async def _renew(self, locks: QueueLocks) -> None:
+    async def _renew(self, locks: ConsumerLocks) -> None:
         refused, _ = await locks.lock(self._assignment.to_lock)
         lost = refused & set(self._assignment.held)
         for queue in refused:

@@ -57,7 +57,9 @@ log = logging.getLogger(__name__)
 
 # The answer to a request that a broker sends: immediate, later, or None for none.
 RequestAnswer = Command | None
-RequestHandler = Callable[["Connection", Command], RequestAnswer | asyncio.Future[RequestAnswer]]
+RequestHandler = Callable[
+    ["BrokerConnection", Command], RequestAnswer | asyncio.Future[RequestAnswer]
+]
 
 _NEGOTIATION_FIELD = "rh"
 # The operating system notices a vanished peer only after a quarter of an hour.
@@ -92,7 +94,7 @@ def fork_count() -> int:
     return _forks
 
 
-class Connection(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     """An open connection; `closed` is done when the connection has ended."""
 
     def __init__(

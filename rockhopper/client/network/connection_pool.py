@@ -24,7 +24,7 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.addresses import split_address
 from rockhopper.client.network.connection import (
     SILENCE_NOTED_S,
-    Connection,
+    BrokerConnection,
     RequestHandler,
     fork_count,
 )
@@ -89,7 +89,7 @@ class ConnectionPool:
         connect_timeout_s: float = 3.0,
         handle_request: RequestHandler | None = None,
         credentials: CredentialsSource = NOBODYS,
-        on_connect: Callable[[Connection], None] | None = None,
+        on_connect: Callable[[BrokerConnection], None] | None = None,
         on_unreachable: Callable[[str], None] = lambda _address: None,
         tls: TlsOptions | None = None,
     ) -> None:
@@ -107,10 +107,10 @@ class ConnectionPool:
         self._on_connect = on_connect
         self._on_unreachable = on_unreachable
         self._tls = tls
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, BrokerConnection] = {}
         # Includes retiring connections, which accept no new requests.
-        self._alive: set[Connection] = set()
-        self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        self._alive: set[BrokerConnection] = set()
+        self._attempts: dict[str, asyncio.Task[BrokerConnection]] = {}
         # The start of each attempt, by the loop's clock.
         self._dialed_s: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,17 +119,17 @@ class ConnectionPool:
         self._is_closed = False
 
     @property
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[BrokerConnection]:
         """The connections that are open now."""
         return [connection for connection in self._open.values() if connection.is_open]
 
-    def existing(self, address: str) -> Connection | None:
+    def existing(self, address: str) -> BrokerConnection | None:
         """Return the open connection to `address`, or None; never dials."""
         self.check_usable()
         connection = self._open.get(address)
         return connection if connection is not None and connection.is_open else None
 
-    async def connect(self, address: str) -> Connection:
+    async def connect(self, address: str) -> BrokerConnection:
         """Return an open connection to `address`. Raises BrokerUnreachableError."""
         connection = self.existing(address)
         if connection is not None:
@@ -160,7 +160,7 @@ class ConnectionPool:
             connection, spent_s = await self._writable(address, command.code, timeout_s, size_bytes)
             return await connection.request(command, timeout_s, spent_s=spent_s)
 
-    def ready(self, address: str) -> Connection | None:
+    def ready(self, address: str) -> BrokerConnection | None:
         """Return the connection to `address` if it can send at once. Call check_usable first."""
         connection = self._open.get(address)
         if self.at_once_max is not None:
@@ -198,7 +198,7 @@ class ConnectionPool:
 
     async def _writable(
         self, address: str, code: int, timeout_s: float, size_bytes: int
-    ) -> tuple[Connection, float]:
+    ) -> tuple[BrokerConnection, float]:
         """Return a connection that can send now, and the seconds spent waiting for it."""
         connection = self.existing(address)
         if connection is not None and connection.is_writable:
@@ -304,7 +304,7 @@ class ConnectionPool:
                 "this client belongs to another event loop; open it in the loop that uses it"
             )
 
-    async def _dial(self, address: str) -> Connection:
+    async def _dial(self, address: str) -> BrokerConnection:
         try:
             host, port = split_address(address)
         except ValueError as error:
@@ -315,7 +315,7 @@ class ConnectionPool:
             async with asyncio.timeout(self._connect_timeout_s):
                 connected = await connect(host, port, self._connect_timeout_s)
                 _, connection = await loop.create_connection(
-                    lambda: Connection(address, self._handle_request, credentials),
+                    lambda: BrokerConnection(address, self._handle_request, credentials),
                     sock=connected,
                     ssl=None if self._tls is None else self._tls.context(),
                     server_hostname=None if self._tls is None else host.partition("%")[0],
@@ -379,7 +379,7 @@ class ConnectionPool:
             self.retire(address)
         return bool(old)
 
-    def _connection_ended(self, connection: Connection) -> None:
+    def _connection_ended(self, connection: BrokerConnection) -> None:
         self._alive.discard(connection)
         if self._open.get(connection.address) is connection and not self._is_closed:
             self._on_unreachable(connection.address)
@@ -388,7 +388,7 @@ class ConnectionPool:
         remedy = self.remedies.get(address) or "check that the broker runs and listens there"
         return BrokerUnreachableError(f"{address} {reason}", address=address, remedy=remedy)
 
-    def _attempt_ended(self, address: str, attempt: asyncio.Task[Connection]) -> None:
+    def _attempt_ended(self, address: str, attempt: asyncio.Task[BrokerConnection]) -> None:
         if self._attempts.get(address) is attempt:
             del self._attempts[address]
             del self._dialed_s[address]

@@ -305,7 +305,7 @@ class NameServices:
             ) from error
 
 
-class RouteTable:
+class RouteCache:
     """The routes of the topics that this client has used."""
 
     def __init__(self, name_services: NameServices, pool: ConnectionPool) -> None:

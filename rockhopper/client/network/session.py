@@ -24,10 +24,10 @@ from rockhopper.client.errors import (
     may_have_moved,
 )
 from rockhopper.client.network.broker_clocks import FIELD, BrokerClocks
-from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
+from rockhopper.client.network.connection import BrokerConnection, RequestHandler, fork_count
 from rockhopper.client.network.credentials import CredentialsChoice
 from rockhopper.client.network.outages import Outages
-from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute
+from rockhopper.client.network.routing import NameServices, RouteCache, TopicRoute
 from rockhopper.client.network.sharing import Connections, SharedConnections, Sharer
 from rockhopper.client.network.tls import Tls
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -81,13 +81,13 @@ class Session(Sharer):
         self.consumers: dict[str, ConsumerData] = {}
         self.outages = Outages()
         self.clocks = BrokerClocks()
-        self.on_connect: list[Callable[[Connection], None]] = []
-        self._greeted: WeakSet[Connection] = WeakSet()
+        self.on_connect: list[Callable[[BrokerConnection], None]] = []
+        self._greeted: WeakSet[BrokerConnection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
         self._upkeep_log_level = upkeep_log_level
         self.pool = self._connections.pool
         self.name_services = NameServices(self._connections.addresses, self.pool, request_timeout_s)
-        self.routes = RouteTable(self.name_services, self.pool)
+        self.routes = RouteCache(self.name_services, self.pool)
         self.routes.on_change.append(self._route_changed)
         self._upkeep: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -219,7 +219,7 @@ class Session(Sharer):
         if self._state == "open" and not self.is_inherited:
             self.pool.check_loop()
 
-    def connection(self, address: str) -> Connection | None:
+    def connection(self, address: str) -> BrokerConnection | None:
         """Return the open connection to `address`, or None; never dials."""
         return self.pool.existing(address)
 
@@ -264,7 +264,7 @@ class Session(Sharer):
         )
         return Command(int(RequestCode.HEART_BEAT), ext={FIELD: "0"}, body=data.encode())
 
-    def _greet(self, connection: Connection) -> None:
+    def _greet(self, connection: BrokerConnection) -> None:
         has_groups = self.producer_groups or self.consumers
         if has_groups and self.routes.has_broker(connection.address):
             greeting = connection.request(self._heartbeat_command(), self.request_timeout_s)
@@ -279,7 +279,7 @@ class Session(Sharer):
         elif greeting.result().code == ResponseCode.SUCCESS:
             self.clocks.heard(address, greeting.result().ext)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: BrokerConnection) -> None:
         """See Sharer."""
         self._greet(connection)
         for listener in self.on_connect:

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.network.addresses import parse_nameservers
 from rockhopper.client.network.closing import ClosedAtEnd
-from rockhopper.client.network.connection import Connection, RequestAnswer, RequestHandler
+from rockhopper.client.network.connection import BrokerConnection, RequestAnswer, RequestHandler
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.network.credentials import CredentialsChoice, chosen_credentials
 from rockhopper.client.network.tls import Tls, choose_tls
@@ -31,7 +31,7 @@ class Sharer:
     consumers: dict[str, ConsumerData]
     handle_request: RequestHandler | None
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: BrokerConnection) -> None:
         """Handle a new connection before anything is sent over it."""
 
     def doubt(self, address: str) -> None:
@@ -118,7 +118,7 @@ class Connections(ClosedAtEnd):
             self.sharers.remove(sharer)
 
     def _serve(
-        self, connection: Connection, command: Command
+        self, connection: BrokerConnection, command: Command
     ) -> RequestAnswer | asyncio.Future[RequestAnswer]:
         fields = command.ext or {}
         group = fields.get("consumerGroup") or fields.get("group")
@@ -130,7 +130,7 @@ class Connections(ClosedAtEnd):
                 first = answer if first is None else first
         return first
 
-    def _connected(self, connection: Connection) -> None:
+    def _connected(self, connection: BrokerConnection) -> None:
         for each in list(self.sharers):
             each.connected(connection)
 

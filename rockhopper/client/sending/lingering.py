@@ -61,7 +61,7 @@ class Linger:
             raise ValueError(f"size_bytes_max is {self.size_bytes_max}: it must be at least 1")
 
 
-class _Lane(msgspec.Struct, eq=False):
+class _LingeringBatch(msgspec.Struct, eq=False):
     """The messages that linger for one queue, or for any queue of a topic."""
 
     choice: _Choice
@@ -87,7 +87,7 @@ class Lingering:
         self._sender = sender
         self._timeout_s = timeout_s
         self._size_bytes_max = min(linger.size_bytes_max, policy.batch_size_bytes_max)
-        self._lanes: dict[_Key, _Lane] = {}
+        self._lanes: dict[_Key, _LingeringBatch] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def send(
@@ -110,7 +110,7 @@ class Lingering:
         loop = self._sender.session.pool.loop
         if lane is None:
             timer = loop.call_later(min(self._linger.wait_s, allowed_s / 2), self._leave, key)
-            lane = self._lanes[key] = _Lane(choice, allowed_s, loop.time(), timer)
+            lane = self._lanes[key] = _LingeringBatch(choice, allowed_s, loop.time(), timer)
         outcome: asyncio.Future[SendReceipt] = loop.create_future()
         lane.waiting.append((outgoing, outcome))
         lane.size_bytes += size_bytes
@@ -132,7 +132,7 @@ class Lingering:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _deliver(self, lane: _Lane, waiting: _Waiting) -> None:
+    async def _deliver(self, lane: _LingeringBatch, waiting: _Waiting) -> None:
         waiting = [each for each in waiting if not each[1].done()]  # without cancelled sends
         if not waiting:
             return

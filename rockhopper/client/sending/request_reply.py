@@ -13,7 +13,7 @@ from collections.abc import Callable
 from weakref import WeakSet
 
 from rockhopper.client.errors import MessageRejectedError, ReplyTimeoutError
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
@@ -46,7 +46,7 @@ class PendingRequests:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
-        self._introduced: WeakSet[Connection] = WeakSet()
+        self._introduced: WeakSet[BrokerConnection] = WeakSet()
         self._introduction = asyncio.Lock()
 
     def __len__(self) -> int:

@@ -4,10 +4,10 @@ from typing import Any
 
 from rockhopper.client.admin import accounts, admin, admin_groups, dead_letters
 from rockhopper.client.consuming import queue_offsets
-from rockhopper.client.sync.face import Face, Part, iterates, looks, made_like, waits
+from rockhopper.client.sync.face import Face, FacePart, iterates, looks, made_like, waits
 
 
-class GroupAdmin(Part[admin_groups.GroupAdmin]):
+class GroupAdmin(FacePart[admin_groups.GroupAdmin]):
     """Consumer groups: members, lag, resets."""
 
     names = waits(admin_groups.GroupAdmin.names)
@@ -23,7 +23,7 @@ class GroupAdmin(Part[admin_groups.GroupAdmin]):
     delete = waits(admin_groups.GroupAdmin.delete)
 
 
-class DeadLetters(Part[dead_letters.DeadLetters]):
+class DeadLetters(FacePart[dead_letters.DeadLetters]):
     """Dead letters of groups, and sending them back."""
 
     counts = waits(dead_letters.DeadLetters.counts)
@@ -32,7 +32,7 @@ class DeadLetters(Part[dead_letters.DeadLetters]):
     requeue = iterates(dead_letters.DeadLetters.requeue)
 
 
-class Accounts(Part[accounts.Accounts]):
+class Accounts(FacePart[accounts.Accounts]):
     """Users and access rules."""
 
     add_user = waits(accounts.Accounts.add_user)
@@ -46,7 +46,7 @@ class Accounts(Part[accounts.Accounts]):
     decision = waits(accounts.Accounts.decision)
 
 
-class Offsets(Part[queue_offsets.QueueOffsets]):
+class Offsets(FacePart[queue_offsets.QueueOffsets]):
     """Offsets of single queues: minimum, maximum, committed, by time."""
 
     min_offset = waits(queue_offsets.QueueOffsets.min_offset)

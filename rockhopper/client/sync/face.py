@@ -151,7 +151,7 @@ class Face(Generic[_Client]):
         return self._serving.look(lambda: function(client))
 
 
-class Part(Generic[_Item]):
+class FacePart(Generic[_Item]):
     """A part of a client with its own methods, such as Admin's groups."""
 
     def __init__(self, face: Face[Any], pick: Callable[[Any], _Item]) -> None:

@@ -22,7 +22,7 @@ _Producer = TypeVar("_Producer", bound=producer.Producer)
 Check = Callable[[ReceivedMessage], TransactionState | str | None]
 
 
-class Sending(Face[_Producer]):
+class SyncSender(Face[_Producer]):
     """The methods of both producers; in a forked child the first call opens new connections."""
 
     _reopens_in_child = True
@@ -37,7 +37,7 @@ class Sending(Face[_Producer]):
     queues = waits(producer.Producer.queues)
 
 
-class Producer(Sending[producer.Producer]):
+class Producer(SyncSender[producer.Producer]):
     """Sends messages, from any thread; see rockhopper.Producer.
 
     Create one per process, also before a fork: each child opens its own connections.
@@ -65,7 +65,7 @@ class TransactionOptions(TypedDict, total=False):
     connections: SharedConnections | None
 
 
-class TransactionProducer(Sending[transactions.TransactionProducer]):
+class TransactionProducer(SyncSender[transactions.TransactionProducer]):
     """Sends messages in transactions; see rockhopper.TransactionProducer.
 
     `check` is a plain function; several threads may call it at once.

@@ -134,7 +134,7 @@ def _sized(data: bytes) -> bytes:
     return _INT32.pack(len(data)) + data
 
 
-class _Reader:
+class _BytesReader:
     """Reads numbers and sized pieces in sequence."""
 
     def __init__(self, data: bytes) -> None:
@@ -182,7 +182,7 @@ def _decode_compressed(data: bytes) -> RegisterBrokerBody:
         )
     if not decompressor.eof:
         raise MalformedBodyError("the compressed registration ends early")
-    reader = _Reader(plain)
+    reader = _BytesReader(plain)
     version = DataVersion.decode(reader.text())
     topics: dict[str, TopicConfig] = {}
     for _ in range(reader.number()):

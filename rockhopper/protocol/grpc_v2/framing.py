@@ -29,7 +29,7 @@ def framed(message: bytes) -> bytes:
     return _HEAD.pack(0, len(message)) + message
 
 
-class MessageReader:
+class MessageSplitter:
     """Extracts the messages of one stream from the received pieces."""
 
     __slots__ = ("_encoding", "_received", "_size_bytes_max")

@@ -37,7 +37,7 @@ CONTINUATIONS_MAX = 8
 RESETS_REMEMBERED_MAX = 256
 
 
-class Asked(NamedTuple):
+class RequestStarted(NamedTuple):
     """The beginning of a request."""
 
     stream_id: int
@@ -53,20 +53,20 @@ class Received(NamedTuple):
     is_end: bool
 
 
-class Ended(NamedTuple):
+class StreamEnded(NamedTuple):
     """A stream that ended before its answer; *unsent* calls of ``data`` were not fully sent."""
 
     stream_id: int
     unsent: int
 
 
-class Sent(NamedTuple):
+class DataSent(NamedTuple):
     """All data that waited for the peer's window has been sent."""
 
     stream_id: int
 
 
-Event: TypeAlias = Asked | Received | Ended | Sent
+Event: TypeAlias = RequestStarted | Received | StreamEnded | DataSent
 
 
 class _Block(NamedTuple):
@@ -252,7 +252,7 @@ class Http2Connection:
         stream.is_heard = is_end
         self._streams[stream_id] = stream
         self._idle.earn(IDLE_FRAMES_EARNED)
-        self._events.append(Asked(stream_id, found, is_end))
+        self._events.append(RequestStarted(stream_id, found, is_end))
 
     def _data_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
@@ -478,7 +478,7 @@ class Http2Connection:
     def _forget(self, stream: Stream) -> None:
         del self._streams[stream.id]
         self._waiting.pop(stream.id, None)
-        self._events.append(Ended(stream.id, len(stream.unsent)))
+        self._events.append(StreamEnded(stream.id, len(stream.unsent)))
 
     def _note_reset(self, stream_id: int) -> None:
         self._reset_here[stream_id] = None
@@ -506,7 +506,7 @@ class Http2Connection:
             for stream in list(self._waiting.values()):
                 before = stream.send_window
                 if not self._send_some(stream, frames_max=1):
-                    self._events.append(Sent(stream.id))
+                    self._events.append(DataSent(stream.id))
                     is_moving = True
                 elif stream.send_window != before:
                     is_moving = True

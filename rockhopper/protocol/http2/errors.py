@@ -32,7 +32,7 @@ class Http2Error(ProtocolError):
         self.code = code
 
 
-class CompressionError(Http2Error):
+class HeaderCompressionError(Http2Error):
     """A header block cannot be decoded, nor can any later one."""
 
     def __init__(self, reason: str) -> None:

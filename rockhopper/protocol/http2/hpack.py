@@ -14,7 +14,7 @@ Clients repeat most of their header texts in every request. So decoded texts are
 whole process, except those that never repeat or must not be kept.
 """
 
-from rockhopper.protocol.http2.errors import CompressionError
+from rockhopper.protocol.http2.errors import HeaderCompressionError
 from rockhopper.protocol.http2.huffman import decode_huffman
 
 Fields = list[tuple[str, str]]
@@ -115,7 +115,7 @@ class HpackDecoder:
         """Return the fields of a whole block.
 
         Raises:
-            CompressionError: the block is malformed or too long; no later block can be decoded.
+            HeaderCompressionError: the block is malformed or too long; no later one can be decoded.
         """
         fields: Fields = []
         entries, add = self._entries, fields.append
@@ -132,7 +132,7 @@ class HpackDecoder:
                     index, position = _number(block, position, 0x7F)
                 place = index - _STATIC_COUNT
                 if place >= len(entries):
-                    raise CompressionError(f"no header field stands at index {index}")
+                    raise HeaderCompressionError(f"no header field stands at index {index}")
                 add(entries[-1 - place])
             elif octet & 0xE0 == 0x20:
                 position = self._resize(block, position, is_first=not fields)
@@ -164,7 +164,7 @@ class HpackDecoder:
             return _STATIC[index]
         place = index - _STATIC_COUNT
         if index == 0 or place >= len(self._entries):
-            raise CompressionError(f"no header field stands at index {index}")
+            raise HeaderCompressionError(f"no header field stands at index {index}")
         return self._entries[-1 - place]
 
     def _add(self, field: tuple[str, str]) -> None:
@@ -184,13 +184,13 @@ class HpackDecoder:
 
     def _resize(self, block: bytes, position: int, *, is_first: bool) -> int:
         if not is_first:
-            raise CompressionError("the table is resized behind a header field")
+            raise HeaderCompressionError("the table is resized behind a header field")
         size_bytes = block[position] & 0x1F
         position += 1
         if size_bytes == 0x1F:
             size_bytes, position = _number(block, position, 0x1F)
         if size_bytes > TABLE_SIZE_BYTES:
-            raise CompressionError(
+            raise HeaderCompressionError(
                 f"a table of {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed"
             )
         self._size_bytes_max = size_bytes
@@ -201,7 +201,7 @@ class HpackDecoder:
 def _check_size(fields: Fields) -> None:
     size_bytes = sum(len(name) + len(value) + _ENTRY_OVERHEAD_BYTES for name, value in fields)
     if len(fields) > FIELDS_MAX or size_bytes > LIST_SIZE_BYTES_MAX:
-        raise CompressionError(
+        raise HeaderCompressionError(
             f"{len(fields)} header fields of {size_bytes} octets; {FIELDS_MAX} of "
             f"{LIST_SIZE_BYTES_MAX} are allowed"
         )
@@ -217,13 +217,13 @@ def _number(block: bytes, position: int, value: int) -> tuple[int, int]:
         value += (octet & 0x7F) << 7 * place
         if octet < 0x80:
             return value, position
-    raise CompressionError("a number in a header block does not end")
+    raise HeaderCompressionError("a number in a header block does not end")
 
 
 def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
     """Return a text, and the position after it."""
     if position >= len(block):
-        raise CompressionError("a header block ends before a text")
+        raise HeaderCompressionError("a header block ends before a text")
     first = block[position]
     size = first & 0x7F
     begin = position + 1
@@ -231,7 +231,7 @@ def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
         size, begin = _number(block, begin, 0x7F)
     end = begin + size
     if end > len(block):
-        raise CompressionError("a header block ends inside a text")
+        raise HeaderCompressionError("a header block ends inside a text")
     raw = block[position:end]
     text = _texts.get(raw)
     if text is not None:

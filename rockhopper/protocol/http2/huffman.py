@@ -6,7 +6,7 @@ the 256 octets, and that of the end of a string, which must not occur in a text.
 four bits per step and has one state per inner node of the tree.
 """
 
-from rockhopper.protocol.http2.errors import CompressionError
+from rockhopper.protocol.http2.errors import HeaderCompressionError
 
 # The length of each symbol's code in bits, one octet each; the end of a string is last.
 _LENGTHS = bytes.fromhex(
@@ -88,7 +88,7 @@ _TRANSITIONS = _transitions()
 
 
 def decode_huffman(data: bytes) -> bytes:
-    """Decode a text. Raises CompressionError."""
+    """Decode a text. Raises HeaderCompressionError."""
     table, found = _TRANSITIONS, bytearray()
     state, may_end = 0, True
     try:
@@ -100,9 +100,9 @@ def decode_huffman(data: bytes) -> bytes:
             if symbol >= 0:
                 found.append(symbol)
     except ValueError:
-        raise CompressionError("a Huffman text holds the end of a string") from None
+        raise HeaderCompressionError("a Huffman text holds the end of a string") from None
     if not may_end:
-        raise CompressionError("a Huffman text is not padded with the beginning of its end")
+        raise HeaderCompressionError("a Huffman text is not padded with the beginning of its end")
     return bytes(found)
 
 

@@ -37,7 +37,7 @@ _LONG_SIZE = 30_000
 _PADDING = "\0" * _LONG_SIZE
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """The Java class of a value; NOTHING is a value that is always null."""
 
     TEXT = "a text"
@@ -48,10 +48,10 @@ class Kind(Enum):
     NOTHING = "NULL"
 
 
-_READERS: dict[Kind, Callable[[str], float]] = {
-    Kind.INTEGER: read_int,
-    Kind.LONG: read_long,
-    Kind.DOUBLE: read_double,
+_READERS: dict[ValueKind, Callable[[str], float]] = {
+    ValueKind.INTEGER: read_int,
+    ValueKind.LONG: read_long,
+    ValueKind.DOUBLE: read_double,
 }
 ORDERS: dict[str, Order] = {
     ">": operator.gt,
@@ -84,7 +84,7 @@ class Node:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ValueKind,
         evaluate: Evaluate,
         depth: int = 1,
         *,
@@ -117,12 +117,12 @@ class Node:
 
 def property_node(name: str) -> Node:
     """Return the node of a property."""
-    return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
+    return Node(ValueKind.TEXT, lambda properties: properties.get(name), name=name)
 
 
-def constant(kind: Kind, value: Value) -> Node:
+def constant(kind: ValueKind, value: Value) -> Node:
     """Return the node of a literal."""
-    is_boolean = kind in (Kind.BOOLEAN, Kind.NOTHING)
+    is_boolean = kind in (ValueKind.BOOLEAN, ValueKind.NOTHING)
     return Node(kind, lambda _: value, value=value, is_constant=True, is_boolean=is_boolean)
 
 
@@ -132,7 +132,7 @@ def whole_literal(text: str) -> Node:
     if len(digits) > 19 or int(digits) > LONG_MAX:
         raise ValueError(f"{text[:100]} is larger than {LONG_MAX}")
     value = int(digits)
-    return constant(Kind.INTEGER if value <= _INT_MAX else Kind.LONG, value)
+    return constant(ValueKind.INTEGER if value <= _INT_MAX else ValueKind.LONG, value)
 
 
 def float_literal(text: str) -> Node:
@@ -142,7 +142,7 @@ def float_literal(text: str) -> Node:
         raise ValueError(f"{text[:100]} is too large")
     if value == 0:
         raise ValueError(f"{text[:100]} is too small: with point or exponent no number is zero")
-    return constant(Kind.DOUBLE, value)
+    return constant(ValueKind.DOUBLE, value)
 
 
 def negative(node: Node) -> Node:
@@ -151,7 +151,7 @@ def negative(node: Node) -> Node:
         assert isinstance(node.value, int | float)
         value = -node.value
         return Node(node.kind, lambda _: value, value=value)
-    if node.kind is Kind.NOTHING and not node.is_constant:
+    if node.kind is ValueKind.NOTHING and not node.is_constant:
         return node
     evaluate = node.evaluate
 
@@ -159,7 +159,7 @@ def negative(node: Node) -> Node:
         evaluate(properties)
         return None
 
-    return Node(Kind.NOTHING, nothing, node.depth + 1)
+    return Node(ValueKind.NOTHING, nothing, node.depth + 1)
 
 
 def as_condition(node: Node) -> Node:
@@ -174,13 +174,13 @@ def as_condition(node: Node) -> Node:
     def cast(properties: Properties) -> Value:
         return None if properties.get(name) is None else False
 
-    return Node(Kind.BOOLEAN, cast, is_boolean=True)
+    return Node(ValueKind.BOOLEAN, cast, is_boolean=True)
 
 
 def negation(node: Node) -> Node:
     """Return ``NOT x``; for null it is null."""
     if node.terms is not None and node.terms[0] == "NOT":
-        return Node(Kind.BOOLEAN, node.terms[1][0], node.depth - 1, is_boolean=True)
+        return Node(ValueKind.BOOLEAN, node.terms[1][0], node.depth - 1, is_boolean=True)
     evaluate = as_condition(node).evaluate
 
     def opposite(properties: Properties) -> Value:
@@ -188,7 +188,7 @@ def negation(node: Node) -> Node:
         return None if value is None else not value
 
     terms = ("NOT", [evaluate])
-    return Node(Kind.BOOLEAN, opposite, node.depth + 1, is_boolean=True, terms=terms)
+    return Node(ValueKind.BOOLEAN, opposite, node.depth + 1, is_boolean=True, terms=terms)
 
 
 def chain(word: str, left: Node, right: Node) -> Node:
@@ -202,7 +202,7 @@ def chain(word: str, left: Node, right: Node) -> Node:
         depth = max(left.depth + 1, depth)
         terms = (word, [left.evaluate, right.evaluate])
     evaluate = _chain(terms[1], word == "OR")
-    return Node(Kind.BOOLEAN, evaluate, depth, is_boolean=True, terms=terms)
+    return Node(ValueKind.BOOLEAN, evaluate, depth, is_boolean=True, terms=terms)
 
 
 def _pair(first: Evaluate, second: Evaluate, decides: bool) -> Evaluate:
@@ -237,7 +237,7 @@ def _chain(terms: list[Evaluate], decides: bool) -> Evaluate:
 
 
 def _condition(evaluate: Evaluate, *parts: Node) -> Node:
-    return Node(Kind.BOOLEAN, evaluate, 1 + max(part.depth for part in parts), is_boolean=True)
+    return Node(ValueKind.BOOLEAN, evaluate, 1 + max(part.depth for part in parts), is_boolean=True)
 
 
 def ordered(symbol: str, left: Node, right: Node) -> Node:
@@ -254,9 +254,9 @@ def _order_closure(order: Order, left: Node, right: Node) -> Evaluate:
         assert isinstance(right.value, int | float)
         result = order(*_as_java_compares(left.value, right.value))
         return lambda _: result
-    if right.kind in _READERS and left.kind is Kind.TEXT:
+    if right.kind in _READERS and left.kind is ValueKind.TEXT:
         return _text_with_number(order, left, right)
-    if left.kind in _READERS and right.kind is Kind.TEXT:
+    if left.kind in _READERS and right.kind is ValueKind.TEXT:
         return _text_with_number(lambda a, b: order(b, a), right, left)
     first, second = left.evaluate, right.evaluate
 
@@ -320,12 +320,12 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
 def equal(left: Node, right: Node) -> Node:
     """Return ``left = right``."""
     for node in (left, right):
-        if node.is_constant and node.kind is Kind.NOTHING:
+        if node.is_constant and node.kind is ValueKind.NOTHING:
             raise ValueError("NULL cannot be compared; write IS NULL or IS NOT NULL")
     both_constant = left.is_constant and right.is_constant
     if both_constant and left.is_boolean and not right.is_boolean:
         raise ValueError(f"TRUE and FALSE cannot be compared with {right.kind.value}")
-    if left.name is not None and right.is_constant and right.kind is Kind.TEXT:
+    if left.name is not None and right.is_constant and right.kind is ValueKind.TEXT:
         return _condition(_name_is_text(left.name, right.value), left, right)
     return _condition(_equality_closure(left, right), left, right)
 
@@ -354,20 +354,20 @@ def _equality_closure(left: Node, right: Node) -> Evaluate:
     return evaluate
 
 
-def _sameness(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
+def _sameness(left: ValueKind, right: ValueKind) -> Callable[[Value, Value], bool]:
     """Return the comparison of two values of these kinds that are not null."""
     if left in _READERS and right in _READERS:
-        as_double = Kind.DOUBLE in (left, right)
+        as_double = ValueKind.DOUBLE in (left, right)
         return _same_doubles if as_double else operator.eq
-    if left is Kind.TEXT and right in _READERS:
+    if left is ValueKind.TEXT and right in _READERS:
         read = _READERS[right]
         return lambda one, other: read(str(one)) == other
-    if left in _READERS and right is Kind.TEXT:
+    if left in _READERS and right is ValueKind.TEXT:
         read_right = _READERS[left]
         return lambda one, other: one == read_right(str(other))
-    if left is Kind.TEXT and right is Kind.BOOLEAN:
+    if left is ValueKind.TEXT and right is ValueKind.BOOLEAN:
         return lambda one, other: _is_true(str(one)) is other
-    if left is Kind.BOOLEAN and right is Kind.TEXT:
+    if left is ValueKind.BOOLEAN and right is ValueKind.TEXT:
         return _cast_fails
     if left is right:
         return operator.eq

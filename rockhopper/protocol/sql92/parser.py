@@ -122,15 +122,15 @@ class Parser:
                 self._properties.append((node, token.position))
                 return node
             case "string":
-                return ex.constant(ex.Kind.TEXT, text)
+                return ex.constant(ex.ValueKind.TEXT, text)
             case "whole number":
                 return self._made(token.position, lambda: ex.whole_literal(text))
             case "number":
                 return self._made(token.position, lambda: ex.float_literal(text))
             case "TRUE" | "FALSE":
-                return ex.constant(ex.Kind.BOOLEAN, token.kind == "TRUE")
+                return ex.constant(ex.ValueKind.BOOLEAN, token.kind == "TRUE")
             case "NULL":
-                return ex.constant(ex.Kind.NOTHING, None)
+                return ex.constant(ex.ValueKind.NOTHING, None)
         raise self._expected("a property, a literal or '('")
 
     def _bind(self) -> None:

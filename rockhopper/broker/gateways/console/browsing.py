@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.gateways.console.bodies import preview
 from rockhopper.client.admin.topic_stats import QueueFigures, together
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 
@@ -101,7 +101,7 @@ class _QueuePart:
 class Browser:
     """Reads pages of a topic."""
 
-    def __init__(self, puller: Puller, queues: Sequence[QueueFigures]) -> None:
+    def __init__(self, puller: GroupPuller, queues: Sequence[QueueFigures]) -> None:
         """*queues* are the topic's readable queues in order."""
         self._puller = puller
         self._queues = queues

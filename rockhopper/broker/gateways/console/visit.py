@@ -12,7 +12,7 @@ from rockhopper.broker.users.errors import NoPermission
 from rockhopper.broker.users.peer import Principal
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.unreachable_brokers import UnreachableBroker
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -177,9 +177,9 @@ class Visit:
                 )
         return await self.admin.masters(broker)
 
-    def puller(self) -> Puller:
+    def puller(self) -> GroupPuller:
         """Return a reader of queues that uses no group and is not counted."""
-        return Puller(self.admin.session, None, is_browsing=True)
+        return GroupPuller(self.admin.session, None, is_browsing=True)
 
     def needed(self, name: str) -> str:
         """Return a required field of the query. Raises WrongInput."""

@@ -16,7 +16,7 @@ from rockhopper.broker.users.access import AccessRules, Action, Resource, name_m
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import Notice, Peer, Principal
 from rockhopper.protocol.grpc_v2.codes import Code, GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import MessageReader, framed
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter, framed
 from rockhopper.protocol.grpc_v2.messages import Method
 
 _timeout_of = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
@@ -140,7 +140,7 @@ class Call:
         stream_id: int,
         rpc: Rpc,
         fields: dict[str, str],
-        reader: MessageReader,
+        reader: MessageSplitter,
     ) -> None:
         self.connection = connection
         self.stream_id = stream_id

@@ -33,13 +33,13 @@ from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.addresses import host_bytes, join_address
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter
 from rockhopper.protocol.http2.connection import (
-    Asked,
-    Ended,
     Event,
     Http2Connection,
     Received,
+    RequestStarted,
+    StreamEnded,
 )
 from rockhopper.protocol.http2.hpack import Fields, encode_fields
 from rockhopper.sockets import close_in_children
@@ -226,7 +226,7 @@ class GrpcConnection(asyncio.Protocol):
             transport.resume_reading()
 
     def _take(self, event: Event) -> None:
-        if type(event) is Asked:
+        if type(event) is RequestStarted:
             self._asked(event)
         elif type(event) is Received:
             call = self._calls.get(event.stream_id)
@@ -234,7 +234,7 @@ class GrpcConnection(asyncio.Protocol):
                 self._received(call, event.data, is_end=event.is_end)
             else:
                 self._stranger_received(event.stream_id, is_end=event.is_end)
-        elif type(event) is Ended:
+        elif type(event) is StreamEnded:
             self._begun.discard(event.stream_id)
             self._strangers.discard(event.stream_id)
             call = self._forget(event.stream_id)
@@ -251,7 +251,7 @@ class GrpcConnection(asyncio.Protocol):
             self._held_bytes -= call.reader.held_bytes
         return call
 
-    def _asked(self, asked: Asked) -> None:
+    def _asked(self, asked: RequestStarted) -> None:
         stream_id, fields = asked.stream_id, asked.fields
         self.has_asked = True
         self.last_call_s = self.loop.time()
@@ -270,7 +270,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         for name in _NOT_TO_BE_SAID:
             fields.pop(name, None)
-        reader = MessageReader(
+        reader = MessageSplitter(
             fields.get("grpc-encoding", "identity"), self.server.request_size_bytes_max
         )
         call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, reader)

@@ -34,7 +34,7 @@ from rockhopper.broker.users.errors import GroupNotFound, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey
 from rockhopper.protocol.codes import LanguageCode, RequestCode, ResponseCode
-from rockhopper.protocol.fastjson import Written, map_of, queue_text
+from rockhopper.protocol.fastjson import CachedText, map_of, queue_text
 from rockhopper.protocol.requests import ResetOffsetRequest
 from rockhopper.protocol.requests.administration import QueryCorrectionOffsetRequest
 from rockhopper.protocol.requests.groups import CloneGroupOffsetRequest
@@ -169,7 +169,7 @@ class ResetProcessors:
         return moved
 
     def _push(
-        self, fields: ResetOffsetRequest, targets: dict[int, int], body: dict[str, Written]
+        self, fields: ResetOffsetRequest, targets: dict[int, int], body: dict[str, CachedText]
     ) -> None:
         online = self._consumers.get(fields.group)
         members: list[Client] = list(online.members.values()) if online is not None else []

@@ -101,7 +101,7 @@ class TopicConfig:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        self._text: fastjson.Written | None = None
+        self._text: fastjson.CachedText | None = None
         self.name = name
         self.read_queue_nums = read_queue_nums
         self.write_queue_nums = write_queue_nums
@@ -140,7 +140,7 @@ class TopicConfig:
             "writeQueueNums": self.write_queue_nums,
         }
 
-    def text(self) -> fastjson.Written:
+    def text(self) -> fastjson.CachedText:
         """Return the object's text in topics.json, cached because each change rewrites the file."""
         if self._text is None:
             self._text = fastjson.written(self.to_json(), 2)

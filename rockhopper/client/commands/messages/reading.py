@@ -25,7 +25,7 @@ _Place = tuple[int, str, int, int]
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetSpan:
     """A part of a queue: offsets from `start` up to but not including `end`."""
 
     queue: "MessageQueue"
@@ -43,7 +43,7 @@ def _place(message: "ReceivedMessage") -> _Place:
 
 
 async def in_order(
-    consumer: "PullConsumer", spans: Sequence[Span]
+    consumer: "PullConsumer", spans: Sequence[OffsetSpan]
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of several queues in the order in which they were stored."""
     streams = [read(consumer, span) for span in spans]
@@ -68,7 +68,7 @@ async def in_order(
 
 
 async def and_what_follows(
-    there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[Span]
+    there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[OffsetSpan]
 ) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of *there*, then those behind the spans as they arrive."""
     async with aclosing(there) as messages:
@@ -81,7 +81,7 @@ async def and_what_follows(
         yield message
 
 
-async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[ReceivedMessage]":
+async def read(consumer: "PullConsumer", span: OffsetSpan) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of a queue, with the next request sent in advance."""
     request: asyncio.Task[PullResult] | None = None
     queue, offset, end = span.queue, span.start, span.end
@@ -107,7 +107,7 @@ async def read(consumer: "PullConsumer", span: Span) -> "AsyncGenerator[Received
 
 async def newest(
     consumer: "PullConsumer",
-    spans: Sequence[Span],
+    spans: Sequence[OffsetSpan],
     count: int,
     wanted: "Callable[[ReceivedMessage], bool]",
 ) -> "list[ReceivedMessage]":
@@ -117,13 +117,13 @@ async def newest(
     """
     slots = asyncio.Semaphore(_QUEUES_AT_ONCE)
 
-    async def of_queue(span: Span) -> "list[ReceivedMessage]":
+    async def of_queue(span: OffsetSpan) -> "list[ReceivedMessage]":
         found: list[ReceivedMessage] = []
         end, step = span.end, max(count, _BACK_MIN) if count > _BATCH else count
         async with slots:
             while end > span.start and len(found) < count:
                 begin = max(end - step, span.start)
-                part = [each async for each in read(consumer, Span(span.queue, begin, end))]
+                part = [each async for each in read(consumer, OffsetSpan(span.queue, begin, end))]
                 found = [each for each in part if wanted(each)] + found
                 end, step = begin, min(max(2 * step, _BACK_MIN), _BACK_MAX)
         return found[-count:]

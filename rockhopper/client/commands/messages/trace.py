@@ -23,7 +23,7 @@ from rockhopper.protocol.names import TRACE_TOPIC, TRANSACTION_HALF_TOPIC
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin
-    from rockhopper.client.admin.tracks import History, Track
+    from rockhopper.client.admin.tracks import MessageHistory, Track
 
 _RECORDS_MAX = 64
 _LATE_MS = 60_000
@@ -31,7 +31,7 @@ _FIELD, _RECORD = "\x01", "\x02"
 
 
 @dataclass(frozen=True)
-class Event:
+class TraceEvent:
     """An event in a message's history, recorded by a client."""
 
     time_ms: int
@@ -106,7 +106,7 @@ async def _trace(
         write_line("no group reads this topic")
 
 
-def _places(went: "History") -> list[str]:
+def _places(went: "MessageHistory") -> list[str]:
     from rockhopper.client.admin.message_forms import WAITING_TOPICS, target_topic
 
     message, queue = went.message, went.message.queue
@@ -128,22 +128,22 @@ def _places(went: "History") -> list[str]:
 
 
 def _row(track: "Track") -> tuple[str, str, str]:
-    from rockhopper.client.admin.tracks import Outcome
+    from rockhopper.client.admin.tracks import TrackOutcome
 
     words = {
-        Outcome.CONSUMED: "passed",
-        Outcome.RETRIED: "passed, retried",
-        Outcome.WAITING: "waits",
-        Outcome.OFFLINE: "waits",
+        TrackOutcome.CONSUMED: "passed",
+        TrackOutcome.RETRIED: "passed, retried",
+        TrackOutcome.WAITING: "waits",
+        TrackOutcome.OFFLINE: "waits",
     }
     parts = [track.detail] if track.detail else []
     if track.time_ms is not None:
-        verb = "given up" if track.outcome is Outcome.DEAD else "comes"
+        verb = "given up" if track.outcome is TrackOutcome.DEAD else "comes"
         parts.insert(0, f"{verb} {time_text(track.time_ms)}")
     return track.group, words.get(track.outcome, track.outcome.value), "; ".join(parts) or "-"
 
 
-async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[Event]:
+async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[TraceEvent]:
     from rockhopper.client.errors import RouteNotFoundError
 
     try:
@@ -155,7 +155,7 @@ async def _events(admin: "Admin", message_id: str, trace_topic: str) -> list[Eve
     return sorted(events, key=lambda each: (each.time_ms, each.what))
 
 
-def events_of(text: str, message_id: str) -> Iterator[Event]:
+def events_of(text: str, message_id: str) -> Iterator[TraceEvent]:
     """Yield the events of a message in the records of *text*; invalid records are skipped."""
     for record in text.split(_RECORD):
         fields = record.split(_FIELD)
@@ -166,20 +166,20 @@ def events_of(text: str, message_id: str) -> Iterator[Event]:
             continue
 
 
-def _event(kind: str, *fields: str) -> Iterator[Event]:
+def _event(kind: str, *fields: str) -> Iterator[TraceEvent]:
     """Yield the event of one record; client/sending/trace.py lists the fields."""
     if kind == "Pub":
         result = f"at {fields[7]} in {fields[9]} ms"
         if "true" not in fields[11:]:
             result = "FAILED"
-        yield Event(int(fields[0]), "sent", fields[2], fields[-1], result)
+        yield TraceEvent(int(fields[0]), "sent", fields[2], fields[-1], result)
     elif kind == "SubBefore":
         again = "" if fields[5] == "0" else f"redelivered, {fields[5]} before"
-        yield Event(int(fields[0]), "delivered", fields[2], fields[7], again)
+        yield TraceEvent(int(fields[0]), "delivered", fields[2], fields[7], again)
     elif kind == "SubAfter":
         result = "ok" if fields[3] == "true" else "FAILED"
-        yield Event(int(fields[6]), "handled", fields[7], "", f"{result} in {fields[2]} ms")
+        yield TraceEvent(int(fields[6]), "handled", fields[7], "", f"{result} in {fields[2]} ms")
     elif kind == "EndTransaction":
-        yield Event(int(fields[0]), "transaction", fields[2], "", fields[10])
+        yield TraceEvent(int(fields[0]), "transaction", fields[2], "", fields[10])
     elif kind == "Recall":
-        yield Event(int(fields[0]), "recalled", fields[2], "", "")
+        yield TraceEvent(int(fields[0]), "recalled", fields[2], "", "")

@@ -39,7 +39,7 @@ def wanted_options(command: _Command) -> _Command:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LocalFilter:
     """A filter for messages, applied by the client, not by the broker."""
 
     pattern: re.Pattern[str] | None = None

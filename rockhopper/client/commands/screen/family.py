@@ -12,7 +12,7 @@ _OTHER_NAMES = {
 }
 
 
-class Family(click.Group):
+class AliasedGroup(click.Group):
     """Lists its commands in the order they were added, and accepts their aliases."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

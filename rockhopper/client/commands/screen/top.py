@@ -48,7 +48,7 @@ _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
 
 
 @dataclass
-class _View:
+class _TopView:
     """The state of the view, which keys change."""
 
     sort: str
@@ -89,12 +89,12 @@ def top(sort: str, once: bool, row_count: int | None, is_all: bool, as_json: boo
       rockhopper top --once --json | jq '.groups[] | select(.lag > 1000)'
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     is_live = HAS_KEYS and sys.stdout.isatty() and sys.stdin.isatty() and not once and not as_json
-    view = _View(sort, as_json, row_count, is_all)
+    view = _TopView(sort, as_json, row_count, is_all)
     show = _live if is_live else _print
     run(show(view, asked("interval"), once, nameserver()))
 
 
-async def _print(view: _View, interval_s: float, once: bool, names: str | None) -> None:
+async def _print(view: _TopView, interval_s: float, once: bool, names: str | None) -> None:
     """Print one report per interval; continue after a temporary outage of a broker."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
@@ -126,7 +126,7 @@ async def _print(view: _View, interval_s: float, once: bool, names: str | None) 
                 return
 
 
-def _print_report(flow: Flow, view: _View, *, is_first: bool) -> None:
+def _print_report(flow: Flow, view: _TopView, *, is_first: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     rows = view.row_count or _ROWS_WITHOUT_TERMINAL
     lines = [] if is_first else [""]
@@ -135,7 +135,7 @@ def _print_report(flow: Flow, view: _View, *, is_first: bool) -> None:
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
 
-async def _live(view: _View, interval_s: float, _once: bool, names: str | None) -> None:
+async def _live(view: _TopView, interval_s: float, _once: bool, names: str | None) -> None:
     """Update the screen in place until q or Ctrl-C; continue after an outage of a broker."""
     from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import ClientError
@@ -168,7 +168,7 @@ async def _live(view: _View, interval_s: float, _once: bool, names: str | None) 
 
 
 async def _sample(
-    admin: "Admin", unreachable: "UnreachableBrokers", view: _View
+    admin: "Admin", unreachable: "UnreachableBrokers", view: _TopView
 ) -> tuple[Sample, Away]:
     from rockhopper.client.admin.topic_stats import oldest_of_groups
 
@@ -194,7 +194,7 @@ def _rest_s(sample: Sample, interval_s: float) -> float:
     return max(interval_s - sample.took_s, sample.took_s * _REST_TIMES)
 
 
-def _obey(key: str, view: _View) -> bool:
+def _obey(key: str, view: _TopView) -> bool:
     """Handle a key; return False to end."""
     if key in ("q", "Q", "\x1b"):
         return False
@@ -213,7 +213,7 @@ def _obey(key: str, view: _View) -> bool:
     return True
 
 
-def _screen(flow: Flow, view: _View, interval_s: float, problem: str) -> list[str]:
+def _screen(flow: Flow, view: _TopView, interval_s: float, problem: str) -> list[str]:
     """Return the lines of the full screen: topics above, groups below."""
     size = shutil.get_terminal_size()
     room = max(size.lines - 6, 4)
@@ -249,7 +249,7 @@ def _head(flow: Flow) -> str:
     )
 
 
-def _topics(flow: Flow, view: _View, count: int, width: int | None) -> list[str]:
+def _topics(flow: Flow, view: _TopView, count: int, width: int | None) -> list[str]:
     orders: dict[str, Callable[[Any], Any]] = {
         "in": lambda each: (-each.in_per_s, -each.sent, each.name),
         "out": lambda each: (-each.out_per_s, -each.sent, each.name),
@@ -270,7 +270,7 @@ def _topics(flow: Flow, view: _View, count: int, width: int | None) -> list[str]
     return _table(_TOPIC_COLUMNS, rows, width)
 
 
-def _groups(flow: Flow, view: _View, count: int, width: int | None) -> list[str]:
+def _groups(flow: Flow, view: _TopView, count: int, width: int | None) -> list[str]:
     orders: dict[str, Callable[[Any], Any]] = {
         "out": lambda each: (-each.out_per_s, -(each.lag or 0), each.name),
         "name": lambda each: each.name,
@@ -292,7 +292,7 @@ def _groups(flow: Flow, view: _View, count: int, width: int | None) -> list[str]
     return _table(_GROUP_COLUMNS, rows, width)
 
 
-def _shown(ordered: list[Any], view: _View, count: int) -> list[Any]:
+def _shown(ordered: list[Any], view: _TopView, count: int) -> list[Any]:
     first = min(view.first, max(len(ordered) - count, 0))
     return ordered[first : first + count]
 

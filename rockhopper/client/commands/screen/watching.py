@@ -77,7 +77,7 @@ async def _once(show: Show) -> None:
     await show()
 
 
-class _Page(io.TextIOWrapper):
+class _CapturedOutput(io.TextIOWrapper):
     """Replaces standard output and captures one output of a list."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ async def again_and_again(show: Show, interval_s: float, title: str = "") -> Non
     is_first = True
     while True:
         begun_s = time.monotonic()
-        page, problem = _Page(), ""
+        page, problem = _CapturedOutput(), ""
         try:
             with redirect_stdout(page), redirect_stderr(page):
                 await show()

@@ -12,7 +12,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 
@@ -25,7 +25,7 @@ _sources = click.option(
 )
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def acl() -> None:
     """Allow or deny actions to users, and test the decisions.
 

@@ -14,7 +14,7 @@ from rockhopper.client.commands.running import (
     nameserver_option,
     run,
 )
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.screen.watching import run_shown, watch_options
 from rockhopper.client.commands.shell.reachable_brokers import list_reachable
 from rockhopper.protocol.signing import SECRET_LENGTH_MIN
@@ -26,7 +26,7 @@ _secret_file = click.option(
 )
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def user() -> None:
     """List, add and remove users, and change their secrets.
 

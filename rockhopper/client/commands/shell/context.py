@@ -9,7 +9,7 @@ import click
 
 from rockhopper.client.commands.output import print_table, write_json, write_line, write_note
 from rockhopper.client.commands.running import access_options
-from rockhopper.client.commands.screen.family import Family
+from rockhopper.client.commands.screen.family import AliasedGroup
 from rockhopper.client.commands.shell.completion import complete_contexts
 from rockhopper.client.commands.shell.context_choice import CONTEXT_VARIABLE, choose_context
 from rockhopper.client.commands.shell.contexts import (
@@ -29,7 +29,7 @@ from rockhopper.client.network.tls import (
 _known_name = click.argument("name", shell_complete=complete_contexts)
 
 
-@click.group(cls=Family)
+@click.group(cls=AliasedGroup)
 def context() -> None:
     """Keep clusters, with TLS and credentials, under names.
 

@@ -9,7 +9,7 @@ from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.topic_stats import AT_ONCE, TopicReader, lag_seconds, together
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_lag_is_told_in_seconds(served: Broker, producer: Producer, admin:
             break
     receipt = await producer.send("orders", b"second", queue=0)
     lags = [each for each in await admin.groups.lag("billing") if each.queue.topic == "orders"]
-    puller = Puller(admin.session, None)
+    puller = GroupPuller(admin.session, None)
     now_ms = first.store_time_ms + 3_600_000
     found = await lag_seconds(puller, lags, now_ms)
     assert 3500 < found[receipt.queue] <= 3600

@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.app import Broker
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.admin.admin import Admin
-from rockhopper.client.admin.tracks import History, Outcome, history
+from rockhopper.client.admin.tracks import MessageHistory, TrackOutcome, history
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE
@@ -28,13 +28,13 @@ async def sent(broker: Broker, tag: str) -> ReceivedMessage:
         return await admin.message(receipt.message_id, "orders")
 
 
-async def told(broker: Broker, message: ReceivedMessage) -> dict[str, Outcome]:
+async def told(broker: Broker, message: ReceivedMessage) -> dict[str, TrackOutcome]:
     async with Admin(broker.nameserver) as admin:
         went = await history(admin, message)
     return {each.group: each.outcome for each in went.tracks}
 
 
-async def traced(broker: Broker, message_id: str, topic: str | None = None) -> History:
+async def traced(broker: Broker, message_id: str, topic: str | None = None) -> MessageHistory:
     async with Admin(broker.nameserver) as admin:
         return await history(admin, await admin.message(message_id, topic))
 
@@ -50,11 +50,11 @@ async def test_a_group_has_consumed_it_or_not(broker: Broker) -> None:
     first = await sent(broker, "new")
     assert await told(broker, first) == {}
     await consume(broker, "billing")
-    assert await told(broker, first) == {"billing": Outcome.CONSUMED}
+    assert await told(broker, first) == {"billing": TrackOutcome.CONSUMED}
     second = await sent(broker, "new")
     while second.queue != first.queue:
         second = await sent(broker, "new")
-    assert await told(broker, second) == {"billing": Outcome.OFFLINE}
+    assert await told(broker, second) == {"billing": TrackOutcome.OFFLINE}
 
 
 async def test_a_group_that_does_not_want_its_tag_passes_over_it(broker: Broker) -> None:
@@ -70,8 +70,8 @@ async def test_a_group_that_does_not_want_its_tag_passes_over_it(broker: Broker)
         # It is acknowledged when the loop is left; the commit is what brokers know.
         async with Admin(broker.nameserver) as admin:
             await admin.offsets.commit("billing", first.queue, second.queue_offset + 1)
-        assert (await told(broker, first))["billing"] is Outcome.FILTERED
-        assert (await told(broker, second))["billing"] is Outcome.CONSUMED
+        assert (await told(broker, first))["billing"] is TrackOutcome.FILTERED
+        assert (await told(broker, second))["billing"] is TrackOutcome.CONSUMED
 
 
 async def fail(broker: Broker, retries_max: int) -> None:
@@ -91,7 +91,7 @@ async def test_what_was_given_up_is_a_dead_letter_of_its_topic(
     await fail(broker, 0)
     went = await traced(broker, message.message_id, topic)
     (track,) = went.tracks
-    assert (track.group, track.outcome) == ("billing", Outcome.DEAD)
+    assert (track.group, track.outcome) == ("billing", TrackOutcome.DEAD)
     assert track.detail == "in %DLQ%billing"
     assert track.time_ms is not None
     assert went.message.queue == message.queue
@@ -110,7 +110,7 @@ async def test_a_retry_at_its_delay_level_waits_and_tells_when_it_comes(topic: s
         went = await traced(broker, message.message_id, topic)
         (track,) = went.tracks
         assert went.message.queue == message.queue
-        assert (track.group, track.outcome) == ("billing", Outcome.RETRYING)
+        assert (track.group, track.outcome) == ("billing", TrackOutcome.RETRYING)
         assert track.detail == "retry 1 at its delay level"
         assert track.time_ms is not None
         assert track.time_ms - message.store_time_ms >= 3 * 3_600_000
@@ -123,9 +123,9 @@ async def test_a_retry_that_came_waits_until_it_is_read() -> None:
         retried = MessageQueue("%RETRY%billing", message.broker_name, 0)
         async with Admin(broker.nameserver) as admin, asyncio.timeout(HANG_S):
             await until(lambda: broker.store.queue_range("%RETRY%billing", 0)[1] == 1)
-            assert (await history(admin, message)).tracks[0].outcome is Outcome.RETRYING
+            assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRYING
             await admin.offsets.commit("billing", retried, 1)
-            assert (await history(admin, message)).tracks[0].outcome is Outcome.RETRIED
+            assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRIED
 
 
 @pytest.mark.parametrize("to", [None, "%RETRY%billing"])
@@ -139,12 +139,12 @@ async def test_a_dead_letter_that_was_sent_back_waits_and_is_consumed(
         went = await traced(broker, message.message_id)
         assert went.message.queue == message.queue
         assert went.message.queue_offset == message.queue_offset
-        waits = Outcome.RETRYING if to else Outcome.REQUEUED
+        waits = TrackOutcome.RETRYING if to else TrackOutcome.REQUEUED
         assert [each.outcome for each in went.tracks] == [waits]
         assert copy.receipt is not None
         await admin.offsets.commit("billing", copy.receipt.queue, copy.receipt.queue_offset + 1)
         (track,) = (await traced(broker, message.message_id)).tracks
-        assert track.outcome is (Outcome.RETRIED if to else Outcome.CONSUMED)
+        assert track.outcome is (TrackOutcome.RETRIED if to else TrackOutcome.CONSUMED)
 
 
 async def test_a_dead_letter_that_was_sent_to_another_topic_says_so(broker: Broker) -> None:
@@ -156,7 +156,7 @@ async def test_a_dead_letter_that_was_sent_to_another_topic_says_so(broker: Brok
     went = await traced(broker, message.message_id)
     assert went.message.queue == message.queue
     (track,) = went.tracks
-    assert track.outcome is Outcome.DEAD
+    assert track.outcome is TrackOutcome.DEAD
     assert track.detail == "in %DLQ%billing; sent back since, to another topic"
 
 
@@ -176,7 +176,7 @@ async def test_what_is_delayed_tells_when_it_comes_and_where(
     # A timer counts from when the message was sent, a level from when it was stored.
     assert abs(went.due_ms - went.message.store_time_ms - 3_600_000) < HANG_S * 1000
     assert [(each.outcome, each.time_ms) for each in went.tracks] == [
-        (Outcome.DELAYED, went.due_ms)
+        (TrackOutcome.DELAYED, went.due_ms)
     ]
 
 
@@ -190,5 +190,5 @@ async def test_a_copy_that_another_group_caused_is_told_beside_what_became_of_it
         assert [each async for each in admin.dead_letters.requeue("billing")]
     went = await traced(broker, message.message_id)
     audit = next(each for each in went.tracks if each.group == "audit")
-    assert audit.outcome is Outcome.CONSUMED
+    assert audit.outcome is TrackOutcome.CONSUMED
     assert "the copy from %DLQ%billing/broker-a/0:0 waits" in audit.detail

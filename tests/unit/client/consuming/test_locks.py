@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.locks import ConsumerLocks
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
@@ -39,14 +39,14 @@ async def broker() -> Broker:
 
 
 @pytest.fixture
-async def locks(broker: Broker) -> QueueLocks:
-    locks = QueueLocks(cast(Session, broker), "billing", lambda: 0.0)
+async def locks(broker: Broker) -> ConsumerLocks:
+    locks = ConsumerLocks(cast(Session, broker), "billing", lambda: 0.0)
     await locks.lock([QUEUE])
     return locks
 
 
 async def test_a_renewal_while_a_queue_is_unlocked_does_not_lock_it_again(
-    broker: Broker, locks: QueueLocks
+    broker: Broker, locks: ConsumerLocks
 ) -> None:
     broker.answer.clear()
     unlocking = asyncio.create_task(locks.unlock([QUEUE]))
@@ -60,7 +60,7 @@ async def test_a_renewal_while_a_queue_is_unlocked_does_not_lock_it_again(
 
 
 async def test_a_renewal_that_is_answered_after_the_unlocking_counts_for_nothing(
-    broker: Broker, locks: QueueLocks
+    broker: Broker, locks: ConsumerLocks
 ) -> None:
     broker.answer.clear()
     renewal = asyncio.create_task(locks.lock([QUEUE]))
@@ -74,7 +74,7 @@ async def test_a_renewal_that_is_answered_after_the_unlocking_counts_for_nothing
 
 
 async def test_a_queue_that_was_unlocked_can_be_locked_again(
-    broker: Broker, locks: QueueLocks
+    broker: Broker, locks: ConsumerLocks
 ) -> None:
     await locks.unlock([QUEUE])
     await locks.lock([QUEUE])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.client.consuming.pulling import Puller, Space
+from rockhopper.client.consuming.pulling import GroupPuller, Space
 from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError
 from rockhopper.client.filters import Sql
 from rockhopper.client.network.session import Session
@@ -39,7 +39,7 @@ async def session(broker: FakeBroker) -> AsyncIterator[Session]:
 
 
 async def test_messages_come_from_an_offset_on(broker: FakeBroker, session: Session) -> None:
-    result = await Puller(session, "g").pull(QUEUE, 3, 32)
+    result = await GroupPuller(session, "g").pull(QUEUE, 3, 32)
     assert [(m.queue_offset, m.body) for m in result.messages] == [(3, b"3"), (4, b"4")]
     assert (result.next_offset, result.min_offset, result.max_offset) == (5, 0, 5)
     assert not result.has_moved
@@ -50,7 +50,7 @@ async def test_messages_come_from_an_offset_on(broker: FakeBroker, session: Sess
 
 
 async def test_waiting_is_asked_for_with_its_time(broker: FakeBroker, session: Session) -> None:
-    result = await Puller(session, None).pull(QUEUE, 5, 32, wait_s=0.001)
+    result = await GroupPuller(session, None).pull(QUEUE, 5, 32, wait_s=0.001)
     assert (result.messages, result.next_offset) == ([], 5)
     ext = broker.requests_of(11)[0].ext or {}
     assert (ext["consumerGroup"], ext["sysFlag"]) == ("TOOLS_CONSUMER", "6")
@@ -59,7 +59,7 @@ async def test_waiting_is_asked_for_with_its_time(broker: FakeBroker, session: S
 
 async def test_what_only_has_the_same_hash_is_left_out(session: Session) -> None:
     """The broker lets "rose" pass for "red"; the offset goes on behind it."""
-    result = await Puller(session, "g", "red").pull(QUEUE, 2, 32)
+    result = await GroupPuller(session, "g", "red").pull(QUEUE, 2, 32)
     assert [message.body for message in result.messages] == [b"2"]
     assert result.next_offset == 5
 
@@ -77,14 +77,14 @@ async def test_a_topics_own_subscription_comes_first(
     broker: FakeBroker, session: Session, puller: dict[str, object], expression: str, kind: str
 ) -> None:
     broker.on(11, lambda request: Command(20, ext=dict(ENDS)))
-    await Puller(session, "g", **puller).pull(QUEUE, 0, 32)  # type: ignore[arg-type]
+    await GroupPuller(session, "g", **puller).pull(QUEUE, 0, 32)  # type: ignore[arg-type]
     ext = broker.requests_of(11)[0].ext or {}
     assert (ext["subscription"], ext["expressionType"]) == (expression, kind)
 
 
 async def test_a_broker_may_send_the_reader_elsewhere(broker: FakeBroker, session: Session) -> None:
     broker.on(11, lambda request: Command(21, ext=dict(ENDS)))
-    result = await Puller(session, "g").pull(QUEUE, 0, 32)
+    result = await GroupPuller(session, "g").pull(QUEUE, 0, 32)
     assert (result.has_moved, result.next_offset, result.min_offset) == (True, 9, 2)
 
 
@@ -103,7 +103,7 @@ async def test_an_answer_that_cannot_be_read_says_where(
 ) -> None:
     broker.on(11, lambda request: answer)
     with pytest.raises(MalformedAnswerError, match=says):
-        await Puller(session, "g").pull(QUEUE, 0, 32)
+        await GroupPuller(session, "g").pull(QUEUE, 0, 32)
 
 
 SPACE = Space(1000, 1 << 20)
@@ -119,7 +119,7 @@ async def stock(broker: FakeBroker, count: int) -> None:
     await broker.append(0, *[b"%d" % number for number in range(count)])
 
 
-async def read_through(puller: Puller, offsets: int, space: Space = SPACE) -> list[int]:
+async def read_through(puller: GroupPuller, offsets: int, space: Space = SPACE) -> list[int]:
     """Offsets of all messages, in the order in which they came."""
     found: list[int] = []
     offset = 0
@@ -135,9 +135,9 @@ async def test_a_backlog_is_asked_for_with_several_requests_at_once(
 ) -> None:
     broker.batch_max = 2
     await stock(broker, 21)
-    assert await read_through(Puller(session, "g"), 21) == list(range(21))
+    assert await read_through(GroupPuller(session, "g"), 21) == list(range(21))
     assert asked(broker) == [(offset, 2) for offset in range(0, 22, 2)]
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     await puller.pull(OTHER, 0, 2, space=SPACE)
     result = await puller.pull(OTHER, 2, 2, space=SPACE)
     assert (result.next_offset, result.max_offset, len(result.messages)) == (18, 21, 16)
@@ -151,7 +151,7 @@ async def test_no_more_is_asked_for_than_there_is_space(
 ) -> None:
     broker.batch_max = 2
     await stock(broker, 20)
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     await puller.pull(OTHER, 0, 2, space=space)
     assert len((await puller.pull(OTHER, 2, 2, space=space)).messages) == count
 
@@ -159,7 +159,7 @@ async def test_no_more_is_asked_for_than_there_is_space(
 async def test_a_reader_that_goes_elsewhere_asks_once(broker: FakeBroker, session: Session) -> None:
     broker.batch_max = 2
     await stock(broker, 20)
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     await puller.pull(OTHER, 0, 2, space=SPACE)
     assert len((await puller.pull(OTHER, 10, 2, space=SPACE)).messages) == 2
 
@@ -170,7 +170,7 @@ async def test_what_filters_leave_out_is_no_gap_for_the_next_requests(
     broker.batch_max = 2
     for number in range(30):
         await broker.append(0, b"x", tag="red" if number % 7 else "blue")
-    found = await read_through(Puller(session, "g", "red"), 30)
+    found = await read_through(GroupPuller(session, "g", "red"), 30)
     assert found == [number for number in range(30) if number % 7]
 
 
@@ -179,7 +179,7 @@ async def test_a_broker_that_gives_less_than_before_is_asked_again_from_there(
 ) -> None:
     broker.batch_max = 2
     await stock(broker, 30)
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     first = await puller.pull(OTHER, 0, 2, space=SPACE)
     broker.batch_max = 1
     second = await puller.pull(OTHER, first.next_offset, 2, space=SPACE)
@@ -194,7 +194,7 @@ async def test_of_several_requests_those_before_one_that_fails_count(
 ) -> None:
     broker.batch_max = 2
     await stock(broker, 20)
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     await puller.pull(OTHER, 0, 2, space=SPACE)
     serve = broker.handlers[11]
 
@@ -214,7 +214,7 @@ async def test_a_pull_that_is_cancelled_lets_go_of_all_its_requests(
 ) -> None:
     broker.batch_max = 2
     await stock(broker, 20)
-    puller = Puller(session, "g")
+    puller = GroupPuller(session, "g")
     await puller.pull(OTHER, 0, 2, space=SPACE)
     serve = broker.handlers[11]
     broker.on(11, lambda request: None)
@@ -239,7 +239,7 @@ async def test_the_replica_that_an_answer_suggests_is_read_next_and_the_master_a
         addresses = {"0": broker.address, "2": slave.address}
         broker.routes["orders"]["brokerDatas"] = [{"brokerAddrs": addresses, "brokerName": "a"}]
         broker.on(11, lambda request: Command(19, ext=ends))
-        puller = Puller(session, "g")
+        puller = GroupPuller(session, "g")
         for _ in range(3):
             await puller.pull(QUEUE, 9, 32)
         is_known = suggested == 2

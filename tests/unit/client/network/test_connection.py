@@ -13,7 +13,7 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
 )
-from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.connection import BrokerConnection
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.command import Command, encode_command
@@ -426,7 +426,7 @@ class HeldTransport(asyncio.Transport):
     def __init__(self, room_bytes: int) -> None:
         super().__init__()
         self.writes: list[bytes] = []
-        self.connection = Connection("a:1")
+        self.connection = BrokerConnection("a:1")
         self.connection.connection_made(self)
         self._room_bytes = room_bytes
 

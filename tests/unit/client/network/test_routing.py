@@ -14,7 +14,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.network.connection_pool import ConnectionPool
-from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute, route_from_data
+from rockhopper.client.network.routing import NameServices, RouteCache, TopicRoute, route_from_data
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import QueueData, TopicRouteData
 from rockhopper.protocol.command import Command
@@ -42,8 +42,8 @@ async def name_service() -> AsyncIterator[FakeServer]:
         yield server
 
 
-def table(pool: ConnectionPool, *addresses: str) -> RouteTable:
-    return RouteTable(NameServices(addresses, pool, 2.0), pool)
+def table(pool: ConnectionPool, *addresses: str) -> RouteCache:
+    return RouteCache(NameServices(addresses, pool, 2.0), pool)
 
 
 def test_bare_number_keys_are_understood() -> None:
@@ -129,7 +129,7 @@ async def test_the_next_name_service_is_asked_when_one_is_down(
         down = gone.address
     name_service.serve_routes({"orders": route({"a": "a:1"})})
     services = NameServices((down, name_service.address), pool, 2.0)
-    routes = RouteTable(services, pool)
+    routes = RouteCache(services, pool)
     for topic in ("orders", "x", "y"):
         await services.route_data(topic)
     assert len(name_service.requests) == 3

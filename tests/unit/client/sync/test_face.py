@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from rockhopper import client, sync
-from rockhopper.client.sync.face import Face, Part, iterates, looks, waits
+from rockhopper.client.sync.face import Face, FacePart, iterates, looks, waits
 
 
 def test_signatures_and_docstrings_are_the_asynchronous_ones() -> None:
@@ -94,7 +94,7 @@ def test_a_client_that_cannot_be_opened_is_not_closed_and_may_be_opened_later() 
 
 
 def test_a_part_calls_what_belongs_to_the_client() -> None:
-    class Hands(Part[Any]):
+    class Hands(FacePart[Any]):
         count_ticks = iterates(Clock.ticks)
         time = waits(Clock.time)
 

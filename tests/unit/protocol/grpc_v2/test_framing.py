@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.protocol.grpc_v2.codes import GrpcStatus
-from rockhopper.protocol.grpc_v2.framing import FramingError, MessageReader, framed
+from rockhopper.protocol.grpc_v2.framing import FramingError, MessageSplitter, framed
 
 MOST = 1000
 
@@ -20,7 +20,7 @@ def compressed(message: bytes) -> bytes:
 @given(st.lists(st.binary(max_size=50), max_size=8), st.integers(1, 40))
 def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
     data = b"".join(map(framed, messages))
-    reader = MessageReader("identity", MOST)
+    reader = MessageSplitter("identity", MOST)
     found = []
     for start in range(0, len(data), size):
         found += reader.feed(data[start : start + size])
@@ -29,13 +29,13 @@ def test_messages_come_out_whole(messages: list[bytes], size: int) -> None:
 
 
 def test_one_that_is_cut_off_is_known() -> None:
-    reader = MessageReader("identity", MOST)
+    reader = MessageSplitter("identity", MOST)
     assert reader.feed(framed(b"hello")[:-1]) == []
     assert reader.held_bytes
 
 
 def test_gzip_is_understood() -> None:
-    assert MessageReader("gzip", MOST).feed(compressed(b"x" * 900)) == [b"x" * 900]
+    assert MessageSplitter("gzip", MOST).feed(compressed(b"x" * 900)) == [b"x" * 900]
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_gzip_is_understood() -> None:
 )
 def test_what_cannot_be_taken_is_refused(encoding: str, data: bytes, status: GrpcStatus) -> None:
     with pytest.raises(FramingError) as failure:
-        MessageReader(encoding, MOST).feed(data)
+        MessageSplitter(encoding, MOST).feed(data)
     assert failure.value.status is status

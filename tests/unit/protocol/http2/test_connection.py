@@ -14,11 +14,11 @@ from rockhopper.protocol.http2 import frames
 from rockhopper.protocol.http2.connection import (
     IDLE_FRAMES_MAX,
     RESETS_MAX,
-    Asked,
-    Ended,
+    DataSent,
     Http2Connection,
     Received,
-    Sent,
+    RequestStarted,
+    StreamEnded,
 )
 from rockhopper.protocol.http2.errors import ErrorCode
 from rockhopper.protocol.http2.frames import PREFACE, FrameType, frame, read_head
@@ -82,7 +82,7 @@ def code_of(connection: Http2Connection, kind: int) -> int:
 def test_a_request_comes_in_pieces_and_is_answered(connection: Http2Connection) -> None:
     data = headers(1, OPEN) + frame(FrameType.DATA, 1, 1, b"hello")
     events = [event for octet in data for event in connection.receive(bytes([octet]))]
-    asked = Asked(1, {":method": "POST", ":scheme": "http", ":path": "/x"}, False)
+    asked = RequestStarted(1, {":method": "POST", ":scheme": "http", ":path": "/x"}, False)
     assert events == [asked, Received(1, b"hello", True)]
     connection.headers(1, HEAD)
     connection.data(1, b"world")
@@ -307,7 +307,7 @@ def test_windows_hold_back_what_is_sent(connection: Http2Connection) -> None:
     assert [len(each[3]) for each in sent(connection) if each[0] == FrameType.DATA] == [10, 10]
     assert connection.open_streams == 2
     events = connection.receive(frames.window_update(1, 100))
-    assert events == [Sent(1)]
+    assert events == [DataSent(1)]
     assert [each[:3] for each in sent(connection)][-1] == (FrameType.HEADERS, END, 1)
     connection.receive(settings(window=20))
     assert [len(each[3]) for each in sent(connection) if each[0] == FrameType.DATA] == [10]
@@ -324,7 +324,7 @@ def test_a_pause_holds_back_too(connection: Http2Connection) -> None:
     connection.data(1, b"y")
     connection.end_stream(1, TRAILERS)
     assert [each[0] for each in sent(connection)] == [FrameType.HEADERS]
-    assert connection.resume() == [Sent(1)]
+    assert connection.resume() == [DataSent(1)]
     assert [each[3] for each in sent(connection) if each[0] == FrameType.DATA] == [b"x", b"y"]
 
 
@@ -333,9 +333,9 @@ def test_who_gives_up_says_how_much_did_not_go_out(connection: Http2Connection) 
     for data in (b"1234", b"5678", b"90"):
         connection.data(1, data)
     (ended,) = connection.receive(frame(FrameType.RST_STREAM, 0, 1, b"\0\0\0\x08"))
-    assert ended == Ended(1, 2)
+    assert ended == StreamEnded(1, 2)
     connection.receive(headers(3))
-    assert connection.end_all() == [Ended(3, 0)]
+    assert connection.end_all() == [StreamEnded(3, 0)]
 
 
 def test_what_is_on_its_way_to_a_stream_that_was_given_up_is_passed_over(

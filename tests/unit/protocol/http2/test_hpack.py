@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.protocol.http2.errors import CompressionError
+from rockhopper.protocol.http2.errors import HeaderCompressionError
 from rockhopper.protocol.http2.hpack import FIELDS_MAX, HpackDecoder, encode_fields
 
 NAMES = st.sampled_from([":path", ":method", "x-mq-client-id", "accept", "authorization", "x-a"])
@@ -72,18 +72,18 @@ def _text(value: str | bytes) -> str:
     ],
 )
 def test_what_no_encoder_makes_is_refused(block: str) -> None:
-    with pytest.raises(CompressionError):
+    with pytest.raises(HeaderCompressionError):
         HpackDecoder().decode(bytes.fromhex(block))
 
 
 def test_long_lists_are_refused() -> None:
-    with pytest.raises(CompressionError, match="header fields"):
+    with pytest.raises(HeaderCompressionError, match="header fields"):
         HpackDecoder().decode(b"\x82" * (FIELDS_MAX + 1))
-    with pytest.raises(CompressionError, match="header fields"):
+    with pytest.raises(HeaderCompressionError, match="header fields"):
         HpackDecoder().decode(encode_fields([("a", "b" * 20_000)]))
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_block_or_refused(block: bytes) -> None:
-    with contextlib.suppress(CompressionError):
+    with contextlib.suppress(HeaderCompressionError):
         HpackDecoder().decode(block)

@@ -6,7 +6,7 @@ from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.protocol.http2.errors import CompressionError
+from rockhopper.protocol.http2.errors import HeaderCompressionError
 from rockhopper.protocol.http2.huffman import decode_huffman, encode_huffman
 
 
@@ -41,7 +41,7 @@ def test_every_text_is_coded_as_elsewhere(text: bytes) -> None:
     ],
 )
 def test_what_no_encoder_makes_is_refused(code: str) -> None:
-    with pytest.raises(CompressionError):
+    with pytest.raises(HeaderCompressionError):
         decode_huffman(bytes.fromhex(code))
 
 
@@ -49,6 +49,6 @@ def test_what_no_encoder_makes_is_refused(code: str) -> None:
 def test_any_bytes_are_a_text_or_refused(code: bytes) -> None:
     try:
         text = decode_huffman(code)
-    except CompressionError:
+    except HeaderCompressionError:
         return
     assert encode_huffman(text) == code

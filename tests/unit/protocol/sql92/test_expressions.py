@@ -72,15 +72,15 @@ def test_parts_of_texts(word: str, text: str, result: bool) -> None:
 
 
 def test_a_number_that_no_long_holds_is_refused_when_it_is_compiled() -> None:
-    assert number("2147483648").kind is ex.Kind.LONG
-    assert number("7").kind is ex.Kind.INTEGER
+    assert number("2147483648").kind is ex.ValueKind.LONG
+    assert number("7").kind is ex.ValueKind.INTEGER
     with pytest.raises(ValueError, match="9223372036854775808"):
         number("9223372036854775808")
 
 
 def test_chains_are_cut_short() -> None:
     failing = ex.equal(ex.property_node("b"), number("1"))
-    no = ex.constant(ex.Kind.BOOLEAN, False)
-    yes = ex.constant(ex.Kind.BOOLEAN, True)
+    no = ex.constant(ex.ValueKind.BOOLEAN, False)
+    yes = ex.constant(ex.ValueKind.BOOLEAN, True)
     assert ex.chain("AND", no, failing).evaluate({"b": "x"}) is False
     assert ex.chain("OR", yes, failing).evaluate({"b": "x"}) is True

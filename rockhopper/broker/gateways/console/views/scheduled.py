@@ -11,7 +11,7 @@ from rockhopper.broker.gateways.console.visit import TemplatePage, Visit, if_all
 from rockhopper.broker.users.access import Action
 from rockhopper.client.admin.message_forms import timer_due_ms
 from rockhopper.client.admin.topic_stats import TopicReader
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 from rockhopper.client.errors import ClientError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -114,7 +114,7 @@ async def _levels_of(visit: Visit, state: BrokerState) -> list[DelayLevel]:
     return found
 
 
-async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[ScheduledMessage]:
+async def _timers(visit: Visit, reader: TopicReader, puller: GroupPuller) -> list[ScheduledMessage]:
     """Return the timed messages that are not due yet, from the last ones accepted."""
     visit.check(Action.SUB, TIMER_TOPIC)
     now_ms = time.time_ns() // 1_000_000
@@ -129,7 +129,7 @@ async def _timers(visit: Visit, reader: TopicReader, puller: Puller) -> list[Sch
     return found
 
 
-async def _halves(visit: Visit, reader: TopicReader, puller: Puller) -> list[Half]:
+async def _halves(visit: Visit, reader: TopicReader, puller: GroupPuller) -> list[Half]:
     """Return the half messages of open transactions.
 
     These lie behind the committed offset, and have not ended.
@@ -167,7 +167,9 @@ def _offsets(body: bytes) -> Iterable[int]:
     return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
 
 
-async def _read(puller: Puller, queue: MessageQueue, start: int, end: int) -> list[ReceivedMessage]:
+async def _read(
+    puller: GroupPuller, queue: MessageQueue, start: int, end: int
+) -> list[ReceivedMessage]:
     """Return at most ``READ_MAX`` messages; none if the queue cannot be read."""
     found: list[ReceivedMessage] = []
     while start < end and len(found) < READ_MAX:

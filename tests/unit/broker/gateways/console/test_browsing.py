@@ -8,7 +8,7 @@ from rockhopper.broker.gateways.console.browsing import PAGE_SIZE, Browser, read
 from rockhopper.client import Producer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.topic_stats import TopicReader
-from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.pulling import GroupPuller
 
 COUNT = 2 * PAGE_SIZE + 7
 
@@ -24,7 +24,7 @@ async def filled(served: Broker, producer: Producer, admin: Admin) -> Admin:
 async def browser_of(admin: Admin) -> Browser:
     queues = await TopicReader(admin, await admin.masters()).queues("orders")
     assert len(queues) == 3
-    return Browser(Puller(admin.session, None), queues)
+    return Browser(GroupPuller(admin.session, None), queues)
 
 
 async def test_back_from_the_newest_to_the_oldest(filled: Admin) -> None:
@@ -63,7 +63,7 @@ async def test_little_more_is_read_than_is_shown(
     queues = await TopicReader(admin, await admin.masters()).queues("even")
     for is_back in (True, False):
         before = served.stats.total("get").messages
-        page = Browser(Puller(admin.session, None), queues)
+        page = Browser(GroupPuller(admin.session, None), queues)
         listed = await (page.back_from(None) if is_back else page.on_from([0] * 4))
         assert len(listed.lines) == PAGE_SIZE
         assert served.stats.total("get").messages - before < 2 * PAGE_SIZE

@@ -9,7 +9,7 @@ from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.grpc_v2.codes import Code
-from rockhopper.protocol.grpc_v2.framing import MessageReader
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter
 from tests.support.grpc_client import GrpcBroker, GrpcClient
 from tests.support.held_clock import HeldClock
 
@@ -29,7 +29,7 @@ class Delivered:
 
 def call_with(client: GrpcClient, rpc: Any, **fields: str) -> Call:
     named = {name.replace("_", "-"): value for name, value in fields.items()}
-    return Call(client.connection, 1, rpc, named, MessageReader("identity", 100))
+    return Call(client.connection, 1, rpc, named, MessageSplitter("identity", 100))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rockhopper.broker.gateways.grpc.statuses import GrpcStatusError
 from rockhopper.broker.users.peer import ConsumersChanged, Principal
 from rockhopper.protocol.codes import LanguageCode
 from rockhopper.protocol.grpc_v2.codes import Code
-from rockhopper.protocol.grpc_v2.framing import MessageReader
+from rockhopper.protocol.grpc_v2.framing import MessageSplitter
 from tests.support.grpc_client import GrpcBroker, GrpcClient
 from tests.support.peers import Clock
 
@@ -24,7 +24,7 @@ def call_of(
     fields = {"x-mq-client-id": client_id, "x-mq-language": language}
     rpc = served.gateway.server.service.find("/apache.rocketmq.v2.MessagingService/Telemetry")
     assert rpc is not None
-    call = Call(client.connection, 1, rpc, fields, MessageReader("identity", 100))
+    call = Call(client.connection, 1, rpc, fields, MessageSplitter("identity", 100))
     call.principal = Principal("10.0.0.1", user)
     return call
 

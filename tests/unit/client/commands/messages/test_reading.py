@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Message, Producer
-from rockhopper.client.commands.messages.reading import Span, in_order, newest
+from rockhopper.client.commands.messages.reading import OffsetSpan, in_order, newest
 from rockhopper.client.pull_consumer import PullConsumer
 from rockhopper.client.received import ReceivedMessage
 
@@ -24,7 +24,7 @@ async def test_the_newest_that_are_wanted_are_found_however_far_back_they_are(
 
     async with PullConsumer(nameserver=broker.nameserver) as consumer:
         queues = await consumer.queues("orders")
-        spans = [Span(queue, 0, await consumer.end_offset(queue)) for queue in queues]
+        spans = [OffsetSpan(queue, 0, await consumer.end_offset(queue)) for queue in queues]
         assert len(spans) > 1
         found = await newest(consumer, spans, count, wanted)
     right = [number for number in range(total) if number % step == 0][-count:]
@@ -38,6 +38,6 @@ async def test_messages_of_one_millisecond_come_in_the_order_of_the_log(broker: 
             await producer.send_batch([Message("orders", b"%d" % (begin + i)) for i in range(30)])
     async with PullConsumer(nameserver=broker.nameserver) as consumer:
         queues = await consumer.queues("orders")
-        spans = [Span(queue, 0, await consumer.end_offset(queue)) for queue in queues]
+        spans = [OffsetSpan(queue, 0, await consumer.end_offset(queue)) for queue in queues]
         found = [int(each.body) async for each in in_order(consumer, spans)]
     assert found == list(range(total))

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import Consumer, Message, Producer
-from rockhopper.client.commands.messages.trace import Event, events_of
+from rockhopper.client.commands.messages.trace import TraceEvent, events_of
 from rockhopper.client.commands.screen.fitting import table_lines
 from tests.support.command_line import CommandLine
 from tests.support.dead_letters import fail_on_all, send
@@ -114,7 +114,7 @@ def test_records_of_clients_are_read_and_others_left_out() -> None:
         + record("Recall", "300", "R", "g", "orders", "another", "true")
     )
     assert list(events_of(text, MESSAGE_ID)) == [
-        Event(100, "sent", "g", "10.0.0.1", "at b:1 in 3 ms"),
-        Event(200, "delivered", "billing", "10.0.0.2", "redelivered, 2 before"),
-        Event(230, "handled", "billing", "", "FAILED in 12 ms"),
+        TraceEvent(100, "sent", "g", "10.0.0.1", "at b:1 in 3 ms"),
+        TraceEvent(200, "delivered", "billing", "10.0.0.2", "redelivered, 2 before"),
+        TraceEvent(230, "handled", "billing", "", "FAILED in 12 ms"),
     ]

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from rockhopper.client.commands.messages.wanted import Wanted
+from rockhopper.client.commands.messages.wanted import LocalFilter
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage
@@ -34,7 +34,7 @@ def test_all_that_is_asked_must_be_so(
     pattern: str | None, pairs: list[str], is_wanted: bool
 ) -> None:
     message = received(b"\xff was paid", region="eu=west", TAGS="new", KEYS="o-1 o-2")
-    wanted = Wanted.of(pattern, pairs)
+    wanted = LocalFilter.of(pattern, pairs)
     assert wanted(message) is is_wanted
     assert wanted.is_choosy is (pattern is not None or bool(pairs))
 
@@ -42,4 +42,4 @@ def test_all_that_is_asked_must_be_so(
 @pytest.mark.parametrize(("pattern", "pairs"), [("((", []), (None, ["region"]), (None, ["=x"])])
 def test_what_cannot_be_read_is_refused(pattern: str | None, pairs: list[str]) -> None:
     with pytest.raises(click.UsageError, match=r"--(grep|where)"):
-        Wanted.of(pattern, pairs)
+        LocalFilter.of(pattern, pairs)
