@@ -53,11 +53,11 @@ def decoded(
         raise PipelineError(f"bad_values is {bad_values!r}: choose null or fail")
     chosen = value_format(format_name, schema, registry, subject)
     added = StructField(_VALUE, from_arrow_type(chosen.arrow_type()))
-    work = _Work(chosen, body, refuses=bad_values == "fail")
+    work = _DecodeFunction(chosen, body, refuses=bad_values == "fail")
     return frame.mapInArrow(work, StructType([*frame.schema.fields, added]))
 
 
-class _Work:
+class _DecodeFunction:
     """The function that runs on the workers; Spark serialises it."""
 
     def __init__(self, value: ValueFormat, body: str, *, refuses: bool) -> None:

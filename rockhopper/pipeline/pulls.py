@@ -38,7 +38,7 @@ class BulkRead(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class QueuePull:
     """A request for messages [offset, end) of a queue, as many as fit into one response.
 
     The response holds at least one message if there is any. With *topic_id*, a broker that has ids
@@ -64,7 +64,7 @@ class OrdinaryPulls:
         self._address = address
         self._timeout_s = timeout_s
 
-    async def read(self, wanted: Pull) -> BulkRead:
+    async def read(self, wanted: QueuePull) -> BulkRead:
         """Read until ``bytes_max`` bytes arrive, the range ends, or no more messages exist."""
         parts: list[bytes] = []
         size_bytes = 0
@@ -89,7 +89,7 @@ class OrdinaryPulls:
                     break
         return BulkRead(b"".join(parts), offset, *last[2:])
 
-    async def _pull(self, wanted: Pull, offset: int, end: int) -> BulkRead:
+    async def _pull(self, wanted: QueuePull, offset: int, end: int) -> BulkRead:
         fields = PullMessageRequest(
             consumer_group=wanted.group,
             topic=wanted.queue.topic,

@@ -28,7 +28,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.access import Access, access_here
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, bulk_read, read_answer
+from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, QueuePull, bulk_read, read_answer
 from rockhopper.protocol.bodies import GetConsumerListByGroupBody
 from rockhopper.protocol.bodies.log_history import (
     IDS_MAX,
@@ -283,7 +283,7 @@ class Remote:
         """Return the ranges of queues of one topic on one broker; any read reports the range."""
         reads = None
         if len(queues) > 1 or left is not None:
-            beyond = [Pull(queue, _BEYOND_ANY, _BEYOND_ANY + 1) for queue in queues]
+            beyond = [QueuePull(queue, _BEYOND_ANY, _BEYOND_ANY + 1) for queue in queues]
             reads = await self._read_many(beyond, left)
         if reads is None or len(reads) < len(queues):
             held = await asyncio.gather(*(self.admin.range(queue) for queue in queues))
@@ -312,7 +312,7 @@ class Remote:
         async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
             address = await self.admin.offsets.address(queue)
             pulls = OrdinaryPulls(self.admin, address, self._timeout_s)
-            read = await pulls.read(Pull(queue, at, at + 1, bytes_max=1))
+            read = await pulls.read(QueuePull(queue, at, at + 1, bytes_max=1))
             if read.has_moved or not read.body:
                 return None
             return queue, decode_messages(read.body)[0].store_time_ms
@@ -365,7 +365,7 @@ class Remote:
             queue, at = next(iter(offsets.items()))
             address = await self.admin.offsets.address(queue)
             pulls = OrdinaryPulls(self.admin, address, self._timeout_s)
-            await pulls.read(Pull(queue, at, at + 1, bytes_max=1, group=group))
+            await pulls.read(QueuePull(queue, at, at + 1, bytes_max=1, group=group))
 
         async def tell_or_introduce() -> None:
             try:
@@ -393,15 +393,15 @@ class Remote:
                 self.admin.forget_route(topic)
             raise
 
-    def read(self, wanted: Pull) -> BulkRead:
+    def read(self, wanted: QueuePull) -> BulkRead:
         """Read messages. Raises PipelineError."""
         return result(self.begin_read(wanted))
 
-    def begin_read(self, wanted: Pull) -> Future[BulkRead]:
+    def begin_read(self, wanted: QueuePull) -> Future[BulkRead]:
         """Start ``read``; ``result`` waits for it."""
         return self.begin(self._about([wanted.queue], self._read(wanted)))
 
-    def begin_reads(self, wanted: Sequence[Pull]) -> Future[list[BulkRead]]:
+    def begin_reads(self, wanted: Sequence[QueuePull]) -> Future[list[BulkRead]]:
         """Start to read many queues of one topic on one broker; maybe only the first are answered.
 
         There is at least one answer. Filters are ignored.
@@ -409,12 +409,12 @@ class Remote:
         queues = [each.queue for each in wanted]
         return self.begin(self._about(queues, self._read_queues(wanted)))
 
-    async def _read_queues(self, wanted: Sequence[Pull]) -> list[BulkRead]:
+    async def _read_queues(self, wanted: Sequence[QueuePull]) -> list[BulkRead]:
         reads = await self._read_many(wanted) if len(wanted) > 1 else None
         return reads or [await self._read(wanted[0])]
 
     async def _read_many(
-        self, wanted: Sequence[Pull], left: set[MessageQueue] | None = None
+        self, wanted: Sequence[QueuePull], left: set[MessageQueue] | None = None
     ) -> list[BulkRead] | None:
         """Read the first of *wanted*; return None if the broker reads only one queue at a time.
 
@@ -448,7 +448,7 @@ class Remote:
             left.update(first.queue._replace(queue_id=int(each)) for each in numbers.split(","))
         return [bulk_read(each) for each in decode_queue_reads(answer.body)]
 
-    async def _read(self, wanted: Pull) -> BulkRead:
+    async def _read(self, wanted: QueuePull) -> BulkRead:
         queue = wanted.queue
         address = await self.admin.offsets.address(queue)
         if address not in self.without_bulk:

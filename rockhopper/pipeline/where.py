@@ -72,7 +72,7 @@ class Where(NamedTuple):
         return self.mask(batch)[0].as_py() is not False
 
 
-class _Found(NamedTuple):
+class _ParsedCondition(NamedTuple):
     mask: Predicate
     needles: tuple[bytes, ...] = ()
 
@@ -95,7 +95,7 @@ class _NotUnderstood(Exception):
 def parse_where(condition: str) -> Where | None:
     """Parse the condition; return None if any part of it needs Spark."""
     try:
-        parser = _Parser(list(_tokens(condition)))
+        parser = _ConditionParser(list(_tokens(condition)))
         found = parser.either(0)
         if parser.next_kind():
             return None
@@ -137,7 +137,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-class _Parser:
+class _ConditionParser:
     """A recursive-descent parser, from OR down to operands, with Spark's precedence."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
@@ -150,7 +150,7 @@ class _Parser:
         """Return the kind of the next token; empty at the end."""
         return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
 
-    def either(self, depth: int) -> _Found:
+    def either(self, depth: int) -> _ParsedCondition:
         """Parse terms joined by OR."""
         if depth > _DEPTH_MAX:
             raise _NotUnderstood
@@ -159,13 +159,13 @@ class _Parser:
             found = _either(found, self._both(depth))
         return found
 
-    def _both(self, depth: int) -> _Found:
+    def _both(self, depth: int) -> _ParsedCondition:
         found = self._negated(depth)
         while self._takes("AND"):
             found = _both(found, self._negated(depth))
         return found
 
-    def _negated(self, depth: int) -> _Found:
+    def _negated(self, depth: int) -> _ParsedCondition:
         if self._takes("NOT"):
             if depth > _DEPTH_MAX:
                 raise _NotUnderstood
@@ -176,7 +176,7 @@ class _Parser:
             return found
         return self._comparison()
 
-    def _comparison(self) -> _Found:
+    def _comparison(self) -> _ParsedCondition:
         left = self._operand()
         for sign, compare in _COMPARISONS.items():
             if self._takes(sign):
@@ -192,7 +192,7 @@ class _Parser:
         found = self._of_one_column(left)
         return _inverted(found) if is_not else found
 
-    def _of_one_column(self, left: _Operand) -> _Found:
+    def _of_one_column(self, left: _Operand) -> _ParsedCondition:
         if self._takes("BETWEEN"):
             low = self._compared(left, pc.greater_equal, self._operand())
             self._must("AND")
@@ -208,14 +208,14 @@ class _Parser:
             return _like(left, self._literal())
         raise _NotUnderstood
 
-    def _compared(self, left: _Operand, compare: Any, right: _Operand) -> _Found:
+    def _compared(self, left: _Operand, compare: Any, right: _Operand) -> _ParsedCondition:
         if left.kind != right.kind or not (left.is_column or right.is_column):
             raise _NotUnderstood
         needle = left.literal or right.literal
         is_held = compare is pc.equal and (left.is_stored or right.is_stored)
         # The decoder substitutes this character for bytes that are not UTF-8.
         has_needle = is_held and needle and "\ufffd" not in needle
-        return _Found(
+        return _ParsedCondition(
             lambda batch: compare(left.value(batch), right.value(batch)),
             (needle.encode(),) if has_needle else (),
         )
@@ -272,29 +272,29 @@ class _Parser:
             raise _NotUnderstood
 
 
-def _both(one: _Found, other: _Found) -> _Found:
-    return _Found(
+def _both(one: _ParsedCondition, other: _ParsedCondition) -> _ParsedCondition:
+    return _ParsedCondition(
         lambda batch: pc.and_kleene(one.mask(batch), other.mask(batch)), one.needles + other.needles
     )
 
 
-def _either(one: _Found, other: _Found) -> _Found:
-    return _Found(lambda batch: pc.or_kleene(one.mask(batch), other.mask(batch)))
+def _either(one: _ParsedCondition, other: _ParsedCondition) -> _ParsedCondition:
+    return _ParsedCondition(lambda batch: pc.or_kleene(one.mask(batch), other.mask(batch)))
 
 
-def _inverted(found: _Found) -> _Found:
-    return _Found(lambda batch: pc.invert(found.mask(batch)))
+def _inverted(found: _ParsedCondition) -> _ParsedCondition:
+    return _ParsedCondition(lambda batch: pc.invert(found.mask(batch)))
 
 
-def _is_null(operand: _Operand) -> _Found:
-    return _Found(lambda batch: pc.is_null(operand.value(batch)))
+def _is_null(operand: _Operand) -> _ParsedCondition:
+    return _ParsedCondition(lambda batch: pc.is_null(operand.value(batch)))
 
 
 def _of_map(maps: Any, name: str) -> Any:
     return pc.map_lookup(maps, pa.scalar(name, pa.string()), "first")
 
 
-def _like(operand: _Operand, pattern: str) -> _Found:
+def _like(operand: _Operand, pattern: str) -> _ParsedCondition:
     wild = {"%": ".*", "_": "."}
     matches = re.compile("".join(wild.get(c, re.escape(c)) for c in pattern), re.DOTALL).fullmatch
 
@@ -303,4 +303,4 @@ def _like(operand: _Operand, pattern: str) -> _Found:
         found = [None if value is None else matches(value) is not None for value in values]
         return pa.array(found, pa.bool_())
 
-    return _Found(mask)
+    return _ParsedCondition(mask)

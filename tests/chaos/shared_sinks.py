@@ -26,7 +26,7 @@ from tests.support.free_ports import free_port
 
 if TYPE_CHECKING:
     from rockhopper.pipeline.sink.rules import SinkRules
-    from rockhopper.pipeline.sink.staging import StagedPart
+    from rockhopper.pipeline.sink.staging import TaskPart
 
 TOPIC, QUEUES, SINK = "shared", 2, "the-sink"
 BATCHES = 40
@@ -225,7 +225,7 @@ def job(seed: int, rows: int, state: Path, nameserver: str) -> None:
 
 def _stage(
     rules: "SinkRules", batch: int, partition: int, attempt: int, numbers: list[int]
-) -> "StagedPart":
+) -> "TaskPart":
     import pyarrow as pa
 
     from rockhopper.pipeline.sink.staging import PartWriter

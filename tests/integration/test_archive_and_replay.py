@@ -12,7 +12,7 @@ import pytest
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.replaying import job as replaying
 from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.tasks import in_this_process
@@ -90,7 +90,7 @@ def test_a_topic_that_is_gone_on_one_of_two_brokers_is_named(
     broker: PipelineBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(Progress, "say", lambda _, text: said.append(text))
+    monkeypatch.setattr(JobProgress, "say", lambda _, text: said.append(text))
     arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["split"]}
     with broker.beside() as other:
         broker.create("split", 1)

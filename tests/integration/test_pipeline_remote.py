@@ -9,7 +9,7 @@ from rockhopper.broker import Broker
 from rockhopper.client import Message, Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import BulkRead, Pull
+from rockhopper.pipeline.pulls import BulkRead, QueuePull
 from rockhopper.pipeline.remote import Remote, result
 from rockhopper.protocol.store.message_codec import decode_messages
 
@@ -78,7 +78,9 @@ async def test_many_queues_are_read_at_once(remote: Remote, knows_many: bool) ->
     ranges = await asyncio.to_thread(remote.ranges, queues)
     if not knows_many:
         remote.without_many.add(await remote_address(remote, queues[0]))
-    wanted = [Pull(queue, 3, min(ranges[queue][1], 9)) for queue in queues if ranges[queue][1] > 3]
+    wanted = [
+        QueuePull(queue, 3, min(ranges[queue][1], 9)) for queue in queues if ranges[queue][1] > 3
+    ]
     found = await asyncio.to_thread(lambda: result(remote.begin_reads(wanted)))
     assert len(found) == (len(wanted) if knows_many else 1)
     for pull, read in zip(wanted, found, strict=False):
@@ -110,7 +112,7 @@ async def test_a_range_is_read_exactly(remote: Remote, knows_bulk: bool) -> None
     found: list[int] = []
     offset = 5
     while offset < end:
-        read = await asyncio.to_thread(remote.read, Pull(queue, offset, end, bytes_max=20_000))
+        read = await asyncio.to_thread(remote.read, QueuePull(queue, offset, end, bytes_max=20_000))
         found += offsets(read)
         offset = read.next_offset
     assert found == list(range(5, end))
@@ -130,7 +132,7 @@ async def test_a_filtered_read_goes_on_behind_what_it_let_fall(
     found: list[str | None] = []
     offset = 0
     while offset < high:
-        read = await asyncio.to_thread(remote.read, Pull(queue, offset, high, expression="t3"))
+        read = await asyncio.to_thread(remote.read, QueuePull(queue, offset, high, expression="t3"))
         found += [message.tags for message in decode_messages(read.body)]
         assert read.next_offset > offset
         offset = read.next_offset
@@ -144,7 +146,7 @@ async def test_an_offset_outside_the_queue_says_where_it_goes_on(
     queue, high = await full_queue(remote)
     if not knows_bulk:
         remote.without_bulk.add(await remote_address(remote, queue))
-    read = await asyncio.to_thread(remote.read, Pull(queue, high + 50, high + 60))
+    read = await asyncio.to_thread(remote.read, QueuePull(queue, high + 50, high + 60))
     assert (read.has_moved, read.next_offset, read.body) == (True, high, b"")
 
 

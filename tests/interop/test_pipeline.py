@@ -18,7 +18,7 @@ from rockhopper.pipeline.network.streaming import NetworkStreamReader
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.sink.choice import choose_broker
 from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
-from rockhopper.pipeline.sink.sending import Sender
+from rockhopper.pipeline.sink.sending import RowSender
 from tests.interop.apache import ApacheServer
 
 pytestmark = pytest.mark.interop
@@ -57,7 +57,7 @@ def numbered(count: int) -> list[str]:
 
 def test_what_the_sink_sends_the_source_reads(apache_server: ApacheServer) -> None:
     given = {"nameServer": apache_server.nameserver, "topic": "FromSpark"}
-    sender = Sender(read_sink_rules(given, streaming=True))
+    sender = RowSender(read_sink_rules(given, streaming=True))
     tags = [f"t{number % 5}" for number in range(5_000)]
     keys = [f"k{number}" for number in range(5_000)]
     assert sender.write(batches(numbered(5_000), tags=tags, keys=keys)) == 5_000
@@ -76,7 +76,7 @@ def test_what_the_sink_sends_the_source_reads(apache_server: ApacheServer) -> No
 def test_large_late_and_ordered_messages(apache_server: ApacheServer) -> None:
     nameserver = apache_server.nameserver
     given = {"nameServer": nameserver, "topic": "Ordered"}
-    sender = Sender(read_sink_rules(given, streaming=True))
+    sender = RowSender(read_sink_rules(given, streaming=True))
     sender.write(batches(["x" * 100_000, "plain"]))
     keys = [f"customer {number % 3}" for number in range(300)]
     sender.write(batches(numbered(300), shardingKey=keys))

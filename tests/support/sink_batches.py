@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from rockhopper.pipeline.sink.rules import SinkRules, read_rules
-from rockhopper.pipeline.sink.writer import Task, Written, _Writing
+from rockhopper.pipeline.sink.writer import Task, TaskResult, _Writing
 from tests.support.pipeline_broker import PipelineBroker
 
 
@@ -28,7 +28,7 @@ def numbered(start: int, end: int) -> list[str]:
     return [f"{number:05d}" for number in range(start, end)]
 
 
-def write(rules: SinkRules, *bodies: list[str], partition: int = 0, batch: int = 0) -> Written:
+def write(rules: SinkRules, *bodies: list[str], partition: int = 0, batch: int = 0) -> TaskResult:
     task = Task(partition, 0, "query-of-the-test", batch)
     return _Writing(rules).write_task(batches(*bodies), task, batch)
 

@@ -93,7 +93,7 @@ class Entries:
         count = len(records)
         self.record_count += count
         raw = gather(records.data, records.properties_start, records.ends, pa.binary())
-        window = _Window(records, raw, self._rules)
+        window = _RecordWindow(records, raw, self._rules)
         self._add_units(window)
         if self._with_keys:
             self._add_keys(window)
@@ -113,7 +113,7 @@ class Entries:
         """Return the index entries (``KEY``), in log order."""
         return np.concatenate(self._key_parts) if self._key_parts else np.empty(0, KEY)
 
-    def _add_units(self, window: "_Window") -> None:
+    def _add_units(self, window: "_RecordWindow") -> None:
         dispatched = window.dispatched
         self.undispatched_count += len(dispatched) - int(dispatched.sum())
         units = window.units()
@@ -140,7 +140,7 @@ class Entries:
             )
             self._parts[QueueKey(topic, queue_id, is_batch)].append(part)
 
-    def _add_light_units(self, window: "_Window", units: Array) -> None:
+    def _add_light_units(self, window: "_RecordWindow", units: Array) -> None:
         if _LIGHT_QUEUES not in window.properties_bytes:
             return
         for row in np.flatnonzero(~window.prepared).tolist():
@@ -156,7 +156,7 @@ class Entries:
                     unit["n"] = 1
                     self._parts[QueueKey(name, LIGHT_QUEUE_ID, False)].append(unit)
 
-    def _add_keys(self, window: "_Window") -> None:
+    def _add_keys(self, window: "_RecordWindow") -> None:
         wanted = window.transaction != SYS_FLAG_TRANSACTION_ROLLBACK
         found = [window.whole_keys(PROPERTY_UNIQUE_KEY, KIND_KEY), window.pieces_of_keys()]
         if self._rules.has_tag_keys:
@@ -203,7 +203,7 @@ def is_nameable(topic: str) -> bool:
     return topic not in ("", ".", "..") and not any(char in topic for char in "/\\\0")
 
 
-class _Window:
+class _RecordWindow:
     """A group of records that is processed together, with shared intermediate results."""
 
     def __init__(self, records: Records, raw: Any, rules: DispatchRules) -> None:

@@ -13,7 +13,7 @@ from rockhopper.pipeline.derived.index_geometry import (
     usual_size,
 )
 from rockhopper.pipeline.derived.queue_files import (
-    QueueFiles,
+    ListedQueueFiles,
     find_queues,
     rounded_file_size,
     unit_layout,
@@ -143,7 +143,7 @@ def _sizes_of_queue_files(root: Path | None) -> dict[bool, int]:
             continue
         assert root is not None
         unit = unit_layout(key.is_batch).itemsize
-        for file in QueueFiles(root, key).files:
+        for file in ListedQueueFiles(root, key).files:
             if file.size_bytes and file.size_bytes % unit == 0:
                 found[key.is_batch] = file.size_bytes
                 break

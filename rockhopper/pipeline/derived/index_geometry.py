@@ -43,7 +43,7 @@ _POSITION_AT = 4
 """The position within an entry, after its hash."""
 
 
-class _Ends(NamedTuple):
+class _EndEntries(NamedTuple):
     """The offsets of the first and the last entry, and the number of the last."""
 
     begin_offset: int
@@ -114,7 +114,7 @@ def _search_file(descriptor: int, likely: IndexGeometry) -> IndexGeometry | None
     for last in (number - 1, number - 2):
         if last < 1 or end_offset < 0:
             return None
-        ends = _Ends(begin_offset, end_offset, last)
+        ends = _EndEntries(begin_offset, end_offset, last)
         if likely.file_size_bytes == size and _agreement(descriptor, likely, ends) >= (
             _LEAST_AGREEMENT
         ):
@@ -129,7 +129,7 @@ def _search_file(descriptor: int, likely: IndexGeometry) -> IndexGeometry | None
     return None
 
 
-def _candidates(descriptor: int, size: int, ends: _Ends) -> list[IndexGeometry]:
+def _candidates(descriptor: int, size: int, ends: _EndEntries) -> list[IndexGeometry]:
     """Return the geometries in which the last entry has the offset from the header."""
     found: dict[IndexGeometry, None] = {}
     for at in _places(descriptor, size, ends.end_offset):
@@ -158,7 +158,7 @@ def _places(descriptor: int, size: int, offset: int) -> Iterator[int]:
             at += (len(part) - 2) * 4
 
 
-def _agreement(descriptor: int, geometry: IndexGeometry, ends: _Ends) -> float:
+def _agreement(descriptor: int, geometry: IndexGeometry, ends: _EndEntries) -> float:
     """Return the share of the first and last entries whose slots agree with them, 0 to 1."""
     slots, last = geometry.slot_count, ends.last
     entries_at = INDEX_HEADER_SIZE_BYTES + slots * INDEX_SLOT_SIZE_BYTES

@@ -88,7 +88,7 @@ def _directories(parent: Path) -> list[Path]:
         return []
 
 
-class QueueFiles:
+class ListedQueueFiles:
     """The files of one queue at the time of listing; a file deleted later reads as zeros."""
 
     def __init__(self, root: Path, key: QueueKey) -> None:

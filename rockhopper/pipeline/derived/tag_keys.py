@@ -9,8 +9,8 @@ from rockhopper.pipeline.derived.entries import KIND_TAG, Entries
 from rockhopper.pipeline.derived.geometry import Geometry
 from rockhopper.pipeline.derived.index_files import entries_between, index_paths, read_index_info
 from rockhopper.pipeline.store_source.directory import StoreDirectory
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 _LOOKED_AT_BYTES = 1 << 20
@@ -32,11 +32,11 @@ def has_tag_keys(root: Path | None, store: StoreDirectory, geometry: Geometry) -
             if not file.base_offset <= start < file.end_offset:
                 continue
             end = min(start + _LOOKED_AT_BYTES, file.end_offset)
-            piece = Piece(file.path, file.base_offset, start, end, end, True, store.is_live)
+            piece = FilePiece(file.path, file.base_offset, start, end, end, True, store.is_live)
             entries = Entries(DispatchRules(delays_ms=(1,), has_tag_keys=True))
             try:
                 for found in scan(piece):
-                    if not isinstance(found, Damage):
+                    if not isinstance(found, DamagedRange):
                         entries.add(found)
                 _, held = entries_between(info, start, end)
             except OSError:

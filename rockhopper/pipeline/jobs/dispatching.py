@@ -9,14 +9,14 @@ from rockhopper.pipeline.derived.geometry import Geometry
 from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.jobs.options import StoreOptions
 from rockhopper.pipeline.store_source.directory import StoreDirectory
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import plan
 
 
 def plan_dispatch(
     asked: StoreOptions, root: Path | None, store: StoreDirectory, geometry: Geometry
-) -> tuple[DispatchRules, Sequence[tuple[Piece, ...]]]:
+) -> tuple[DispatchRules, Sequence[tuple[FilePiece, ...]]]:
     """Return the rules, and the pieces of each task. Raises PipelineError."""
     has_tags = asked.index_tags
     rules = read_dispatch_rules(
@@ -26,5 +26,7 @@ def plan_dispatch(
         batch_topics=frozenset(asked.batch_topics),
         has_tag_keys=has_tag_keys(root, store, geometry) if has_tags is None else has_tags,
     )
-    scan_rules = Rules(asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip")
+    scan_rules = StoreReadRules(
+        asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip"
+    )
     return rules, plan(store, scan_rules, os.cpu_count() or 1)

@@ -17,7 +17,7 @@ from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import table_name
 from rockhopper.pipeline.jobs.archiving.manifest import Manifest
 from rockhopper.pipeline.jobs.options import duration_ms, option
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.options import near_or_some
 
@@ -70,7 +70,7 @@ def check_topics(catalog: Catalog, topics: Iterable[str]) -> None:
             )
 
 
-def brought_up(catalog: Catalog, progress: Progress, now_ms: int) -> Manifest:
+def brought_up(catalog: Catalog, progress: JobProgress, now_ms: int) -> Manifest:
     """Complete or clear a killed run, and return the newest manifest.
 
     The caller must hold the lock.

@@ -27,7 +27,7 @@ from rockhopper.client.network.tls import Tls
 from rockhopper.pipeline.access import coming_in
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.options import Options
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
@@ -110,7 +110,7 @@ class JobOptions:
     )
     spark: "SparkSession | None" = None
     """A session to use instead of a new one."""
-    progress: Progress = field(default_factory=Progress)
+    progress: JobProgress = field(default_factory=JobProgress)
 
 
 @dataclass(frozen=True, kw_only=True)

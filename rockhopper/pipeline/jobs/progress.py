@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 10.0
 
 
-class Progress:
+class JobProgress:
     """One step at a time, each with a label and an optional total.
 
     One thread updates it, while rich draws in its own thread; it is thread-safe enough for that.

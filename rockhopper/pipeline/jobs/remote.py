@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def run_remotely(
     spark: "SparkSession",
     tasks: Sequence[_Task],
     work: Callable[[_Task], _Result],
-    progress: Progress,
+    progress: JobProgress,
 ) -> list[_Result]:
     """Call *work* with each of *tasks* in the server's workers; return the results in order."""
     every = list(tasks)

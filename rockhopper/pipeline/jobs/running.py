@@ -23,7 +23,7 @@ from rockhopper.client.printable import printable
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
 from rockhopper.pipeline.jobs.options import JobOptions
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, as_document
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -130,7 +130,7 @@ def run_asked(
     """Run a job with the options that the command was *given*."""
     as_json, quiet = given.pop("as_json"), given.pop("quiet")
 
-    def do(progress: Progress) -> JobResult:
+    def do(progress: JobProgress) -> JobResult:
         for each in fields(options):
             parse = each.metadata.get("parse")
             if parse is not None:
@@ -141,7 +141,7 @@ def run_asked(
 
 
 def run_job(
-    work: Callable[[Progress], JobResult], *, as_json: bool = False, quiet: bool = False
+    work: Callable[[JobProgress], JobResult], *, as_json: bool = False, quiet: bool = False
 ) -> None:
     """Run a job and print its result; exit the program if it is not a success."""
     from rockhopper.pipeline.jobs.spark import hush, stop_own_session
@@ -151,7 +151,7 @@ def run_job(
         with naming_disk_problems():
             # A descriptor of its own, because standard error is redirected for Java for a while.
             with open(os.dup(2), "w") as stream:
-                with Progress(stream, is_wanted=not quiet) as progress:
+                with JobProgress(stream, is_wanted=not quiet) as progress:
                     result = work(progress)
             if as_json:
                 write_json(as_document(result))

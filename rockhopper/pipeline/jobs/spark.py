@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.remote import (
     REMOTE,
     connected,
@@ -139,7 +139,7 @@ def run_tasks(
     *,
     label: str = "",
     description: str = "",
-    progress: Progress | None = None,
+    progress: JobProgress | None = None,
 ) -> list[_Result]:
     """Call *work* with each of *tasks* in a worker; return the results in the order of the tasks.
 
@@ -152,7 +152,7 @@ def run_tasks(
     """
     if not tasks:
         return []
-    progress = progress if progress is not None and label else Progress()
+    progress = progress if progress is not None and label else JobProgress()
     progress.step(label, len(tasks))
     if is_remote(spark):
         try:

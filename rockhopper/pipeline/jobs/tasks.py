@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rockhopper.pipeline.jobs.options import JobOptions, RunTasks
-from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.pieces import FilePiece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +52,6 @@ def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str
     return [work(task) for task in tasks]
 
 
-def size_of(groups: Iterable[Iterable[Piece]]) -> int:
+def size_of(groups: Iterable[Iterable[FilePiece]]) -> int:
     """Return the number of bytes of the log that the pieces span."""
     return sum(piece.end - piece.start for pieces in groups for piece in pieces)

@@ -15,10 +15,10 @@ from rockhopper.pipeline.network.positions import (
     resolve_json,
     times_by_queue,
 )
-from rockhopper.pipeline.network.rules import Position, Rules
+from rockhopper.pipeline.network.rules import Position, TopicReadRules
 from rockhopper.pipeline.network.stream_offset import Place, place_of
 from rockhopper.pipeline.options import near_or_some
-from rockhopper.pipeline.pulls import Pull
+from rockhopper.pipeline.pulls import QueuePull
 from rockhopper.pipeline.remote import LogPasts, Remote, connect
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.store_source.topics import application_topics
@@ -34,7 +34,7 @@ SAMPLED_QUEUES_MAX = 256
 class Discovery:
     """Queries the brokers on behalf of one query. Blocks; every failure is a PipelineError."""
 
-    def __init__(self, rules: Rules, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rules: TopicReadRules, now_s: Callable[[], float] = time.monotonic) -> None:
         self._rules = rules
         self._now_s = now_s
         self._sizes: dict[MessageQueue, float] = {}
@@ -356,7 +356,7 @@ class Discovery:
         chosen = sorted(starts, key=lambda queue: queue in self._sizes)[:SAMPLED_QUEUES_MAX]
         for queue in chosen:
             offset = starts[queue]
-            wanted = Pull(queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES)
+            wanted = QueuePull(queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES)
             sample = self._rules.patience(
                 f"{queue} could not be read from offset {offset} on",
                 partial(self.remote.read, wanted),

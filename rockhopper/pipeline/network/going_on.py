@@ -11,7 +11,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.positions import Offsets
-from rockhopper.pipeline.network.rules import Rules
+from rockhopper.pipeline.network.rules import TopicReadRules
 from rockhopper.pipeline.network.stream_offset import GUESSED, Place, StreamOffset, place_of
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ Held = Mapping[MessageQueue, tuple[int, int]]
 class GoingOn:
     """Updates a stream's offset to the queues that the brokers hold now; one for each reader."""
 
-    def __init__(self, rules: Rules, discovery: Discovery) -> None:
+    def __init__(self, rules: TopicReadRules, discovery: Discovery) -> None:
         self._rules = rules
         self._discovery = discovery
         self._warned: set[tuple[Place, str]] = set()

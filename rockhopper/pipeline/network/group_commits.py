@@ -12,14 +12,14 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.positions import Offsets
-from rockhopper.pipeline.network.rules import Rules
+from rockhopper.pipeline.network.rules import TopicReadRules
 from rockhopper.pipeline.network.stream_offset import StreamOffset
 
 
 class GroupCommits:
     """The commits of one reader."""
 
-    def __init__(self, rules: Rules, discovery: Discovery) -> None:
+    def __init__(self, rules: TopicReadRules, discovery: Discovery) -> None:
         self._rules = rules
         self._discovery = discovery
         self._committed: Offsets = {}

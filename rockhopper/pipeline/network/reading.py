@@ -14,8 +14,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.decoder import Offsets, are_in_row, decode, holding, walk
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.planning import NetworkPartition, Range
-from rockhopper.pipeline.network.rules import Rules
-from rockhopper.pipeline.pulls import BulkRead, Pull
+from rockhopper.pipeline.network.rules import TopicReadRules
+from rockhopper.pipeline.pulls import BulkRead, QueuePull
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.schema import arrow_schema
@@ -36,7 +36,7 @@ _FAIL = (
 )
 
 
-def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
+def read_ranges(ranges: tuple[Range, ...], rules: TopicReadRules) -> Iterator[pa.RecordBatch]:
     """Yield the messages of *ranges*, in the order of each queue.
 
     Raises:
@@ -49,22 +49,22 @@ def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBa
             yield found if wanted is None else found.select(list(rules.columns))
 
 
-def may_hold(queue: MessageQueue, rules: Rules) -> bool:
+def may_hold(queue: MessageQueue, rules: TopicReadRules) -> bool:
     """Return whether a queue may have rows that match the query's condition."""
     wanted = rules.wanted
     return wanted is None or wanted.may_hold(queue.topic, queue.broker_name, queue.queue_id)
 
 
-def read_partition(partition: InputPartition, rules: Rules) -> Iterator[Any]:
+def read_partition(partition: InputPartition, rules: TopicReadRules) -> Iterator[Any]:
     """Yield the batches of one task. Raises PipelineError."""
     if not isinstance(partition, NetworkPartition) or not partition.ranges:
         return empty(rules)
     return read_ranges(partition.ranges, rules)
 
 
-def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
+def _read_all(ranges: tuple[Range, ...], rules: TopicReadRules) -> Iterator[pa.RecordBatch]:
     few = Few(rules)
-    for wanted, read in _Reading(ranges, rules):
+    for wanted, read in _RangeReader(ranges, rules):
         if few.try_add(wanted, read):
             continue
         yield from few.batches()
@@ -73,13 +73,13 @@ def _read_all(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatc
     yield from few.batches()
 
 
-class _Reading:
+class _RangeReader:
     """Reads ranges in order; reads the next one while the caller decodes the current one.
 
     Short ranges of one topic are read together.
     """
 
-    def __init__(self, ranges: tuple[Range, ...], rules: Rules) -> None:
+    def __init__(self, ranges: tuple[Range, ...], rules: TopicReadRules) -> None:
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
         self._left = list(reversed(ranges))
@@ -123,12 +123,12 @@ class _Reading:
     def _begin(self, wanted: tuple[Range, ...]) -> Future[list[BulkRead]]:
         return self._remote.begin_reads([self._pull(each) for each in wanted])
 
-    def _pull(self, wanted: Range) -> Pull:
+    def _pull(self, wanted: Range) -> QueuePull:
         rules = self._rules
         end = wanted.end
         if rules.pull_count is not None:
             end = min(end, wanted.begin + rules.pull_count)
-        return Pull(
+        return QueuePull(
             wanted.queue,
             wanted.begin,
             end,
@@ -163,7 +163,7 @@ def _place(wanted: Range) -> tuple[str, str, str]:
 class Few:
     """Decodes small reads together: a batch of one message costs as much as a larger one."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: TopicReadRules) -> None:
         self._rules = rules
         self._bodies: list[bytes] = []
         self._offsets: list[np.ndarray[Any, np.dtype[np.int64]]] = []
@@ -208,7 +208,7 @@ class Few:
         )
 
 
-def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRead:
+def _without_topic(wanted: Range, error: PipelineError, rules: TopicReadRules) -> BulkRead:
     """Return an empty read for a topic that was deleted or recreated, if options allow it."""
     said = f"{wanted.queue} cannot be read from offset {wanted.begin} to {wanted.end}"
     if rules.fail_on_data_loss:
@@ -220,7 +220,7 @@ def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRea
     return BulkRead(b"", wanted.end, wanted.end, wanted.end, False)
 
 
-def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordBatch]:
+def _batches(wanted: Range, read: BulkRead, rules: TopicReadRules) -> Iterator[pa.RecordBatch]:
     queue, offset = wanted.queue, wanted.begin
     columns = rules.decoded_columns
     if "queueOffset" not in columns:
@@ -257,7 +257,9 @@ def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordB
         )
 
 
-def _worth_decoding(wanted: Range, read: BulkRead, offsets: Offsets, rules: Rules) -> Offsets:
+def _worth_decoding(
+    wanted: Range, read: BulkRead, offsets: Offsets, rules: TopicReadRules
+) -> Offsets:
     """Drop records that cannot match the condition.
 
     This applies only if the records are exactly the requested ones.
@@ -278,7 +280,7 @@ def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
     return batch.filter(pa.array(np.logical_and(offsets >= begin, offsets < end)))
 
 
-def _skipped(wanted: Range, read: BulkRead, rules: Rules) -> int:
+def _skipped(wanted: Range, read: BulkRead, rules: TopicReadRules) -> int:
     """Return the offset at which to continue if the queue does not hold the requested offset."""
     if rules.fail_on_data_loss:
         raise PipelineError(
@@ -290,6 +292,6 @@ def _skipped(wanted: Range, read: BulkRead, rules: Rules) -> int:
     return wanted.end
 
 
-def empty(rules: Rules) -> Iterator[pa.RecordBatch]:
+def empty(rules: TopicReadRules) -> Iterator[pa.RecordBatch]:
     """Yield one batch without messages."""
     yield pa.RecordBatch.from_pylist([], schema=arrow_schema(rules.columns))

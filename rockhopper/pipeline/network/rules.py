@@ -77,7 +77,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Rules:
+class TopicReadRules:
     """The settings of a read."""
 
     nameserver: str
@@ -140,7 +140,7 @@ class Rules:
         return self.expression not in ("", "*")
 
 
-def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
+def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
     """Read the rules from the options.
 
     Raises:
@@ -188,7 +188,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
         options.integer("fetchOffset.numRetries", 20) or 0,
         (options.integer("fetchOffset.retryIntervalMs", 500) or 0) / 1000,
     )
-    return Rules(
+    return TopicReadRules(
         nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
         access=read_access(options),
         topics=topics,

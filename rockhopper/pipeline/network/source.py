@@ -23,7 +23,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.planning import NetworkPartition, Range, plan
 from rockhopper.pipeline.network.reading import may_hold, read_partition
-from rockhopper.pipeline.network.rules import SOURCE, Rules, read_rules
+from rockhopper.pipeline.network.rules import SOURCE, TopicReadRules, read_rules
 from rockhopper.pipeline.network.stream_offset import place_of
 from rockhopper.pipeline.schema import spark_schema
 
@@ -80,7 +80,7 @@ class RocketMQSource(DataSource):
         return make_stream_writer(schema, read_sink_rules(self.options, streaming=True), overwrite)
 
 
-def _check_schema(schema: StructType, rules: Rules) -> None:
+def _check_schema(schema: StructType, rules: TopicReadRules) -> None:
     if tuple(schema.fieldNames()) != rules.columns:
         raise PipelineError(
             f"{SOURCE} has a schema of its own: leave .schema(...) out, and choose columns with "
@@ -91,7 +91,7 @@ def _check_schema(schema: StructType, rules: Rules) -> None:
 class NetworkReader(DataSourceReader):
     """Reads the messages between two positions."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: TopicReadRules) -> None:
         self._rules = rules
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -35,7 +35,7 @@ from rockhopper.pipeline.network.planning import (
 )
 from rockhopper.pipeline.network.positions import Offsets
 from rockhopper.pipeline.network.reading import may_hold, read_partition
-from rockhopper.pipeline.network.rules import Rules
+from rockhopper.pipeline.network.rules import TopicReadRules
 from rockhopper.pipeline.network.stream_offset import Document, StreamOffset
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(
         self,
-        rules: Rules,
+        rules: TopicReadRules,
         now_ms: Callable[[], int] = _wall_clock_ms,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -26,7 +26,7 @@ from rockhopper.pipeline.sink.choice import check_gap, choose_broker, sink_state
 from rockhopper.pipeline.sink.home import keep_home, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.same_topics import check_same_topics
-from rockhopper.pipeline.sink.staging import StagedPart, abort, check_refusal
+from rockhopper.pipeline.sink.staging import TaskPart, abort, check_refusal
 from rockhopper.protocol.bodies.sinks import (
     SinkPart,
     SinkShares,
@@ -45,7 +45,7 @@ _Value = TypeVar("_Value")
 PUBLISH_TIMEOUT_S = 300.0
 
 
-def publish(rules: SinkRules, parts: Sequence[StagedPart]) -> bool:
+def publish(rules: SinkRules, parts: Sequence[TaskPart]) -> bool:
     """Publish a batch, once; return False if an earlier try had decided its contents.
 
     Raises:
@@ -58,7 +58,7 @@ def publish(rules: SinkRules, parts: Sequence[StagedPart]) -> bool:
 class _Publishing:
     """The publication of one batch."""
 
-    def __init__(self, rules: SinkRules, parts: Sequence[StagedPart]) -> None:
+    def __init__(self, rules: SinkRules, parts: Sequence[TaskPart]) -> None:
         first = parts[0]
         self._rules = rules
         self._parts = parts
@@ -192,14 +192,14 @@ class _Publishing:
 
     def _begin(
         self, code: RequestCode, broker: str, parts: Sequence[SinkPart], batch_id: int | None = None
-    ) -> "_Sent":
+    ) -> "_SentRequest":
         verb = "published" if code is RequestCode.SINK_PUBLISH else "prepared"
         what = f"{self._what(batch_id)} could not be {verb}"
         return self._send(code, broker, encode_sink_body(parts), what, batch_id)
 
     def _send(
         self, code: RequestCode, broker: str, body: bytes, what: str, batch_id: int | None = None
-    ) -> "_Sent":
+    ) -> "_SentRequest":
         batch_id = self._batch_id if batch_id is None else batch_id
         fields = encode_fields(
             SinkBatchRequest(
@@ -215,9 +215,9 @@ class _Publishing:
                 broker, code, fields, body, timeout_s=PUBLISH_TIMEOUT_S
             )
 
-        return _Sent(broker, f"{what} on {broker}", ask, [ask()])
+        return _SentRequest(broker, f"{what} on {broker}", ask, [ask()])
 
-    def _settle(self, sent: "_Sent") -> Command:
+    def _settle(self, sent: "_SentRequest") -> Command:
         """Return the answer; retry while that may help. Raises PipelineError."""
         under_way = sent.under_way
         return self._patiently(
@@ -236,7 +236,7 @@ class _Publishing:
         return f"batch {batch_id} of the sink {self._sink_id!r}"
 
 
-class _Sent(NamedTuple):
+class _SentRequest(NamedTuple):
     """A request in progress, and the function that sends it again."""
 
     broker: str

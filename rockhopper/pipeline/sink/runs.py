@@ -14,7 +14,7 @@ RUN_COUNT_MIN = 64
 """The smallest run when rows for any queue are split over several queues."""
 
 
-class Runs:
+class StageItems:
     """Makes the items of SINK_STAGE requests, for all batches of a task."""
 
     def __init__(self, queue_count: Callable[[str, str], int], first_turn: int = 0) -> None:

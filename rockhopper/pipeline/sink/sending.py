@@ -43,7 +43,7 @@ _SINGLES_AT_A_TIME = 64
 
 
 @dataclass
-class _Request:
+class _SendRequest:
     message: OutgoingMessage
     """One message, or a batch of messages."""
     queue: MessageQueue | None
@@ -51,19 +51,19 @@ class _Request:
     messages: Messages
     rows: _Rows
     """The rows that it sends."""
-    singly: list["_Request"] | None = field(default=None, repr=False)
+    singly: list["_SendRequest"] | None = field(default=None, repr=False)
     """The remaining single requests that replace this one, after a broker refused it."""
 
 
 @dataclass
-class _UnderWay:
+class _InFlightSend:
     answer: Future[None]
-    requests: list[_Request]
+    requests: list[_SendRequest]
     """The requests that are not known to be stored."""
     what: str
 
 
-class Sender:
+class RowSender:
     """Sends the rows of one task."""
 
     def __init__(self, rules: SinkRules) -> None:
@@ -78,7 +78,7 @@ class Sender:
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Send all rows and return the number of messages. Raises PipelineError."""
         count = 0
-        under_way: _UnderWay | None = None
+        under_way: _InFlightSend | None = None
         for batch in batches:
             for messages in self._sieve.messages(batch):
                 requests = self._requests(messages)
@@ -98,16 +98,16 @@ class Sender:
         make = self._ids.next
         return [make() for _ in range(count)]
 
-    def _begin(self, requests: list[_Request]) -> _UnderWay:
+    def _begin(self, requests: list[_SendRequest]) -> _InFlightSend:
         largest = max(requests, key=lambda request: request.size_bytes)
         topic = largest.message.topic
         what = (
             f"messages could not be sent to {self._rules.nameserver}; the largest request of them "
             f"has {largest.size_bytes} bytes for the topic {topic!r}"
         )
-        return _UnderWay(self._remote.begin(self._send(requests)), requests, what)
+        return _InFlightSend(self._remote.begin(self._send(requests)), requests, what)
 
-    def _finish(self, under_way: _UnderWay | None) -> None:
+    def _finish(self, under_way: _InFlightSend | None) -> None:
         if under_way is None:
             return
         first = [under_way.answer]
@@ -122,19 +122,19 @@ class Sender:
             check_refusal(under_way.what, error)
             raise
 
-    async def _send(self, requests: list[_Request]) -> None:
+    async def _send(self, requests: list[_SendRequest]) -> None:
         """Send the remaining *requests*; in any case remove those that were sent."""
         if not requests:
             return
         limit = asyncio.Semaphore(
             _REQUESTS_AT_A_TIME if requests[0].message.is_batch else _SINGLES_AT_A_TIME
         )
-        by_queue: dict[object, list[_Request]] = defaultdict(list)
+        by_queue: dict[object, list[_SendRequest]] = defaultdict(list)
         for request in requests:
             by_queue[request.queue or id(request)].append(request)
         done: set[int] = set()
 
-        async def send_in_order(row: list[_Request]) -> None:
+        async def send_in_order(row: list[_SendRequest]) -> None:
             for request in row:
                 async with limit:
                     await self._deliver(request)
@@ -149,7 +149,7 @@ class Sender:
             await asyncio.gather(*tasks, return_exceptions=True)
             requests[:] = [request for request in requests if id(request) not in done]
 
-    async def _deliver(self, request: _Request) -> None:
+    async def _deliver(self, request: _SendRequest) -> None:
         """Send one request; if a broker calls it illegal, set aside only the illegal rows."""
         if request.singly is None:
             try:
@@ -163,7 +163,7 @@ class Sender:
             await self._deliver(request.singly[0])
             del request.singly[0]
 
-    def _again(self, request: _Request, refusal: RequestRefusedError) -> list[_Request]:
+    def _again(self, request: _SendRequest, refusal: RequestRefusedError) -> list[_SendRequest]:
         """Return the requests that replace a refused one."""
         messages = request.messages
         if request.message.is_batch:
@@ -171,8 +171,8 @@ class Sender:
         letter = self._sieve.refuse(messages, request.rows[0], str(refusal))
         return [] if letter is None else [self._single(letter, 0, None)]
 
-    def _requests(self, messages: Messages) -> list[_Request]:
-        found: list[_Request] = []
+    def _requests(self, messages: Messages) -> list[_SendRequest]:
+        found: list[_SendRequest] = []
         problems: dict[int, str] = {}
         for (_, queue), rows in self._groups(messages, problems).items():
             found += self._requests_of(messages, rows, queue)
@@ -234,12 +234,12 @@ class Sender:
 
     def _requests_of(
         self, messages: Messages, rows: _Rows, queue: MessageQueue | None
-    ) -> list[_Request]:
+    ) -> list[_SendRequest]:
         alone = self._alone(messages, rows)
         if alone is None:
             return self._batches(messages, rows, queue)
         together: list[int] = []
-        found: list[_Request] = []
+        found: list[_SendRequest] = []
         for row in rows:
             if alone[row]:
                 if queue is not None and together:  # keep the order within the queue
@@ -266,7 +266,7 @@ class Sender:
 
     def _batches(
         self, messages: Messages, rows: _Rows, queue: MessageQueue | None
-    ) -> list[_Request]:
+    ) -> list[_SendRequest]:
         is_all = isinstance(rows, range)
         sizes = messages.sizes if is_all else messages.sizes[rows]
         found = []
@@ -277,7 +277,7 @@ class Sender:
                 chosen = slice(start, end) if is_all else np.array(rows[start:end])
                 outgoing = self._whole(messages, rows[start], messages.batch(chosen))
             size_bytes = int(sizes[start:end].sum())
-            found.append(_Request(outgoing, queue, size_bytes, messages, rows[start:end]))
+            found.append(_SendRequest(outgoing, queue, size_bytes, messages, rows[start:end]))
         return found
 
     def _whole(self, messages: Messages, first: int, body: bytes) -> OutgoingMessage:
@@ -291,7 +291,7 @@ class Sender:
             is_batch=True,
         )
 
-    def _single(self, messages: Messages, row: int, queue: MessageQueue | None) -> _Request:
+    def _single(self, messages: Messages, row: int, queue: MessageQueue | None) -> _SendRequest:
         outgoing = _outgoing(messages, row)
         body = outgoing.body
         over = self._rules.compress_over
@@ -307,7 +307,7 @@ class Sender:
                     outgoing.flag,
                     SYS_FLAG_COMPRESSED_ZLIB,
                 )
-        return _Request(outgoing, queue, len(outgoing.body), messages, [row])
+        return _SendRequest(outgoing, queue, len(outgoing.body), messages, [row])
 
 
 def _outgoing(messages: Messages, row: int) -> OutgoingMessage:

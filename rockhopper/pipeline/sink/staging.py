@@ -24,7 +24,7 @@ from rockhopper.pipeline.sink.bad_rows import BadRows, Sieve
 from rockhopper.pipeline.sink.choice import choose_broker, is_not_supported, unable
 from rockhopper.pipeline.sink.encoding import Messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
-from rockhopper.pipeline.sink.runs import Runs
+from rockhopper.pipeline.sink.runs import StageItems
 from rockhopper.protocol.bodies.sinks import encode_sink_body
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -45,7 +45,7 @@ _FAULTS_OF_ROWS = frozenset(
 
 
 @dataclass(frozen=True)
-class StagedPart:
+class TaskPart:
     """The part that a task has staged; Spark sends it to the driver."""
 
     sink_id: str
@@ -68,7 +68,7 @@ class StagedPart:
 
 
 @dataclass
-class _UnderWay:
+class _InFlightStage:
     answer: Future[Command]
     fields: dict[str, str]
     body: bytes
@@ -85,7 +85,7 @@ class _Share:
 
     sequence: int = 0
     message_count: int = 0
-    under_way: _UnderWay | None = None
+    under_way: _InFlightStage | None = None
 
 
 class PartWriter:
@@ -117,11 +117,11 @@ class PartWriter:
         self._sieve = Sieve(rules, part_ids(sink_id, batch_id, partition))
         self._shares: dict[str, _Share] = defaultdict(_Share)
         self._queues = QueueOfRow(self._remote, rules)
-        self._runs = Runs(self._queues.count, partition + batch_id)
+        self._runs = StageItems(self._queues.count, partition + batch_id)
         self._turn = partition + batch_id
         self._body_sum = 0
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskPart:
         """Stage all rows. If this raises PipelineError, the part is discarded."""
         try:
             for batch in batches:
@@ -134,7 +134,7 @@ class PartWriter:
             self._give_up()
             raise
         counts = {broker: share.message_count for broker, share in self._shares.items()}
-        return StagedPart(
+        return TaskPart(
             self._sink_id,
             self._batch_id,
             self._name,
@@ -167,7 +167,7 @@ class PartWriter:
             for broker, rows in self._shared_out(messages, brokers, slice(start, end)).items():
                 self._stage(broker, messages, queue_ids, rows)
 
-    def _what(self, broker: str, sent: _UnderWay) -> str:
+    def _what(self, broker: str, sent: _InFlightStage) -> str:
         sizes = sent.messages.sizes[sent.rows]
         topic = sent.messages.topics[_first(sent.rows)]
         return (
@@ -217,7 +217,7 @@ class PartWriter:
         answer = self._begin(broker, fields, body)
         body_sum = messages.body_sum(rows)
         self._body_sum += body_sum
-        share.under_way = _UnderWay(answer, fields, body, messages, queue_ids, rows, body_sum)
+        share.under_way = _InFlightStage(answer, fields, body, messages, queue_ids, rows, body_sum)
 
     def _begin(self, broker: str, fields: dict[str, str], body: bytes) -> "Future[Command]":
         return self._remote.begin_request(
@@ -231,7 +231,7 @@ class PartWriter:
             sent, share.under_way = share.under_way, None
             self._finish(broker, sent)
 
-    def _finish(self, broker: str, sent: _UnderWay) -> None:
+    def _finish(self, broker: str, sent: _InFlightStage) -> None:
         first: list[Future[Command]] = [sent.answer]
         what = self._what(broker, sent)
 
@@ -251,7 +251,7 @@ class PartWriter:
                 raise
             self._stage_again(broker, sent, str(refusal))
 
-    def _stage_again(self, broker: str, sent: _UnderWay, why: str) -> None:
+    def _stage_again(self, broker: str, sent: _InFlightStage, why: str) -> None:
         """Stage a refused request again in halves, until the bad rows are found."""
         share, messages, rows = self._shares[broker], sent.messages, sent.rows
         count = len(messages.sizes[rows])
@@ -443,7 +443,7 @@ def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], lis
     return make
 
 
-def abort(rules: SinkRules, parts: Sequence[StagedPart]) -> None:
+def abort(rules: SinkRules, parts: Sequence[TaskPart]) -> None:
     """Discard parts, except those that brokers keep for their batch. Raises PipelineError."""
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     for broker in sorted({broker for part in parts for broker in part.counts}):

@@ -26,8 +26,8 @@ from rockhopper.pipeline.sink.choice import choose_broker, sink_state
 from rockhopper.pipeline.sink.columns import check_columns
 from rockhopper.pipeline.sink.publishing import publish
 from rockhopper.pipeline.sink.rules import SinkRules
-from rockhopper.pipeline.sink.sending import Sender
-from rockhopper.pipeline.sink.staging import PartWriter, StagedPart, abort
+from rockhopper.pipeline.sink.sending import RowSender
+from rockhopper.pipeline.sink.staging import PartWriter, TaskPart, abort
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,11 +40,11 @@ _PROBE = "rockhopper"
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """The result of a task: the number of messages that it sent, or the part that it staged."""
 
     message_count: int
-    part: StagedPart | None = None
+    part: TaskPart | None = None
     bad: BadRows = field(default_factory=BadRows)
     """The rows that could not be sent."""
 
@@ -121,12 +121,12 @@ class _Writing:
     def __init__(self, rules: SinkRules) -> None:
         self.rules = rules
 
-    def write_task(self, batches: Iterator[Any], task: Task, batch_id: int) -> Written:
+    def write_task(self, batches: Iterator[Any], task: Task, batch_id: int) -> TaskResult:
         """Send or stage the rows of one task."""
         rules = self.rules
         if not rules.is_exactly_once:
-            sender = Sender(rules)
-            return Written(sender.write(batches), bad=sender.bad)
+            sender = RowSender(rules)
+            return TaskResult(sender.write(batches), bad=sender.bad)
         if batch_id < 0 or not (rules.sink_id or task.query_id):
             raise PipelineError(
                 "this version of Spark does not tell tasks which query and batch they belong to, "
@@ -140,7 +140,7 @@ class _Writing:
             rules, sink_id, batch_id, task.partition, attempt, owner=_owner(task.query_id)
         )
         part = writer.write(batches)
-        return Written(part.message_count, part, writer.bad)
+        return TaskResult(part.message_count, part, writer.bad)
 
     def commit_parts(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
@@ -148,7 +148,7 @@ class _Writing:
         """Publish the staged parts, unless they are published; log the rows that were not sent."""
         if self.rules.is_exactly_once:
             publish(self.rules, _parts(messages))
-        bad = [message.bad for message in messages if isinstance(message, Written)]
+        bad = [message.bad for message in messages if isinstance(message, TaskResult)]
         count = sum(each.count for each in bad)
         if count:
             letters = self.rules.dead_letter_topic
@@ -173,8 +173,10 @@ def _owner(query_id: str) -> str:
     return f"the streaming query {query_id}" if query_id else "batch writes"
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
-    return [message.part for message in messages if isinstance(message, Written) and message.part]
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[TaskPart]:
+    return [
+        message.part for message in messages if isinstance(message, TaskResult) and message.part
+    ]
 
 
 class FrameWriter(DataSourceArrowWriter):

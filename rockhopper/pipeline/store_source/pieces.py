@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """A range of one file; offsets are commit log offsets."""
 
     path: str

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from rockhopper.pipeline.decoder import Decoder, Records, candidates, pick
 from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.rules import Rules
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.rules import StoreReadRules
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 from rockhopper.pipeline.where import with_columns
 
 # A row for a damaged place holds at most this many bytes.
@@ -20,7 +20,7 @@ _SHOWN_BYTES_MAX = 1 << 20
 
 
 def read_batches(
-    pieces: Sequence[Piece], rules: Rules, deleted_topics: Mapping[str, int]
+    pieces: Sequence[FilePiece], rules: StoreReadRules, deleted_topics: Mapping[str, int]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of *pieces* in log order, with the columns that *rules* choose.
 
@@ -28,7 +28,7 @@ def read_batches(
         PipelineError: a place is damaged, or a file has expired; the message names it and the
             remedy.
     """
-    reading = Reading(rules, deleted_topics)
+    reading = ScanReading(rules, deleted_topics)
     wanted = rules.wanted
     for batch in _read_all(pieces, rules, reading):
         if wanted is None:
@@ -38,12 +38,12 @@ def read_batches(
 
 
 def _read_all(
-    pieces: Sequence[Piece], rules: Rules, reading: "Reading"
+    pieces: Sequence[FilePiece], rules: StoreReadRules, reading: "ScanReading"
 ) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         try:
             for found in scan(piece):
-                if isinstance(found, Damage):
+                if isinstance(found, DamagedRange):
                     yield from reading.damage(found)
                 else:
                     yield from reading.messages(found)
@@ -55,10 +55,10 @@ def _read_all(
                 ) from None
 
 
-class Reading:
+class ScanReading:
     """Turns the results of a scan into batches, by the rules."""
 
-    def __init__(self, rules: Rules, deleted_topics: Mapping[str, int]) -> None:
+    def __init__(self, rules: StoreReadRules, deleted_topics: Mapping[str, int]) -> None:
         self._rules = rules
         self._deleted = {} if rules.include_deleted_topics else dict(deleted_topics)
         self._topics = None if rules.topics is None else pa.array(sorted(rules.topics), pa.string())
@@ -119,7 +119,7 @@ class Reading:
             if start < end
         ]
 
-    def damage(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+    def damage(self, damage: DamagedRange) -> Iterator[pa.RecordBatch]:
         """Handle a place without records: raise, skip it, or yield a row."""
         mode = self._rules.corrupt_records
         if mode == "fail":
@@ -142,7 +142,7 @@ def _mask(values: Any) -> Any:
     return values.to_numpy(zero_copy_only=False)
 
 
-def _bytes_of(damage: Damage) -> bytes:
+def _bytes_of(damage: DamagedRange) -> bytes:
     try:
         with open(damage.path, "rb") as file:
             base = int(damage.path[-20:])
@@ -152,7 +152,7 @@ def _bytes_of(damage: Damage) -> bytes:
         return b""
 
 
-def _sentence(damage: Damage) -> str:
+def _sentence(damage: DamagedRange) -> str:
     if damage.is_torn_tail:
         return (
             f"the commit log ends at {damage.start} with a torn record ({damage.reason}, in "

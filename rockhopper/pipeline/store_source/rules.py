@@ -34,7 +34,7 @@ SPLIT_SIZE_BYTES_MIN = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class StoreReadRules:
     """The settings of a read; Spark sends them to the workers."""
 
     path: str
@@ -65,7 +65,7 @@ class Rules:
         return parse_where(self.where) if self.where else None
 
 
-def read_rules(given: Mapping[str, str]) -> Rules:
+def read_rules(given: Mapping[str, str]) -> StoreReadRules:
     """Read the rules from the options *given*.
 
     Raises:
@@ -78,7 +78,7 @@ def read_rules(given: Mapping[str, str]) -> Rules:
             f"the option queueId is {options.text('queueId')!r}: set it to numbers with commas "
             "between them"
         )
-    rules = Rules(
+    rules = StoreReadRules(
         path=options.required("path", "the root of a store, or its commitlog directory"),
         columns=choose_columns(given),
         commit_log=options.text("commitLog") or None,

@@ -24,7 +24,7 @@ from rockhopper.pipeline.decoder import (
     resync,
     walk,
 )
-from rockhopper.pipeline.store_source.pieces import Piece, data_ranges
+from rockhopper.pipeline.store_source.pieces import FilePiece, data_ranges
 from rockhopper.protocol.store.record_head import STORE_TIME_AT, SYS_FLAG_AT
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
 
@@ -37,7 +37,7 @@ _HEAD_BYTES = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedRange:
     """A range of commit log offsets that should hold records but holds none."""
 
     start: int
@@ -48,7 +48,7 @@ class Damage:
     """Whether it is the rest of an incomplete write at the log's end."""
 
 
-def scan(piece: Piece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | Damage]:
+def scan(piece: FilePiece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | DamagedRange]:
     """Yield the records that start in *piece*, and damage, in log order.
 
     The yielded records are sound and at the offset that they name. They are valid only until the
@@ -58,7 +58,9 @@ def scan(piece: Piece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | D
         FileNotFoundError: the file has expired since.
     """
     if piece.is_missing:
-        yield Damage(piece.start, piece.end, "a file of the commit log is missing", piece.path)
+        yield DamagedRange(
+            piece.start, piece.end, "a file of the commit log is missing", piece.path
+        )
         return
     scanner = _Scanner(piece, window_bytes)
     try:
@@ -68,7 +70,7 @@ def scan(piece: Piece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | D
 
 
 class _Scanner:
-    def __init__(self, piece: Piece, window_bytes: int) -> None:
+    def __init__(self, piece: FilePiece, window_bytes: int) -> None:
         self._piece = piece
         self._descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
         self._file_end = piece.base_offset + os.fstat(self._descriptor).st_size
@@ -82,7 +84,7 @@ class _Scanner:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def scan(self) -> Iterator[Records | Damage]:
+    def scan(self) -> Iterator[Records | DamagedRange]:
         at = self._piece.start
         if at != self._piece.base_offset:
             at = self._find(at, self._end)
@@ -93,7 +95,7 @@ class _Scanner:
             # it.
             yield from self._look_at(at)
 
-    def _step(self, at: int) -> Generator[Records | Damage, None, int]:
+    def _step(self, at: int) -> Generator[Records | DamagedRange, None, int]:
         """Yield the contents of one window from *at* on; return the next position, or −1."""
         window = self._window(at)
         found = walk(window, 0, min(self._end - at, len(window)))
@@ -135,7 +137,7 @@ class _Scanner:
             self._last_ms = int(times[len(records) - 1])
             yield records
 
-    def _damage(self, at: int, reason: str) -> Generator[Damage, None, int]:
+    def _damage(self, at: int, reason: str) -> Generator[DamagedRange, None, int]:
         found = self._find(at + 1, self._readable_end)
         if found >= 0 and not self._piece.is_followed:
             time_ms = self._store_time_ms(found)
@@ -144,15 +146,15 @@ class _Scanner:
                 found = -1
         path = self._piece.path
         if found >= 0:
-            yield Damage(at, found, reason, path)
+            yield DamagedRange(at, found, reason, path)
             return found if found < self._end else -1
         if self._piece.is_followed:
-            yield Damage(at, self._file_end, reason, path)
+            yield DamagedRange(at, self._file_end, reason, path)
         elif not self._piece.is_live and any(self._read(at, 8)):
-            yield Damage(at, self._file_end, reason, path, True)
+            yield DamagedRange(at, self._file_end, reason, path, True)
         return -1
 
-    def _look_at(self, at: int) -> Iterator[Damage]:
+    def _look_at(self, at: int) -> Iterator[DamagedRange]:
         head = self._read(at, _HEAD_BYTES)
         if len(head) < 8 or self._is_record(at):
             return

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.schema import spark_schema
 from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
-from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.reading import read_batches
-from rockhopper.pipeline.store_source.rules import SOURCE, Rules, read_rules
+from rockhopper.pipeline.store_source.rules import SOURCE, StoreReadRules, read_rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics
 
@@ -31,7 +31,7 @@ from rockhopper.pipeline.store_source.topics import check_topics
 class StorePartition(InputPartition):
     """The pieces that one task reads."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     deleted_topics: dict[str, int]
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class StorePartition(InputPartition):
 class StoreReader(DataSourceReader):
     """Reads with one set of rules; Spark sends it to the workers."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: StoreReadRules) -> None:
         self._rules = rules
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -12,8 +12,12 @@ from itertools import pairwise
 from rockhopper.pipeline.decoder import resync
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.directory import Segment, StoreDirectory
-from rockhopper.pipeline.store_source.pieces import Piece, data_ranges_of
-from rockhopper.pipeline.store_source.rules import SPLIT_SIZE_BYTES_MAX, SPLIT_SIZE_BYTES_MIN, Rules
+from rockhopper.pipeline.store_source.pieces import FilePiece, data_ranges_of
+from rockhopper.pipeline.store_source.rules import (
+    SPLIT_SIZE_BYTES_MAX,
+    SPLIT_SIZE_BYTES_MIN,
+    StoreReadRules,
+)
 from rockhopper.pipeline.store_source.scan import store_time_ms
 
 # Store times are wall-clock times: a time server may have set the clock back.
@@ -22,7 +26,7 @@ _PROBE_BYTES = 1 << 20
 _PROBES_MAX = 8
 
 
-def plan(store: StoreDirectory, rules: Rules, cores: int) -> list[tuple[Piece, ...]]:
+def plan(store: StoreDirectory, rules: StoreReadRules, cores: int) -> list[tuple[FilePiece, ...]]:
     """Return the pieces of each task.
 
     Raises:
@@ -47,7 +51,7 @@ def split_size_bytes(total: int, cores: int) -> int:
     return -(-total // (rounds * cores)) if rounds > 1 else size
 
 
-def _refuse_foreign_files(store: StoreDirectory, rules: Rules) -> None:
+def _refuse_foreign_files(store: StoreDirectory, rules: StoreReadRules) -> None:
     if store.foreign_files and rules.corrupt_records == "fail":
         names = ", ".join(store.foreign_files[:3])
         raise PipelineError(
@@ -62,7 +66,7 @@ def _refuse_foreign_files(store: StoreDirectory, rules: Rules) -> None:
             )
 
 
-def _bounds(store: StoreDirectory, rules: Rules) -> tuple[int, int]:
+def _bounds(store: StoreDirectory, rules: StoreReadRules) -> tuple[int, int]:
     first, last = store.start_offset, store.end_offset
     start, end = rules.start_offset, rules.end_offset
     if start is not None and start < first and rules.fail_on_data_loss:
@@ -81,7 +85,7 @@ def _bounds(store: StoreDirectory, rules: Rules) -> tuple[int, int]:
     return max(first, start or 0), end
 
 
-def _ranges(store: StoreDirectory, start: int, end: int) -> Iterator[Piece]:
+def _ranges(store: StoreDirectory, start: int, end: int) -> Iterator[FilePiece]:
     last_used = max(
         (number for number, file in enumerate(store.segments) if file.starts_with_record),
         default=-1,
@@ -92,14 +96,14 @@ def _ranges(store: StoreDirectory, start: int, end: int) -> Iterator[Piece]:
             gap = max(before.end_offset, start), min(file.base_offset, end)
             if number <= last_used:
                 path = os.path.join(os.path.dirname(before.path), f"{before.end_offset:020d}")
-                yield Piece(path, gap[0], *gap, gap[1], True, store.is_live, None, True)
+                yield FilePiece(path, gap[0], *gap, gap[1], True, store.is_live, None, True)
         before = file
         if file.end_offset <= start or file.base_offset >= end:
             continue
         readable_end = file.end_offset
         if store.flushed.offset is not None and store.flushed.offset > file.base_offset:
             readable_end = min(readable_end, max(store.flushed.offset, end))
-        yield Piece(
+        yield FilePiece(
             file.path,
             file.base_offset,
             max(start, file.base_offset),
@@ -111,7 +115,7 @@ def _ranges(store: StoreDirectory, start: int, end: int) -> Iterator[Piece]:
         )
 
 
-def _cut(piece: Piece, size: int) -> Iterator[Piece]:
+def _cut(piece: FilePiece, size: int) -> Iterator[FilePiece]:
     if piece.is_missing:
         yield piece
         return
@@ -128,7 +132,7 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
             yield replace(piece, start=low, end=high)
 
 
-def data_bytes(piece: Piece) -> int:
+def data_bytes(piece: FilePiece) -> int:
     """Return the number of written bytes in a piece."""
     if piece.is_missing:
         return 0
@@ -136,7 +140,7 @@ def data_bytes(piece: Piece) -> int:
     return sum(end - start for start, end in data_ranges_of(piece.path, low, high))
 
 
-def _in_time(pieces: list[Piece], rules: Rules) -> list[Piece]:
+def _in_time(pieces: list[FilePiece], rules: StoreReadRules) -> list[FilePiece]:
     """Return the pieces that may hold records of the requested times."""
     times = [None if piece.is_missing else _first_time_ms(piece) for piece in pieces]
     kept = []
@@ -158,7 +162,7 @@ def _in_time(pieces: list[Piece], rules: Rules) -> list[Piece]:
     return kept
 
 
-def _first_time_ms(piece: Piece) -> int | None:
+def _first_time_ms(piece: FilePiece) -> int | None:
     """Return the store time of the first record in a piece; None if a short search finds none."""
     try:
         with open(piece.path, "rb") as file:
@@ -177,8 +181,8 @@ def _first_time_ms(piece: Piece) -> int | None:
     return None
 
 
-def _grouped(pieces: list[Piece], size: int) -> Iterator[tuple[Piece, ...]]:
-    group: list[Piece] = []
+def _grouped(pieces: list[FilePiece], size: int) -> Iterator[tuple[FilePiece, ...]]:
+    group: list[FilePiece] = []
     room = size
     for piece in pieces:
         need = piece.end - piece.start

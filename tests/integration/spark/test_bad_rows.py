@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.rules import SinkRules
-from rockhopper.pipeline.sink.writer import Task, Written, _Writing, make_writer
+from rockhopper.pipeline.sink.writer import Task, TaskResult, _Writing, make_writer
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.sink_batches import batches, rules
 
@@ -31,7 +31,7 @@ def keeping(broker: PipelineBroker, topic: str, delivery: str, **given: Any) -> 
     return rules(broker, topic, delivery=delivery, **named | given)
 
 
-def commit(chosen: SinkRules, rows: Iterator[pa.RecordBatch], batch: int = 0) -> Written:
+def commit(chosen: SinkRules, rows: Iterator[pa.RecordBatch], batch: int = 0) -> TaskResult:
     writing = _Writing(chosen)
     written = writing.write_task(rows, Task(0, 0, chosen.topic, batch), batch)
     writing.commit_parts([written], batch)

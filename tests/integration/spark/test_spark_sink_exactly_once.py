@@ -18,7 +18,13 @@ from rockhopper.pipeline.sink import choice
 from rockhopper.pipeline.sink.choice import SinkState, choose_broker
 from rockhopper.pipeline.sink.home import HOME_FILE, tell_home
 from rockhopper.pipeline.sink.rules import SinkRules, read_rules
-from rockhopper.pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
+from rockhopper.pipeline.sink.writer import (
+    Task,
+    TaskResult,
+    _Writing,
+    make_stream_writer,
+    make_writer,
+)
 from rockhopper.protocol.codes import RequestCode
 from tests.support.features import sinks_of
 from tests.support.pipeline_broker import PipelineBroker
@@ -223,7 +229,7 @@ def test_a_batch_is_spread_over_the_brokers_of_its_topic_and_appears_once(
     with broker.beside() as other:
         broker.create(topic, 2)
 
-        def run(batch: int, start: int) -> tuple[_Writing, list[Written]]:
+        def run(batch: int, start: int) -> tuple[_Writing, list[TaskResult]]:
             writing = exact(broker, topic)
             parts = [
                 write(writing.rules, numbered(start, start + 30), batch=batch),

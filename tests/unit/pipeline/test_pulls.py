@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.client import Admin
 from rockhopper.client.queues import MessageQueue
-from rockhopper.pipeline.pulls import OrdinaryPulls, Pull, read_answer
+from rockhopper.pipeline.pulls import OrdinaryPulls, QueuePull, read_answer
 from rockhopper.protocol.command import Command
 
 QUEUE = MessageQueue("orders", "a", 3)
@@ -50,8 +50,8 @@ def pulls(broker: Broker) -> OrdinaryPulls:
     return OrdinaryPulls(cast(Admin, broker), "a:1", 3.0)
 
 
-def wanted(offset: int, end: int, bytes_max: int = 1 << 20) -> Pull:
-    return Pull(QUEUE, offset, end, bytes_max, "g", "red")
+def wanted(offset: int, end: int, bytes_max: int = 1 << 20) -> QueuePull:
+    return QueuePull(QUEUE, offset, end, bytes_max, "g", "red")
 
 
 @pytest.mark.parametrize("most", [32, 10, 1])

@@ -18,10 +18,10 @@ from rockhopper.pipeline.jobs.archiving.manifest import LogPosition
 from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_to
 from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, WrittenSplit
 from rockhopper.pipeline.store_source.directory import StoreDirectory
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.reading import Reading
-from rockhopper.pipeline.store_source.rules import Rules
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.reading import ScanReading
+from rockhopper.pipeline.store_source.rules import StoreReadRules
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 
 HEAD_BYTES = 88
 """The bytes of a record that identify its log later: all of its fixed fields."""
@@ -31,13 +31,13 @@ HEAD_BYTES = 88
 class StoreWork:
     """The work and the rules of the tasks; Spark sends it to the workers."""
 
-    rules: Rules
+    rules: StoreReadRules
     deleted_topics: Mapping[str, int]
     selection: Selection
     archived: Mapping[str, int]
     target: WriteTarget
 
-    def __call__(self, task: tuple[int, tuple[Piece, ...]]) -> WrittenSplit:
+    def __call__(self, task: tuple[int, tuple[FilePiece, ...]]) -> WrittenSplit:
         """Write the messages of a task's pieces. Raises PipelineError."""
         number, pieces = task
         writer = SplitWriter(self.target, number)
@@ -58,11 +58,11 @@ class StoreWork:
         return writer.finish()
 
 
-def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> bool:
+def _archive_piece(piece: FilePiece, reading: "_Sorted", writer: SplitWriter) -> bool:
     """Archive one piece; return False if the log ends for this run, although more of it exists."""
     seen = writer.written
     for found in scan(piece):
-        if isinstance(found, Damage):
+        if isinstance(found, DamagedRange):
             for _ in reading.damage(found):  # raises, unless damage is skipped
                 pass
             seen.damaged += 1
@@ -84,7 +84,7 @@ def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> boo
     return True
 
 
-def follows(start: int, end: int, piece: Piece) -> bool:
+def follows(start: int, end: int, piece: FilePiece) -> bool:
     """Return whether records from *start* on follow *end* without a gap, in a live broker's log.
 
     In such a log a record counts by its store time, and a clock may be set back. So a later run
@@ -95,7 +95,7 @@ def follows(start: int, end: int, piece: Piece) -> bool:
     return start in (end, piece.base_offset)
 
 
-class _Sorted(Reading):
+class _Sorted(ScanReading):
     """Sorts messages by topic; keeps the chosen ones that are not archived yet."""
 
     def __init__(self, work: StoreWork, seen: WrittenSplit) -> None:

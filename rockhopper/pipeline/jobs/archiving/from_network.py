@@ -19,7 +19,7 @@ from rockhopper.pipeline.network.discovery import Discovery
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.positions import from_document, to_document
 from rockhopper.pipeline.network.reading import read_ranges
-from rockhopper.pipeline.network.rules import Rules, read_rules
+from rockhopper.pipeline.network.rules import TopicReadRules, read_rules
 from rockhopper.pipeline.network.stream_offset import (
     ids_from_document,
     ids_to_document,
@@ -31,7 +31,7 @@ from rockhopper.pipeline.network.stream_offset import (
 class NetworkWork:
     """The work and the rules of the tasks; Spark sends it to the workers."""
 
-    rules: Rules
+    rules: TopicReadRules
     target: WriteTarget
 
     def __call__(self, task: tuple[int, tuple[Range, ...]]) -> WrittenSplit:
@@ -51,7 +51,7 @@ def rules_for(
     *,
     allow_gaps: bool,
     columns: Sequence[str] = FILE_COLUMNS,
-) -> Rules:
+) -> TopicReadRules:
     """Return the rules for reading the selected topics. Raises PipelineError."""
     which = (
         {"subscribe": ",".join(selection.topics)}
@@ -64,7 +64,7 @@ def rules_for(
 
 
 def new_ranges(
-    rules: Rules, archived: Reached, say: Callable[[str], None] = lambda _: None
+    rules: TopicReadRules, archived: Reached, say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Range], Reached]:
     """Return the ranges that are not archived yet, and the positions after them.
 

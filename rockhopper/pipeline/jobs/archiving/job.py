@@ -12,7 +12,7 @@ from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.iceberg.runtime import table_name
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import Plan, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spelled
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
 from rockhopper.pipeline.jobs.archiving.values import ValueFormat
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
@@ -20,7 +20,7 @@ from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks
 from rockhopper.pipeline.store_source.directory import open_store
-from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.splits import data_bytes
 
 
@@ -156,7 +156,7 @@ def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | Non
     return asked.value
 
 
-def _work(plan: Plan, asked: ArchiveOptions, target: WriteTarget) -> list[WrittenSplit]:
+def _work(plan: ArchivePlan, asked: ArchiveOptions, target: WriteTarget) -> list[WrittenSplit]:
     tasks: list[Any] = list(enumerate(plan.pieces or plan.shares))
     if plan.store is not None:
         gone, chosen = plan.store.gone, asked.selection
@@ -180,7 +180,7 @@ def _work(plan: Plan, asked: ArchiveOptions, target: WriteTarget) -> list[Writte
 
 
 def _without_holes(
-    pieces: Sequence[tuple[Piece, ...]], written: list[WrittenSplit]
+    pieces: Sequence[tuple[FilePiece, ...]], written: list[WrittenSplit]
 ) -> list[WrittenSplit]:
     """Return the splits up to the first gap in the log of a live broker; see from_files."""
     end = -1
@@ -194,7 +194,7 @@ def _without_holes(
 
 
 def _manifest(
-    plan: Plan,
+    plan: ArchivePlan,
     asked: ArchiveOptions,
     current: Manifest | None,
     target: WriteTarget,
@@ -239,7 +239,7 @@ def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
 
 def _result(
     catalog: Catalog,
-    plan: Plan,
+    plan: ArchivePlan,
     asked: ArchiveOptions,
     manifest: Manifest,
     written: list[WrittenSplit],

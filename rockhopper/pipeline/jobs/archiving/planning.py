@@ -16,8 +16,8 @@ from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.planning import plan as plan_ranges
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import data_bytes
 from rockhopper.pipeline.store_source.splits import plan as plan_pieces
 from rockhopper.pipeline.store_source.topics import check_topics
@@ -27,12 +27,12 @@ _SMALL_MESSAGES = 20_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArchivePlan:
     """The plan of a run."""
 
     source: dict[str, Any]
     store: StoreDirectory | None = None
-    pieces: Sequence[tuple[Piece, ...]] = ()
+    pieces: Sequence[tuple[FilePiece, ...]] = ()
     archived: Mapping[str, int] = field(default_factory=dict)
     start: int = 0
     ranges: Sequence[Range] = ()
@@ -65,7 +65,7 @@ class Plan:
         )
 
 
-def plan_run(asked: ArchiveOptions, current: Manifest | None) -> Plan:
+def plan_run(asked: ArchiveOptions, current: Manifest | None) -> ArchivePlan:
     """Plan a run from the source and the archive's state. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
     reached = Reached() if current is None else current.reached
@@ -91,7 +91,9 @@ def _mixed(broker: str, how: str) -> str:
     )
 
 
-def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPosition]) -> Plan:
+def _plan_files(
+    asked: ArchiveOptions, path: str, positions: Mapping[str, LogPosition]
+) -> ArchivePlan:
     store = open_store(path)
     position = positions.get(asked.broker_name)
     archived: Mapping[str, int] = {}
@@ -107,7 +109,7 @@ def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPos
             "messages in between have expired; add --allow-gaps to go on without them"
         )
     start = max(start, store.start_offset)
-    rules = Rules(
+    rules = StoreReadRules(
         path,
         FILE_COLUMNS,
         split_size_bytes=asked.split_size_bytes,
@@ -124,10 +126,10 @@ def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPos
         "keys": list(asked.selection.keys),
         "start": start,
     }
-    return Plan(source, store, pieces, archived, start, rules=rules)
+    return ArchivePlan(source, store, pieces, archived, start, rules=rules)
 
 
-def _plan_network(asked: ArchiveOptions, archived: Reached) -> Plan:
+def _plan_network(asked: ArchiveOptions, archived: Reached) -> ArchivePlan:
     assert asked.nameserver is not None
     rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
     known = {
@@ -143,7 +145,7 @@ def _plan_network(asked: ArchiveOptions, archived: Reached) -> Plan:
     away = sorted({*away, *remote.away(known)} - set(asked.without))
     keys = list(asked.selection.keys)
     source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys, "away": away}
-    return Plan(source, ranges=ranges, reached=reached, rules=rules, away=away)
+    return ArchivePlan(source, ranges=ranges, reached=reached, rules=rules, away=away)
 
 
 def spelled(ask: Any) -> Any:

@@ -116,7 +116,7 @@ class SplitWriter:
         self._decoder: ValueDecoder | None = None
         self._row_group_rows = row_group_rows
         self._open_files_max = open_files_max
-        self._parts: dict[tuple[str, int], _Part] = {}
+        self._parts: dict[tuple[str, int], _TopicDay] = {}
         self._collected_bytes = 0
         self.written = WrittenSplit()
         self._closed: list[Future[ArchivedFile]] = []
@@ -156,7 +156,7 @@ class SplitWriter:
                 raise PipelineError(self._bad_value(topic, batch, value))
             columns.append(value)
             self.written.undecoded += undecoded
-        part = self._parts.setdefault((topic, day), _Part(topic, day))
+        part = self._parts.setdefault((topic, day), _TopicDay(topic, day))
         part.batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         part.rows += batch.num_rows
         size = batch.nbytes
@@ -176,7 +176,7 @@ class SplitWriter:
         self.written.files += [closed.result() for closed in self._closed]
         return self.written
 
-    def _write(self, part: "_Part") -> None:
+    def _write(self, part: "_TopicDay") -> None:
         """Write the collected messages as a row group."""
         if part.writer is None:
             self._open(part)
@@ -187,7 +187,7 @@ class SplitWriter:
         self._collected_bytes -= part.bytes
         part.batches, part.rows, part.bytes = [], 0, 0
 
-    def _open(self, part: "_Part") -> None:
+    def _open(self, part: "_TopicDay") -> None:
         is_open = [other for other in self._parts.values() if other.writer is not None]
         if len(is_open) >= self._open_files_max:
             self._close(is_open[0])
@@ -209,7 +209,7 @@ class SplitWriter:
             write_batch_size=_WRITE_BATCH_ROWS,
         )
 
-    def _close(self, part: "_Part") -> None:
+    def _close(self, part: "_TopicDay") -> None:
         """Close the file of a part; later messages of the same topic and day start a new file."""
         if part.batches:
             self._write(part)
@@ -222,7 +222,7 @@ class SplitWriter:
         self.written.staged.append(part.staged)
         self._closed.append(self._settling.submit(self._settle, part, number))
 
-    def _settle(self, part: "_Part", number: int) -> ArchivedFile:
+    def _settle(self, part: "_TopicDay", number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
         queues = merged(part.summaries)
         directory = f"{topic_directory(part.topic)}/date={date}"
@@ -268,7 +268,7 @@ class HashedOutput:
         self.closed = True
 
 
-class _Part:
+class _TopicDay:
     """The messages of one topic and day."""
 
     def __init__(self, topic: str, day: int) -> None:

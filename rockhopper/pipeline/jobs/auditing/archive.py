@@ -23,7 +23,7 @@ from rockhopper.pipeline.decoder.decode import topics
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import Files, files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, expired_of
-from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
 from rockhopper.pipeline.jobs.column_hash import (
     HASHED_COLUMNS,
@@ -42,7 +42,7 @@ LogQueue: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class MessageSums:
     """The number of messages, the size of their bodies, and the sum of their hashes."""
 
     rows: int = 0
@@ -52,12 +52,12 @@ class Sums:
     """The sums of the other columns, if computed; manifests do not have them one by one."""
 
     @classmethod
-    def of(cls, queue: QueueSummary) -> "Sums":
+    def of(cls, queue: QueueSummary) -> "MessageSums":
         """Return the sums in a manifest."""
         return cls(queue.rows, queue.body_bytes, queue.body_hash)
 
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
+    def __add__(self, other: "MessageSums") -> "MessageSums":
+        return MessageSums(
             self.rows + other.rows,
             self.body_bytes + other.body_bytes,
             (self.body_hash + other.body_hash) % (1 << 64),
@@ -65,7 +65,7 @@ class Sums:
         )
 
 
-RangeSums: TypeAlias = dict[tuple[str, int, int], Sums]
+RangeSums: TypeAlias = dict[tuple[str, int, int], MessageSums]
 """Sums by topic, queue and number of the range; see _numbers."""
 
 
@@ -75,7 +75,7 @@ class ArchivedRange:
 
     first: int
     last: int
-    sums: Sums
+    sums: MessageSums
     parts: "tuple[ArchivedPart, ...]"
     """The files, with topic, broker and queue."""
     crc_bits: int
@@ -106,7 +106,9 @@ def archived_ranges(
                     span = queue.first_offset, queue.last_offset
                     parts = ((file.path, queue.queue),)
                     found.setdefault((queue.topic, queue.queue_id), []).append(
-                        ArchivedRange(*span, Sums.of(queue), parts, queue.crc_bits, has_expired)
+                        ArchivedRange(
+                            *span, MessageSums.of(queue), parts, queue.crc_bits, has_expired
+                        )
                     )
     return {queue: _joined(ranges) for queue, ranges in found.items()}
 
@@ -143,7 +145,7 @@ class LogSums:
     def extend(self, other: "LogSums") -> None:
         """Add the sums of another task."""
         for key, sums in other.sums.items():
-            self.sums[key] = self.sums.get(key, Sums()) + sums
+            self.sums[key] = self.sums.get(key, MessageSums()) + sums
         for queue, offset in other.starts.items():
             self.starts[queue] = min(offset, self.starts.get(queue, offset))
 
@@ -192,9 +194,9 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
             if crc_bits not in hashes:
                 hashes[crc_bits] = body_hashes(crcs, sizes, offsets, crc_bits)
             body_hash = int(hashes[crc_bits][part].sum(dtype=np.uint64))
-            sums = Sums(len(part), int(sizes[part].sum()), body_hash, sums_of(columns, part))
+            sums = MessageSums(len(part), int(sizes[part].sum()), body_hash, sums_of(columns, part))
             key = topic, queue_id, number
-            found.sums[key] = found.sums.get(key, Sums()) + sums
+            found.sums[key] = found.sums.get(key, MessageSums()) + sums
 
 
 def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -205,7 +207,7 @@ def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> np
 
 
 def compare_sums(
-    archived: ArchivedRanges, found: LogSums, columns: FileColumns, findings: Findings
+    archived: ArchivedRanges, found: LogSums, columns: FileColumns, findings: AuditFindings
 ) -> tuple[int, int, int]:
     """Compare the sums of the archive with those of the log.
 
@@ -222,23 +224,23 @@ def compare_sums(
             if start is None or each.first < start:
                 only_archived += each.sums.rows
                 continue
-            in_log = sums.get((topic, queue_id, 2 * number + 1), Sums())
+            in_log = sums.get((topic, queue_id, 2 * number + 1), MessageSums())
             both += in_log.rows
             if in_log != each.sums:
                 findings.add(_difference(each, in_log))
             if in_log.rows == each.sums.rows:
                 _compare_columns(each, in_log, columns, findings)
-            between = sums.get((topic, queue_id, 2 * number), Sums()).rows
+            between = sums.get((topic, queue_id, 2 * number), MessageSums()).rows
             if between and number:
                 reason = f"{between} messages of the log are in no file of the archive"
                 where = topic, queue_id, ranges[number - 1].last + 1, between
-                findings.add(Finding(Kind.ARCHIVE_MISSING, reason, None, None, None, *where))
-        waiting += sums.get((topic, queue_id, 2 * len(ranges)), Sums()).rows
+                findings.add(Finding(FaultKind.ARCHIVE_MISSING, reason, None, None, None, *where))
+        waiting += sums.get((topic, queue_id, 2 * len(ranges)), MessageSums()).rows
     return both, only_archived, waiting
 
 
 def _compare_columns(
-    each: ArchivedRange, in_log: Sums, columns: FileColumns, findings: Findings
+    each: ArchivedRange, in_log: MessageSums, columns: FileColumns, findings: AuditFindings
 ) -> None:
     parts = [columns.pop(part, None) for part in each.parts]
     if None in parts:
@@ -248,11 +250,11 @@ def _compare_columns(
     differ = [name for name, one, other in pairs if one != other]
     if differ:
         what = f"other values than the log in {', '.join(differ)}"
-        findings.add(_about(each, Kind.ARCHIVE_DIFFERS, what, each.sums.rows))
+        findings.add(_about(each, FaultKind.ARCHIVE_DIFFERS, what, each.sums.rows))
 
 
-def _difference(each: ArchivedRange, in_log: Sums) -> Finding:
-    kind = Kind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else Kind.ARCHIVE_DIFFERS
+def _difference(each: ArchivedRange, in_log: MessageSums) -> Finding:
+    kind = FaultKind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else FaultKind.ARCHIVE_DIFFERS
     what = "other bodies than the log, or CRCs of others"
     if in_log.rows != each.sums.rows:
         what = f"{each.sums.rows} messages, and the log has {in_log.rows}"
@@ -261,29 +263,29 @@ def _difference(each: ArchivedRange, in_log: Sums) -> Finding:
     return _about(each, kind, what, abs(in_log.rows - each.sums.rows) or each.sums.rows)
 
 
-def _about(each: ArchivedRange, kind: Kind, what: str, count: int) -> Finding:
+def _about(each: ArchivedRange, kind: FaultKind, what: str, count: int) -> Finding:
     path, (topic, _, queue_id) = each.parts[0]
     reason = f"offsets {each.first} to {each.last}: the archive has {what}"
     return Finding(kind, reason, path, None, None, topic, queue_id, each.first, count)
 
 
 @dataclass(slots=True)
-class CheckedFile:
+class FileComparison:
     """The result of comparing a file with its manifest."""
 
-    findings: Findings = field(default_factory=Findings)
+    findings: AuditFindings = field(default_factory=AuditFindings)
     columns: FileColumns = field(default_factory=dict)
 
 
-def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
+def check_archived_file(location: str, file: ArchivedFile) -> FileComparison:
     """Read a file of the archive at *location*, and compare it with its manifest."""
-    checked = CheckedFile()
+    checked = FileComparison()
     findings = checked.findings
 
     def add(reason: str, queue: tuple[str, str, int] | None = None) -> None:
         topic, _, queue_id = queue or (file.topic, "", None)
         about = topic, queue_id, None, 1 if queue else file.rows
-        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, None, None, *about))
+        findings.add(Finding(FaultKind.ARCHIVE_FILE, reason, where, None, None, *about))
 
     where = f"{location.rstrip('/')}/{file.path}"
     try:
@@ -295,14 +297,14 @@ def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
         add(f"the file cannot be read ({str(error).splitlines()[0]})")
         return checked
     checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
-    noted = {queue.queue: Sums.of(queue) for queue in file.queues}
+    noted = {queue.queue: MessageSums.of(queue) for queue in file.queues}
     for each in file.queues:
         sums = found.get(each.queue)
         if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):
             add("the columns besides the bodies are not those that were archived", each.queue)
     for queue in sorted({*noted, *found}):
         if noted.get(queue) != found.get(queue):
-            has, was = found.get(queue, Sums()), noted.get(queue, Sums())
+            has, was = found.get(queue, MessageSums()), noted.get(queue, MessageSums())
             reason = (
                 f"the file has {has.rows} messages of {has.body_bytes} bytes where the manifest "
                 f"says {was.rows} of {was.body_bytes}"
@@ -318,7 +320,7 @@ def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
     return checked
 
 
-def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int], Sums], str]:
+def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int], MessageSums], str]:
     """Return the sums of a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
@@ -329,15 +331,17 @@ def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int],
         source.seek(0)
         parquet = pq.ParquetFile(source)
         crc_bits = min((queue.crc_bits for queue in file.queues), default=CRC_BITS)
-        found: dict[tuple[str, str, int], Sums] = {}
+        found: dict[tuple[str, str, int], MessageSums] = {}
         for batch in parquet.iter_batches(columns=["brokerName", "body", *HASHED_COLUMNS]):
             for part in _by_broker(batch) if batch.num_rows else ():
                 crcs, columns = body_crcs(part.column("body")), column_hashes(part)
                 queue_ids = part.column("queueId").to_numpy()
                 for each in summaries_of(file.topic, part, crcs, crc_bits):
                     rows = np.flatnonzero(queue_ids == each.queue_id)
-                    sums = Sums(each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows))
-                    found[each.queue] = found.get(each.queue, Sums()) + sums
+                    sums = MessageSums(
+                        each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows)
+                    )
+                    found[each.queue] = found.get(each.queue, MessageSums()) + sums
     return found, sha256
 
 
@@ -369,9 +373,9 @@ def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
     )
 
 
-def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> Findings:
+def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> AuditFindings:
     """Find files in no manifest that a Parquet reader would take for archived ones."""
-    found, catalog = Findings(), Catalog(files_at(location))
+    found, catalog = AuditFindings(), Catalog(files_at(location))
     if catalog.killed_run() is not None:  # a commit in progress adds its manifest last
         return found
     listed = {file.path for file in files}
@@ -379,7 +383,7 @@ def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> Finding
     for path in _visible(catalog.files, ("topic=", "date=")):
         if path not in listed:
             reason = "no manifest lists it, and spark.read.parquet reads it all the same"
-            found.add(Finding(Kind.ARCHIVE_FOREIGN, reason, f"{where}/{path}"))
+            found.add(Finding(FaultKind.ARCHIVE_FOREIGN, reason, f"{where}/{path}"))
     return found
 
 

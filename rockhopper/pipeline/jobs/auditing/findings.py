@@ -15,7 +15,7 @@ KEPT_MAX = 200
 """The number of findings of a kind that each task keeps; all are counted."""
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """The kind of a fault."""
 
     LOG_DAMAGE = "log damage"
@@ -39,30 +39,38 @@ class Kind(StrEnum):
 
 
 _REBUILD = "stop the broker and run: python -m rockhopper.pipeline rebuild --in-place STORE"
-_UNIT_KINDS = (Kind.UNIT_MISSING, Kind.UNIT_WRONG, Kind.UNIT_SURPLUS)
-REMEDIES: dict[Kind, str] = {
-    Kind.LOG_DAMAGE: "restore the file from a replica or a backup; else what stood there is lost",
-    Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
-    Kind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
-    Kind.BODY: "restore the file from a replica or a backup, or have the message sent again",
-    Kind.RECORD: "restore the file from a replica or a backup, or have the message sent again",
-    Kind.SYS_FLAG: "restore the file from a replica or a backup: by this flag the body is read",
-    **dict.fromkeys((Kind.CONFLICT, *_UNIT_KINDS), _REBUILD),
-    Kind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",
-    **dict.fromkeys((Kind.INDEX_FILE, Kind.INDEX_MISSING, Kind.INDEX_SURPLUS), _REBUILD),
-    Kind.ARCHIVE_FILE: "restore the file from a copy of the archive, or archive anew elsewhere",
-    Kind.ARCHIVE_FOREIGN: "move it out of the archive",
-    Kind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",
-    Kind.ARCHIVE_DIFFERS: "find out which side is damaged; archive anew if the log is sound",
+_UNIT_KINDS = (FaultKind.UNIT_MISSING, FaultKind.UNIT_WRONG, FaultKind.UNIT_SURPLUS)
+REMEDIES: dict[FaultKind, str] = {
+    FaultKind.LOG_DAMAGE: (
+        "restore the file from a replica or a backup; else what stood there is lost"
+    ),
+    FaultKind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
+    FaultKind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
+    FaultKind.BODY: "restore the file from a replica or a backup, or have the message sent again",
+    FaultKind.RECORD: "restore the file from a replica or a backup, or have the message sent again",
+    FaultKind.SYS_FLAG: (
+        "restore the file from a replica or a backup: by this flag the body is read"
+    ),
+    **dict.fromkeys((FaultKind.CONFLICT, *_UNIT_KINDS), _REBUILD),
+    FaultKind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",
+    **dict.fromkeys(
+        (FaultKind.INDEX_FILE, FaultKind.INDEX_MISSING, FaultKind.INDEX_SURPLUS), _REBUILD
+    ),
+    FaultKind.ARCHIVE_FILE: (
+        "restore the file from a copy of the archive, or archive anew elsewhere"
+    ),
+    FaultKind.ARCHIVE_FOREIGN: "move it out of the archive",
+    FaultKind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",
+    FaultKind.ARCHIVE_DIFFERS: "find out which side is damaged; archive anew if the log is sound",
 }
-HARMLESS = frozenset({Kind.TORN_TAIL})
+HARMLESS = frozenset({FaultKind.TORN_TAIL})
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fault at one place; fields that do not apply are None."""
 
-    kind: Kind
+    kind: FaultKind
     reason: str
     path: str | None = None
     file_offset: int | None = None
@@ -99,7 +107,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Findings:
+class AuditFindings:
     """Collects findings: the first ones of each kind, and the count of all."""
 
     kept: list[Finding] = field(default_factory=list)
@@ -112,14 +120,14 @@ class Findings:
         if self.counts[finding.kind] <= KEPT_MAX:
             self.kept.append(finding)
 
-    def extend(self, other: "Findings") -> None:
+    def extend(self, other: "AuditFindings") -> None:
         """Add the findings of another task."""
         self.kept += other.kept
         self.counts += other.counts
 
     def forget_units(self, topic: str, queue_id: int, first: int, behind: int) -> None:
         """Remove the findings about the units [first, behind) of a queue."""
-        kinds = (Kind.UNIT_MISSING, Kind.UNIT_WRONG)
+        kinds = (FaultKind.UNIT_MISSING, FaultKind.UNIT_WRONG)
         kept = [
             one
             for one in self.kept

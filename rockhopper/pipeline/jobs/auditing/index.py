@@ -15,7 +15,7 @@ from rockhopper.pipeline.derived.index_files import (
     index_paths,
     seconds_since,
 )
-from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, runs_of
 from rockhopper.pipeline.jobs.results import count_text
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_SIZE_BYTES
 
@@ -31,7 +31,7 @@ def check_index_entries(
     keys: Array,
     start: int,
     end: int,
-    findings: Findings,
+    findings: AuditFindings,
     *,
     needs_tags: bool,
 ) -> int:
@@ -54,7 +54,9 @@ def check_index_entries(
         first, last = int(required["position"][low]), int(required["position"][high - 1])
         span = "" if first == last else f" up to {last}"
         reason = f"{high - low} keys of the messages from here{span} are not in the index"
-        findings.add(Finding(Kind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low))
+        findings.add(
+            Finding(FaultKind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low)
+        )
     optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
     known = np.concatenate((codes, _codes(optional["position"], optional["hash"], start)))
     _check_times(parts, held, known, np.concatenate((required["ms"], optional["ms"])), findings)
@@ -64,12 +66,12 @@ def check_index_entries(
     return len(all_held)
 
 
-def _report(part: _Part, mask: Array, what: str, findings: Findings) -> None:
+def _report(part: _Part, mask: Array, what: str, findings: AuditFindings) -> None:
     file, first, entries = part
     for low, high in runs_of(mask):
         findings.add(
             Finding(
-                Kind.INDEX_SURPLUS,
+                FaultKind.INDEX_SURPLUS,
                 f"{high - low} entries from number {first + low} on {what}",
                 file.path,
                 file.entries_at + (first + low) * INDEX_ENTRY_SIZE_BYTES,
@@ -92,7 +94,7 @@ def no_index(directory: Path, key_count: int) -> Finding:
         what = "no file there has entries" if index_paths(directory) else "there are no index files"
     keys = count_text(key_count, "key")
     return Finding(
-        Kind.INDEX_MISSING,
+        FaultKind.INDEX_MISSING,
         f"{what}, so none of the {keys} of the log's messages is found; it is no fault where the "
         "broker has messageIndexEnable=false: then leave the check index out",
         str(directory),
@@ -112,7 +114,7 @@ def _check_times(
     held: Sequence[npt.NDArray[np.int64]],
     known: npt.NDArray[np.int64],
     known_ms: Array,
-    findings: Findings,
+    findings: AuditFindings,
 ) -> None:
     """Compare the times of entries and headers with those of their messages, if *known*."""
     if not len(known):
@@ -143,7 +145,7 @@ def _may_begin_with(file: IndexFileInfo, seconds: int, ms: Array) -> bool:
     return abs(seconds - int(seconds_since(ms, file.former_end_ms)[0])) <= (file.former_end_ms > 0)
 
 
-def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Findings) -> None:
+def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: AuditFindings) -> None:
     """Compare the begin and end times of a file with those of its messages."""
     file, first, entries = part
     last = first + len(entries) - 1
@@ -156,12 +158,12 @@ def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Findi
         if not 0 <= held - int(ms[row]) <= slack:
             reason = f"its header says that it {name} at {held} ms, and its message has {ms[row]}"
             position = int(entries["position"][row])
-            findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
+            findings.add(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
 
 
-def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> Findings:
+def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> AuditFindings:
     """Check that look-ups reach every entry of the file, and that it ends where the log does."""
-    findings = Findings()
+    findings = AuditFindings()
     try:
         problems = list(check_chains(file))
         _, behind = entries_between(file, log_end, 1 << 62)
@@ -170,11 +172,11 @@ def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> Findin
     if not is_live:
         for number, position, reason in problems:
             at = file.entries_at + number * INDEX_ENTRY_SIZE_BYTES
-            findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
+            findings.add(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
         if len(behind):
             count, position = len(behind), int(behind["position"][0])
             reason = f"{count_text(count, 'entry', 'entries')} pointing behind the end of the log"
             findings.add(
-                Finding(Kind.INDEX_SURPLUS, reason, file.path, None, position, count=count)
+                Finding(FaultKind.INDEX_SURPLUS, reason, file.path, None, position, count=count)
             )
     return findings

@@ -28,12 +28,12 @@ from rockhopper.pipeline.jobs.auditing.archive import (
     read_archive,
     unknown_columns,
 )
-from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, AuditFindings, FaultKind, Finding
 from rockhopper.pipeline.jobs.auditing.index import check_index_file, no_index
 from rockhopper.pipeline.jobs.auditing.options import AuditOptions
 from rockhopper.pipeline.jobs.auditing.queues import (
+    ComparedSpan,
     LogBounds,
-    Span,
     check_rest,
     claimed_twice,
     impossible_spans,
@@ -47,8 +47,8 @@ from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
@@ -202,21 +202,21 @@ class _Audit:
     store: StoreDirectory
     run: RunTasks
     result: AuditResult
-    findings: Findings = field(default_factory=Findings)
+    findings: AuditFindings = field(default_factory=AuditFindings)
     parts: list[AuditPart] = field(default_factory=list)
-    lost: list[Damage] = field(default_factory=list)
+    lost: list[DamagedRange] = field(default_factory=list)
 
     def check_directory(self) -> None:
         """Report foreign files among the files of the log, and a newest file of another size."""
         for name in self.store.foreign_files:
             reason = "it is no file of a commit log"
             path = str(self.store.commit_log / name)
-            self.findings.add(Finding(Kind.FOREIGN_FILE, reason, path))
+            self.findings.add(Finding(FaultKind.FOREIGN_FILE, reason, path))
         for former, file in pairwise(self.store.segments):
             if file is self.store.segments[-1] and file.size_bytes != former.size_bytes:
                 reason = f"the file has {file.size_bytes} bytes, the one before {former.size_bytes}"
                 self.findings.add(
-                    Finding(Kind.LOG_DAMAGE, reason, file.path, None, file.base_offset)
+                    Finding(FaultKind.LOG_DAMAGE, reason, file.path, None, file.base_offset)
                 )
 
     def index_files(self, geometry: Geometry) -> tuple[IndexFileInfo, ...]:
@@ -232,7 +232,7 @@ class _Audit:
                 continue
             except (OSError, ValueError) as error:
                 reason = f"it is no index file: {error}"
-                self.findings.add(Finding(Kind.INDEX_FILE, reason, str(path)))
+                self.findings.add(Finding(FaultKind.INDEX_FILE, reason, str(path)))
         self.result.index_file_count = len(paths)
         found = [info for info in found if info.next_number > 1]
         return tuple(self._settled(number, info, found) for number, info in enumerate(found))
@@ -247,7 +247,7 @@ class _Audit:
         is_settled = self.store.is_clean or number < len(files) - 1
         return replace(info, is_settled=is_settled, former_end_ms=former_end_ms)
 
-    def read_log(self, groups: Sequence[tuple[Piece, ...]], work: AuditWork) -> None:
+    def read_log(self, groups: Sequence[tuple[FilePiece, ...]], work: AuditWork) -> None:
         """Compare the records with the files that are derived from them."""
         self.parts = self.run(groups, work, "reading the commit log")
         for part in self.parts:
@@ -274,16 +274,16 @@ class _Audit:
         else:
             reason = "no record is left of the newest part of the log"
         path = store.segments[-1].path if store.segments else str(store.commit_log)
-        lost = Damage(reached, end, reason, path)
+        lost = DamagedRange(reached, end, reason, path)
         self.lost.append(lost)
         reason = f"{reason}: it was on disk up to commit log offset {lost.end}"
         count = lost.end - lost.start
-        self.findings.add(Finding(Kind.LOG_DAMAGE, reason, path, None, reached, count=count))
+        self.findings.add(Finding(FaultKind.LOG_DAMAGE, reason, path, None, reached, count=count))
 
     def check_rests(self) -> None:
         """Check the units that belong to no record."""
         assert self.root is not None
-        spans: dict[QueueKey, list[Span]] = {}
+        spans: dict[QueueKey, list[ComparedSpan]] = {}
         batch_units = sum((part.batch_units for part in self.parts), Counter[QueueKey]())
         for part in self.parts:
             for key, found in part.spans.items():
@@ -353,7 +353,7 @@ class _Audit:
             files = count_text(len(expired), "file")
             result.notes.append(f"{files} expired while the log was read")
         kept = _joined(kept, findings)
-        kept.sort(key=lambda one: (list(Kind).index(one.kind), one.commit_log_offset or 0))
+        kept.sort(key=lambda one: (list(FaultKind).index(one.kind), one.commit_log_offset or 0))
         result._findings = kept
         result.findings = [one.document() for one in kept]
         result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
@@ -377,21 +377,21 @@ def _behind_blank(store: StoreDirectory, offset: int) -> int:
     return 0
 
 
-def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
+def _check_claims(key: QueueKey, spans: list[ComparedSpan], findings: AuditFindings) -> None:
     """Report conflicting claims of records in different pieces; drop impossible *spans*."""
     for span in impossible_spans(tuple(spans)):
         spans[:] = [one for one in spans if not span.first <= one.first < span.behind]
         findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
         reason = "the head of the record claims a queue offset that it cannot have"
         where = span.start, key.topic, key.queue_id, span.first, span.count
-        findings.add(Finding(Kind.LOG_DAMAGE, reason, None, None, *where))
+        findings.add(Finding(FaultKind.LOG_DAMAGE, reason, None, None, *where))
     for span in claimed_twice(tuple(spans)):
         reason = f"several records claim {span.count} offsets from here on"
         about = key.topic, key.queue_id, span.first, span.count
-        findings.add(Finding(Kind.CONFLICT, reason, None, None, None, *about))
+        findings.add(Finding(FaultKind.CONFLICT, reason, None, None, None, *about))
 
 
-def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
+def _joined(kept: list[Finding], findings: AuditFindings) -> list[Finding]:
     """Merge findings about consecutive messages without units, even from several tasks."""
     joined: list[Finding] = []
     for one in sorted(
@@ -400,7 +400,7 @@ def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
         before = joined[-1] if joined else one
         behind = before.topic, before.queue_id, (before.queue_offset or 0) + before.count
         start = one.topic, one.queue_id, one.queue_offset
-        if before.kind is one.kind is Kind.UNIT_MISSING and start == behind:
+        if before.kind is one.kind is FaultKind.UNIT_MISSING and start == behind:
             count = before.count + one.count
             joined[-1] = replace(before, count=count, reason=missing_units(count))
             findings.counts[one.kind] -= 1

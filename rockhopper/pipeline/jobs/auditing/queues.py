@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rockhopper.pipeline.derived.entries import QueueKey
-from rockhopper.pipeline.derived.queue_files import QueueFiles, Units, is_blank
-from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from rockhopper.pipeline.derived.queue_files import ListedQueueFiles, Units, is_blank
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding, runs_of
 from rockhopper.pipeline.jobs.results import count_text
-from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
@@ -30,7 +30,7 @@ _FIELDS = ("position", "size", "code", "ms", "offset", "n")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ComparedSpan:
     """Queue offsets [first, behind) that a task has compared."""
 
     first: int
@@ -47,19 +47,19 @@ class Span:
 
 
 def check_plain(
-    root: Path, key: QueueKey, units: Array, findings: Findings, purged_end: int = 0
-) -> list[Span]:
+    root: Path, key: QueueKey, units: Array, findings: AuditFindings, purged_end: int = 0
+) -> list[ComparedSpan]:
     """Compare the expected units, in log order, with those in the files.
 
     Messages before *purged_end* were purged: the files with their units may be deleted.
     """
-    files = QueueFiles(root, key)
+    files = ListedQueueFiles(root, key)
     spans = []
     edges = np.flatnonzero(np.diff(units["offset"]) != 1) + 1
     for part in np.split(units, edges):
         first, behind = int(part["offset"][0]), int(part["offset"][-1]) + 1
         start, end = int(part["position"][0]), int(part["position"][-1] + part["size"][-1])
-        spans.append(Span(first, behind, start, end))
+        spans.append(ComparedSpan(first, behind, start, end))
         held = files.read(first, behind)
         codes = held["code"].astype(np.int64)
         is_there = (held["size"] > 0) & ~is_blank(held)
@@ -73,16 +73,21 @@ def check_plain(
         for row in np.flatnonzero(in_extension).tolist():
             if _extension_code(root, key, int(codes[row])) == int(part["code"][row]):
                 wrong[row] = held["size"][row] != part["size"][row]
-        _report(files, part, held, wrong & ~is_there, findings, Kind.UNIT_MISSING)
-        _report(files, part, held, wrong & is_there, findings, Kind.UNIT_WRONG)
+        _report(files, part, held, wrong & ~is_there, findings, FaultKind.UNIT_MISSING)
+        _report(files, part, held, wrong & is_there, findings, FaultKind.UNIT_WRONG)
     return spans
 
 
 def _report(
-    files: QueueFiles, part: Array, held: Units, mask: Array, findings: Findings, kind: Kind
+    files: ListedQueueFiles,
+    part: Array,
+    held: Units,
+    mask: Array,
+    findings: AuditFindings,
+    kind: FaultKind,
 ) -> None:
     for start, end in runs_of(mask):
-        if kind is Kind.UNIT_MISSING:
+        if kind is FaultKind.UNIT_MISSING:
             reason = missing_units(end - start)
         else:
             reason = _difference(part[start], held[start], end - start)
@@ -91,10 +96,10 @@ def _report(
 
 
 def _about_units(
-    files: QueueFiles,
+    files: ListedQueueFiles,
     first: int,
     count: int,
-    kind: Kind,
+    kind: FaultKind,
     reason: str,
     position: int | None = None,
 ) -> Finding:
@@ -109,9 +114,9 @@ def missing_units(count: int) -> str:
     return f"no unit for {count_text(count, 'message')}"
 
 
-def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
+def claimed_twice(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Return the offsets that several records claim."""
-    found: list[Span] = []
+    found: list[ComparedSpan] = []
     reach = -1
     for span in sorted(spans, key=lambda span: span.first):
         if span.first < reach:
@@ -120,13 +125,13 @@ def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
     return found
 
 
-def impossible_spans(spans: tuple[Span, ...]) -> list[Span]:
+def impossible_spans(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Return the spans with impossible offsets: the log has no room for the messages before them.
 
     If two sides contradict each other, the one with fewer messages counts as damaged.
     """
-    refused: list[Span] = []
-    chain: list[Span] = []
+    refused: list[ComparedSpan] = []
+    chain: list[ComparedSpan] = []
     for span in merged(spans):
         if chain:
             missing = span.first - chain[-1].behind
@@ -172,10 +177,10 @@ def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
 
 
 def check_batch(
-    root: Path, key: QueueKey, units: Array, start: int, end: int, findings: Findings
+    root: Path, key: QueueKey, units: Array, start: int, end: int, findings: AuditFindings
 ) -> int:
     """Compare the units of records in [start, end) of the log; return their number."""
-    files = QueueFiles(root, key)
+    files = ListedQueueFiles(root, key)
     behind = files.used_end()
     first = _first_at(files, behind, start)
     number = _first_at(files, behind, end)
@@ -189,7 +194,7 @@ def check_batch(
         reason = f"no unit for {count} records with {messages} messages"
         position, offset = int(units["position"][low]), int(units["offset"][low])
         about = position, key.topic, key.queue_id, offset, count
-        findings.add(Finding(Kind.UNIT_MISSING, reason, str(files.directory), None, *about))
+        findings.add(Finding(FaultKind.UNIT_MISSING, reason, str(files.directory), None, *about))
     rows = np.searchsorted(units["position"], positions)
     for row, expected in enumerate(rows.tolist()):
         path, at = files.place(first + row)
@@ -198,15 +203,15 @@ def check_batch(
         where = path, at, int(positions[row]), key.topic, key.queue_id, offset
         if expected == len(units) or int(units["position"][expected]) != int(positions[row]):
             reason = "the unit points to a place where no record of this queue starts"
-            findings.add(Finding(Kind.UNIT_SURPLUS, reason, *where))
+            findings.add(Finding(FaultKind.UNIT_SURPLUS, reason, *where))
             continue
         differs = _differing({name: name for name in _FIELDS}, units[expected], unit)
         if differs:
-            findings.add(Finding(Kind.UNIT_WRONG, f"the unit has {differs}", *where))
+            findings.add(Finding(FaultKind.UNIT_WRONG, f"the unit has {differs}", *where))
     return len(held)
 
 
-def _first_at(files: QueueFiles, behind: int, offset: int) -> int:
+def _first_at(files: ListedQueueFiles, behind: int, offset: int) -> int:
     """Return the first unit before *behind* of a record at log offset *offset* or later."""
     numbers = range(files.start, behind)
     return files.start + bisect_left(
@@ -221,10 +226,10 @@ class LogBounds:
     start: int
     end: int
     is_live: bool
-    damages: tuple[Damage, ...]
+    damages: tuple[DamagedRange, ...]
 
 
-Compared = tuple[QueueKey, tuple[Span, ...], int]
+Compared = tuple[QueueKey, tuple[ComparedSpan, ...], int]
 """A queue, its compared spans, and for a batch queue the number of compared units."""
 
 
@@ -232,20 +237,22 @@ Compared = tuple[QueueKey, tuple[Span, ...], int]
 class RestResult:
     """The result of ``check_rest``."""
 
-    findings: Findings
+    findings: AuditFindings
     unit_count: int = 0
     expired_count: int = 0
 
 
 def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> RestResult:
     """Check the units that belong to no message of the log."""
-    result = RestResult(Findings())
+    result = RestResult(AuditFindings())
     for key, spans, compared in queues:
-        files = QueueFiles(root, key)
+        files = ListedQueueFiles(root, key)
         for path in files.foreign:
             reason = "it is no file of a consume queue"
             result.findings.add(
-                Finding(Kind.FOREIGN_FILE, reason, path, topic=key.topic, queue_id=key.queue_id)
+                Finding(
+                    FaultKind.FOREIGN_FILE, reason, path, topic=key.topic, queue_id=key.queue_id
+                )
             )
         if key.is_batch:
             _check_batch_rest(files, compared, bounds, result)
@@ -254,9 +261,9 @@ def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> Res
     return result
 
 
-def merged(spans: tuple[Span, ...]) -> list[Span]:
+def merged(spans: tuple[ComparedSpan, ...]) -> list[ComparedSpan]:
     """Merge spans into as few as possible, ascending."""
-    found: list[Span] = []
+    found: list[ComparedSpan] = []
     for span in sorted(spans, key=lambda span: span.first):
         if found and span.first <= found[-1].behind:
             last = max(found[-1], span, key=lambda one: one.behind)
@@ -267,7 +274,7 @@ def merged(spans: tuple[Span, ...]) -> list[Span]:
 
 
 def _check_plain_rest(
-    files: QueueFiles, spans: list[Span], bounds: LogBounds, result: RestResult
+    files: ListedQueueFiles, spans: list[ComparedSpan], bounds: LogBounds, result: RestResult
 ) -> None:
     end = files.used_end()
     result.unit_count += end - files.start
@@ -286,7 +293,7 @@ def _check_plain_rest(
 
 
 def _judge(
-    files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
+    files: ListedQueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
 ) -> None:
     """Check units between or after those that were compared."""
     positions = units["position"].astype(np.int64)
@@ -301,13 +308,13 @@ def _judge(
 
 
 def _report_surplus(
-    files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
+    files: ListedQueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
 ) -> None:
     position = int(units["position"][0])
-    kind = Kind.UNIT_SURPLUS
+    kind = FaultKind.UNIT_SURPLUS
     count = len(units)
     if any(damage.start <= position < damage.end for damage in bounds.damages):
-        kind = Kind.MESSAGE_LOST
+        kind = FaultKind.MESSAGE_LOST
         lost = count_text(count, "message")
         reason = f"{lost} lost: the units point into a damaged place of the log"
     elif position >= bounds.end:
@@ -317,14 +324,14 @@ def _report_surplus(
     result.findings.add(_about_units(files, first, count, kind, reason, position))
 
 
-def _report_gap(files: QueueFiles, first: int, behind: int, result: RestResult) -> None:
+def _report_gap(files: ListedQueueFiles, first: int, behind: int, result: RestResult) -> None:
     missing = count_text(behind - first, "message")
     reason = f"{missing} neither in the log nor in the queue, with others behind"
-    result.findings.add(_about_units(files, first, behind - first, Kind.MESSAGE_LOST, reason))
+    result.findings.add(_about_units(files, first, behind - first, FaultKind.MESSAGE_LOST, reason))
 
 
 def _check_batch_rest(
-    files: QueueFiles, compared: int, bounds: LogBounds, result: RestResult
+    files: ListedQueueFiles, compared: int, bounds: LogBounds, result: RestResult
 ) -> None:
     end = files.used_end()
     expired = _first_at(files, end, bounds.start)
@@ -336,12 +343,12 @@ def _check_batch_rest(
         path, at = files.place(inside)
         reason = f"{count_text(end - inside, 'unit')} pointing behind the end of the log"
         result.findings.add(
-            Finding(Kind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
+            Finding(FaultKind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
         )
     if inside - expired > compared:
         surplus = count_text(inside - expired - compared, "unit")
         reason = f"{surplus} pointing to places of the log without a record"
         path = str(files.directory)
         result.findings.add(
-            Finding(Kind.UNIT_SURPLUS, reason, path, topic=key.topic, queue_id=key.queue_id)
+            Finding(FaultKind.UNIT_SURPLUS, reason, path, topic=key.topic, queue_id=key.queue_id)
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rockhopper.pipeline.jobs.auditing.findings import HARMLESS, Finding, Kind
+from rockhopper.pipeline.jobs.auditing.findings import HARMLESS, FaultKind, Finding
 from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 
 _SHOWN_MAX = 30
@@ -96,7 +96,7 @@ class AuditResult(JobResult):
     def _finding_lines(self) -> Iterable[str]:
         total = sum(self.counts.values())
         yield f"Found {count_text(total, 'place')} where something is wrong:"
-        by_kind: dict[Kind, list[Finding]] = {}
+        by_kind: dict[FaultKind, list[Finding]] = {}
         for finding in self._findings:
             by_kind.setdefault(finding.kind, []).append(finding)
         for kind, found in by_kind.items():

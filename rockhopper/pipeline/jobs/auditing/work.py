@@ -15,12 +15,12 @@ from rockhopper.pipeline.derived.entries import Entries, QueueKey, impossible_ro
 from rockhopper.pipeline.derived.index_files import IndexFileInfo
 from rockhopper.pipeline.derived.queue_files import queue_directory
 from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
-from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind, Finding
 from rockhopper.pipeline.jobs.auditing.index import check_index_entries, required_keys
-from rockhopper.pipeline.jobs.auditing.queues import Span, check_batch, check_plain
+from rockhopper.pipeline.jobs.auditing.queues import ComparedSpan, check_batch, check_plain
 from rockhopper.pipeline.jobs.auditing.sys_flags import contradictions
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 from rockhopper.protocol.names import LMQ_PREFIX
 
 
@@ -43,7 +43,7 @@ class AuditWork:
     gone: Mapping[str, int] = field(default_factory=dict)
     """Topic -> log offset; archives no longer have the topic's messages before this offset."""
 
-    def __call__(self, pieces: Iterable[Piece]) -> "AuditPart":
+    def __call__(self, pieces: Iterable[FilePiece]) -> "AuditPart":
         """Read the pieces once."""
         part = AuditPart()
         for piece in pieces:
@@ -58,13 +58,13 @@ class AuditWork:
 class AuditPart:
     """The result of a task."""
 
-    findings: Findings = field(default_factory=Findings)
+    findings: AuditFindings = field(default_factory=AuditFindings)
     record_count: int = 0
     size_bytes: int = 0
     reached: int = 0
     """The end of the last record, or of damage that records follow."""
-    damages: list[Damage] = field(default_factory=list)
-    spans: dict[QueueKey, list[Span]] = field(default_factory=dict)
+    damages: list[DamagedRange] = field(default_factory=list)
+    spans: dict[QueueKey, list[ComparedSpan]] = field(default_factory=dict)
     batch_units: Counter[QueueKey] = field(default_factory=Counter)
     index_entry_count: int = 0
     unindexed_key_count: int = 0
@@ -76,11 +76,11 @@ class AuditPart:
     """Files that were deleted during the audit."""
 
 
-def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
+def _audit_piece(work: AuditWork, piece: FilePiece, part: AuditPart) -> None:
     has_entries = work.root is not None and (work.checks_queues or work.index_files is not None)
     entries = Entries(work.rules, with_keys=work.index_files is not None)
     for found in scan(piece):
-        if isinstance(found, Damage):
+        if isinstance(found, DamagedRange):
             _note_damage(found, piece, part)
             if not found.is_torn_tail:
                 part.reached = max(part.reached, found.end)
@@ -99,9 +99,9 @@ def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
         _compare(work, piece, entries, part)
 
 
-def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
+def _note_damage(damage: DamagedRange, piece: FilePiece, part: AuditPart) -> None:
     part.damages.append(damage)
-    kind = Kind.TORN_TAIL if damage.is_torn_tail else Kind.LOG_DAMAGE
+    kind = FaultKind.TORN_TAIL if damage.is_torn_tail else FaultKind.LOG_DAMAGE
     reason = f"{damage.reason}; no record up to commit log offset {damage.end}"
     at = None if piece.is_missing else damage.start - piece.base_offset
     count = damage.end - damage.start
@@ -109,16 +109,18 @@ def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
 
 
 def _check_records(
-    records: Records, piece: Piece, has_multi_tags: bool, findings: Findings
+    records: Records, piece: FilePiece, has_multi_tags: bool, findings: AuditFindings
 ) -> None:
     """Compare bodies with their CRCs, and flags with the rest of the records."""
     reason = "the CRC of the body is not the one that was stored with it"
     rows = np.flatnonzero(damaged_bodies(records)).tolist()
-    wrong = [(Kind.BODY, row, reason) for row in rows]
+    wrong = [(FaultKind.BODY, row, reason) for row in rows]
     reason = "the CRC that RocketMQ put into the properties is not that of the record"
-    wrong += [(Kind.RECORD, row, reason) for row in damaged_records(records) if row not in rows]
+    wrong += [
+        (FaultKind.RECORD, row, reason) for row in damaged_records(records) if row not in rows
+    ]
     flags = contradictions(records, has_multi_tags=has_multi_tags)
-    wrong += [(Kind.SYS_FLAG, row, reason) for row, reason in flags]
+    wrong += [(FaultKind.SYS_FLAG, row, reason) for row, reason in flags]
     for kind, row, reason in wrong:
         offset = int(records.heads["physOffset"][row])
         topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
@@ -127,7 +129,7 @@ def _check_records(
         findings.add(Finding(kind, reason, piece.path, offset - piece.base_offset, *where))
 
 
-def _compare(work: AuditWork, piece: Piece, entries: Entries, part: AuditPart) -> None:
+def _compare(work: AuditWork, piece: FilePiece, entries: Entries, part: AuditPart) -> None:
     assert work.root is not None
     end = min(piece.end, work.log_end)
     if work.checks_queues:
@@ -156,14 +158,16 @@ def _compare(work: AuditWork, piece: Piece, entries: Entries, part: AuditPart) -
         )
 
 
-def _without_impossible(key: QueueKey, units: Any, piece: Piece, findings: Findings) -> Any:
+def _without_impossible(
+    key: QueueKey, units: Any, piece: FilePiece, findings: AuditFindings
+) -> Any:
     rows = impossible_rows(units)
     reason = "the head of the record claims a queue offset that it cannot have"
     for row in rows:
         offset = int(units["position"][row])
         where = offset, key.topic, key.queue_id, int(units["offset"][row])
         at = offset - piece.base_offset
-        findings.add(Finding(Kind.LOG_DAMAGE, reason, piece.path, at, *where))
+        findings.add(Finding(FaultKind.LOG_DAMAGE, reason, piece.path, at, *where))
     return np.delete(units, rows) if rows else units
 
 

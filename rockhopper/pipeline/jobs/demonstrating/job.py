@@ -144,7 +144,7 @@ async def _create_topics(nameserver: str) -> None:
             await admin.create_topic(topic, queues=QUEUES)
 
 
-class _Sending(threading.Thread):
+class _DemoSender(threading.Thread):
     """Sends the text gradually, like people who write it."""
 
     def __init__(self, nameserver: str, lines: _Lines, seconds: float) -> None:
@@ -181,8 +181,8 @@ class _Sending(threading.Thread):
 
 
 @contextmanager
-def _sending(nameserver: str, lines: _Lines, seconds: float) -> Iterator[_Sending]:
-    sending = _Sending(nameserver, lines, seconds)
+def _sending(nameserver: str, lines: _Lines, seconds: float) -> Iterator[_DemoSender]:
+    sending = _DemoSender(nameserver, lines, seconds)
     sending.start()
     try:
         yield sending

@@ -14,14 +14,14 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
     IndexTask,
     PieceResult,
     PieceTask,
-    Run,
+    UnitRun,
     Worksite,
     batch_units,
     first_key_ms,
     keys_path,
     rebuild_pieces,
 )
-from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
@@ -60,7 +60,7 @@ class Assembly:
             for key, queue_offset, position in result.refused:
                 reason = f"the record at {position} claims an offset that it cannot have"
                 self._note(key, queue_offset, 1, f"{reason}; it is in no queue")
-        by_queue: dict[QueueKey, list[tuple[int, Run]]] = {}
+        by_queue: dict[QueueKey, list[tuple[int, UnitRun]]] = {}
         for result in self._results:
             for key, runs in result.runs.items():
                 by_queue.setdefault(key, []).extend((result.number, run) for run in runs)
@@ -75,7 +75,7 @@ class Assembly:
     def _note(self, key: QueueKey, queue_offset: int, count: int, reason: str) -> None:
         self.notes.append(QueueNote(key.topic, key.queue_id, queue_offset, count, reason))
 
-    def _write_conflicts_again(self, by_queue: dict[QueueKey, list[tuple[int, Run]]]) -> None:
+    def _write_conflicts_again(self, by_queue: dict[QueueKey, list[tuple[int, UnitRun]]]) -> None:
         """If two records claim an offset, write the later record, whichever task wrote first."""
         numbers: set[int] = set()
         queues: set[QueueKey] = set()
@@ -93,9 +93,9 @@ class Assembly:
         for number in sorted(numbers):
             rebuild_pieces(replace(self._tasks[number], only=frozenset(queues)))
 
-    def _finish_plain(self, key: QueueKey, runs: list[Run]) -> None:
+    def _finish_plain(self, key: QueueKey, runs: list[UnitRun]) -> None:
         writer = QueueWriter(self._place.output, key, self._place.geometry.queue_file_size(key))
-        chain: list[Run] = []
+        chain: list[UnitRun] = []
         for run in runs:
             if chain and run.behind <= chain[-1].behind:
                 continue
@@ -110,8 +110,8 @@ class Assembly:
                 self._fill_gap(writer, key, before, run)
 
     def _lighter_side_erased(
-        self, writer: QueueWriter, key: QueueKey, chain: list[Run], run: Run
-    ) -> list[Run]:
+        self, writer: QueueWriter, key: QueueKey, chain: list[UnitRun], run: UnitRun
+    ) -> list[UnitRun]:
         """Erase one side of a gap with more offsets than the log has room for; one side is damaged.
 
         The side with fewer messages is erased.
@@ -127,7 +127,7 @@ class Assembly:
             self._note(key, one.first, count, reason)
         return kept
 
-    def _fill_gap(self, writer: QueueWriter, key: QueueKey, before: Run, run: Run) -> None:
+    def _fill_gap(self, writer: QueueWriter, key: QueueKey, before: UnitRun, run: UnitRun) -> None:
         """Write units for lost messages that point into the damaged part of the log.
 
         For a broker a queue would end at a hole. The commit log offsets of these units increase by
@@ -185,12 +185,12 @@ class Assembly:
         return tasks
 
     @property
-    def holes(self) -> list[Damage]:
+    def holes(self) -> list[DamagedRange]:
         """The damaged parts of the log, in order."""
         return self._holes
 
 
-def _may_follow(before: Run, run: Run) -> bool:
+def _may_follow(before: UnitRun, run: UnitRun) -> bool:
     """Return whether the log has room for the messages between the two runs."""
     missing = run.first - before.behind
     return missing <= 0 or missing * RECORD_SIZE_BYTES_MIN <= run.start - before.end

@@ -27,7 +27,7 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
-from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
@@ -63,7 +63,7 @@ class RebuildResult(JobResult):
     kept_queue_count: int = 0
     """Queues without messages in the log: in place, they continue with their old offsets."""
     old_files: str | None = None
-    damages: list[Damage] = field(default_factory=list)
+    damages: list[DamagedRange] = field(default_factory=list)
     notes: list[QueueNote] = field(default_factory=list)
     seconds: float = 0.0
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from rockhopper.pipeline.derived.queue_files import (
-    QueueFiles,
+    ListedQueueFiles,
     find_queues,
     is_blank,
     queue_directory,
@@ -23,7 +23,7 @@ def keep_expired_queues(root: Path, made: Path, store: StoreDirectory) -> int:
         target = queue_directory(made, key)
         if target.exists() or key.topic in store.deleted_topics:
             continue
-        files = QueueFiles(root, key)
+        files = ListedQueueFiles(root, key)
         end = files.used_end()
         last = files.read(end - 1, end)
         if end <= files.start or is_blank(last)[0]:

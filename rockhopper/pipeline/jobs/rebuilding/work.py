@@ -19,8 +19,8 @@ from rockhopper.pipeline.derived.entries import KEY, UNIT, Entries, QueueKey, im
 from rockhopper.pipeline.derived.geometry import Geometry
 from rockhopper.pipeline.derived.index_files import write_index_file
 from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class PieceTask:
     """The pieces of the log for one task."""
 
     number: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     place: Worksite
     only: frozenset[QueueKey] | None = None
     """If set: write only these plain queues."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class UnitRun:
     """Units of one queue with consecutive offsets."""
 
     first: int
@@ -66,11 +66,11 @@ class PieceResult:
     record_count: int = 0
     size_bytes: int = 0
     undispatched_count: int = 0
-    runs: dict[QueueKey, list[Run]] = field(default_factory=dict)
+    runs: dict[QueueKey, list[UnitRun]] = field(default_factory=dict)
     batches: dict[QueueKey, int] = field(default_factory=dict)
     """The number of units of each batch queue in the scratch file."""
     key_count: int = 0
-    damages: list[Damage] = field(default_factory=list)
+    damages: list[DamagedRange] = field(default_factory=list)
     refused: list[tuple[QueueKey, int, int]] = field(default_factory=list)
     """Queue, queue offset and commit log offset of records with an impossible queue offset."""
 
@@ -83,7 +83,7 @@ def rebuild_pieces(task: PieceTask) -> PieceResult:
     for piece in task.pieces:
         try:
             for found in scan(piece):
-                if isinstance(found, Damage):
+                if isinstance(found, DamagedRange):
                     result.damages.append(found)
                     continue
                 entries.add(found)
@@ -130,7 +130,7 @@ def batches_path(place: Worksite, number: int) -> Path:
 
 def _write_units(
     place: Worksite, key: QueueKey, units: npt.NDArray[Any], result: PieceResult
-) -> list[Run]:
+) -> list[UnitRun]:
     writer = QueueWriter(place.output, key, place.geometry.queue_file_size(key))
     units = _without_impossible(key, units, result)
     edges = np.flatnonzero(np.diff(units["offset"]) != 1) + 1
@@ -139,7 +139,7 @@ def _write_units(
         writer.write(int(part["offset"][0]), packed(part, False))
         first, last = part[0], part[-1]
         runs.append(
-            Run(
+            UnitRun(
                 int(first["offset"]),
                 int(last["offset"]) + 1,
                 int(first["position"]),

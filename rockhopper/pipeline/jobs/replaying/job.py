@@ -19,7 +19,7 @@ from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
 from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
-    Source,
+    MessageFiles,
     SourceFile,
     check_unaltered,
     find_source,
@@ -30,9 +30,9 @@ from rockhopper.pipeline.jobs.replaying.plan import (
     PLAN_FILE,
     PROGRESS_FILE,
     SELECTION_DIRECTORY,
-    Plan,
     PlannedFile,
-    Request,
+    ReplayPlan,
+    ReplayRequest,
     batch_rows_for,
     shares,
 )
@@ -67,9 +67,9 @@ class _Way:
     """The context of a replay: options, name, source files, and the location of its state."""
 
     asked: ReplayOptions
-    request: Request
+    request: ReplayRequest
     name: str
-    source: Source
+    source: MessageFiles
     state: LocalFiles
 
     def session(self) -> "SparkSession":
@@ -122,7 +122,7 @@ def replay(asked: ReplayOptions) -> ReplayResult:
     return result
 
 
-def _request(asked: ReplayOptions) -> Request:
+def _request(asked: ReplayOptions) -> ReplayRequest:
     source, start_ms, end_ms = str(asked.source), asked.start_ms, asked.end_ms
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageProblem("the replay ends before it starts: swap the times or leave one out")
@@ -136,7 +136,7 @@ def _request(asked: ReplayOptions) -> Request:
             f"{unused[0]!r} is given a new name and is not among the topics to replay: add it to "
             "them, or leave it out"
         )
-    return Request(
+    return ReplayRequest(
         source=str(expand_home(source).absolute()) if "://" not in source else source,
         topics=chosen,
         start_ms=start_ms,
@@ -147,7 +147,7 @@ def _request(asked: ReplayOptions) -> Request:
     )
 
 
-def _check_topics(source: Source, request: Request) -> None:
+def _check_topics(source: MessageFiles, request: ReplayRequest) -> None:
     has_topic = "topic" in source.columns or all(each.topic is not None for each in source.files)
     if has_topic:
         known = {each.topic for each in source.files if each.topic is not None}
@@ -181,7 +181,9 @@ def _foretell(way: _Way) -> ReplayResult:
     return result
 
 
-def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str, int]]) -> Plan:
+def _new_plan(
+    way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str, int]]
+) -> ReplayPlan:
     """Make a plan; *count* returns the row counts of files that are replayed partly."""
     nameserver, broker = way.asked.nameserver, way.asked.broker
     chosen = choose_target(nameserver, way.name, way.asked.delivery, broker)
@@ -196,15 +198,15 @@ def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str,
         counts = queue_counts(nameserver, topics, chosen)
     batch_rows = batch_rows_for(mean_row_bytes(way.source.files), way.asked.rate)
     ids = target_ids(nameserver, topics, chosen)
-    return Plan(way.name, way.request, files, batch_rows, chosen, counts, ids)
+    return ReplayPlan(way.name, way.request, files, batch_rows, chosen, counts, ids)
 
 
-def _resumable(way: _Way) -> Plan | None:
+def _resumable(way: _Way) -> ReplayPlan | None:
     """Return the stored plan; None if there is none."""
     data = way.state.read(PLAN_FILE)
     if data is None:
         return None
-    plan = Plan.from_json(data, f"{way.state.location}/{PLAN_FILE}")
+    plan = ReplayPlan.from_json(data, f"{way.state.location}/{PLAN_FILE}")
     if plan.request != way.request:
         raise UsageProblem(
             f"the replay {way.name!r} was begun with other files, filters or topics: give those "
@@ -246,7 +248,7 @@ def hide_rows(selection: Path) -> None:
         path.rename(path.with_suffix(".rows"))
 
 
-def _targets(files: Sequence[PlannedFile], request: Request) -> list[str]:
+def _targets(files: Sequence[PlannedFile], request: ReplayRequest) -> list[str]:
     """Return the target topics."""
     found: set[str] = set()
     for each in files:
@@ -309,7 +311,7 @@ def _run(way: _Way) -> ReplayResult:
     return result
 
 
-def _done(plan: Plan, way: _Way) -> int:
+def _done(plan: ReplayPlan, way: _Way) -> int:
     """Return the number of batches that were sent."""
     if plan.broker:
         return last_batch(way.asked.nameserver, plan) + 1
@@ -328,7 +330,7 @@ def _keep_to_rate(asked: ReplayOptions, began: float, sent: int) -> None:
             asked.sleep(left)
 
 
-def _result(plan: Plan) -> ReplayResult:
+def _result(plan: ReplayPlan) -> ReplayResult:
     return ReplayResult(
         id=plan.job_id,
         source=plan.request.source,

@@ -37,7 +37,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class MessageFiles:
     """The files with the messages."""
 
     root: Path
@@ -49,7 +49,7 @@ class Source:
     """Brokers that were offline during the last archive run."""
 
 
-def find_source(location: str) -> Source:
+def find_source(location: str) -> MessageFiles:
     """Find the files at *location*, a local directory or file.
 
     Raises:
@@ -90,7 +90,7 @@ def find_source(location: str) -> Source:
         )
     root = path if path.is_dir() else path.parent
     away = () if newest is None else tuple(newest.away)
-    return Source(root, tuple(files), columns, newest is not None, away)
+    return MessageFiles(root, tuple(files), columns, newest is not None, away)
 
 
 def _parquet_files(path: Path) -> list[Path]:

@@ -27,7 +27,7 @@ BATCH_ROWS_MIN = 100
 
 
 @dataclass(frozen=True)
-class Request:
+class ReplayRequest:
     """The request; together with the files it determines which message goes where."""
 
     source: str
@@ -71,11 +71,11 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """The plan of a replay."""
 
     job_id: str
-    request: Request
+    request: ReplayRequest
     files: tuple[PlannedFile, ...]
     batch_rows: int
     broker: str
@@ -113,14 +113,14 @@ class Plan:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes, name: str) -> "Plan":
+    def from_json(cls, data: bytes, name: str) -> "ReplayPlan":
         """Parse the plan in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)
             if document.pop("format") != FORMAT:
                 raise ValueError("another version wrote it")
             request = document["request"]
-            document["request"] = Request(**{**request, "topics": tuple(request["topics"])})
+            document["request"] = ReplayRequest(**{**request, "topics": tuple(request["topics"])})
             document["files"] = tuple(PlannedFile(**each) for each in document["files"])
             return cls(**document)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.replaying.parquet_files import Source, SourceFile
-from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, Request
+from rockhopper.pipeline.jobs.replaying.parquet_files import MessageFiles, SourceFile
+from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, ReplayRequest
 from rockhopper.pipeline.jobs.results import UsageProblem
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ _NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: .*")
 _INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 
-def prune(source: Source, request: Request) -> tuple[list[SourceFile], list[SourceFile]]:
+def prune(
+    source: MessageFiles, request: ReplayRequest
+) -> tuple[list[SourceFile], list[SourceFile]]:
     """Return the files to replay whole, and the files whose rows must be selected."""
     whole: list[SourceFile] = []
     partly: list[SourceFile] = []
@@ -34,13 +36,13 @@ def prune(source: Source, request: Request) -> tuple[list[SourceFile], list[Sour
     return whole, partly
 
 
-def _of_topics(file: SourceFile, request: Request) -> bool | None:
+def _of_topics(file: SourceFile, request: ReplayRequest) -> bool | None:
     if not request.topics:
         return True
     return None if file.topic is None else file.topic in request.topics
 
 
-def _of_time(file: SourceFile, request: Request) -> bool | None:
+def _of_time(file: SourceFile, request: ReplayRequest) -> bool | None:
     start, end = request.start_ms, request.end_ms
     if start is None and end is None:
         return True
@@ -54,7 +56,7 @@ def _of_time(file: SourceFile, request: Request) -> bool | None:
 
 
 def chosen_rows(
-    spark: "SparkSession", source: Source, files: Sequence[SourceFile], request: Request
+    spark: "SparkSession", source: MessageFiles, files: Sequence[SourceFile], request: ReplayRequest
 ) -> "DataFrame":
     """Return the matching rows of *files*, as ``path`` and ``row``.
 
@@ -85,7 +87,7 @@ def chosen_rows(
         ) from error
 
 
-def _conditions(request: Request) -> list[str]:
+def _conditions(request: ReplayRequest) -> list[str]:
     found = []
     if request.topics:
         found.append(f"topic IN ({', '.join(map(_literal, request.topics))})")
@@ -106,7 +108,7 @@ def _literal(text: str) -> str:
 
 
 def planned(
-    source: Source, whole: Sequence[SourceFile], counts: Mapping[str, int]
+    source: MessageFiles, whole: Sequence[SourceFile], counts: Mapping[str, int]
 ) -> tuple[PlannedFile, ...]:
     """Return the files of a plan, in source order; *counts* maps URIs to selected rows."""
     chosen = {unquote(urlsplit(uri).path): uri for uri in counts}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.replaying.plan import Plan
+from rockhopper.pipeline.jobs.replaying.plan import ReplayPlan
 from rockhopper.pipeline.network.stream_offset import ids_from_document, ids_to_document
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.retrying import Patience
@@ -46,7 +46,7 @@ def _any_has_sinks(rules: SinkRules) -> bool:
     return any(sink_state(remote, name, rules.sink_id) is not None for name in masters)
 
 
-def last_batch(nameserver: str, plan: Plan) -> int:
+def last_batch(nameserver: str, plan: ReplayPlan) -> int:
     """Return the last batch that the plan's broker has published, −1 for none.
 
     Raises PipelineError.
@@ -71,7 +71,7 @@ def last_batch(nameserver: str, plan: Plan) -> int:
     return found.last_batch
 
 
-def sink_rules(nameserver: str, plan: Plan) -> SinkRules:
+def sink_rules(nameserver: str, plan: ReplayPlan) -> SinkRules:
     """Return the write options of the plan. Raises PipelineError."""
     if plan.broker:
         return _rules(nameserver, plan.job_id, plan.broker)
@@ -98,7 +98,7 @@ def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str,
     return ids_to_document({place: name for place, name in found.items() if name})
 
 
-def check_targets(nameserver: str, plan: Plan) -> None:
+def check_targets(nameserver: str, plan: ReplayPlan) -> None:
     """Check that the topics are the ones with which the replay began.
 
     Raises:

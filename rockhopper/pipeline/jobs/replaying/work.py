@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying.parquet_files import read_rows
-from rockhopper.pipeline.jobs.replaying.plan import Request, Slice
+from rockhopper.pipeline.jobs.replaying.plan import ReplayRequest, Slice
 from rockhopper.pipeline.sink.encoding import milliseconds, valueless
 from rockhopper.pipeline.sink.rules import SinkRules
-from rockhopper.pipeline.sink.sending import Sender
-from rockhopper.pipeline.sink.staging import PartWriter, StagedPart
+from rockhopper.pipeline.sink.sending import RowSender
+from rockhopper.pipeline.sink.staging import PartWriter, TaskPart
 
 ORIGIN_PREFIX = "RH_ORIGIN_"
 ORIGINS = {
@@ -42,12 +42,12 @@ class ReplayWork:
     batch_id: int
     selection: str
     """The location of the selected rows of files that are replayed partly."""
-    request: Request
+    request: ReplayRequest
     queue_counts: Mapping[str, int]
     rules: SinkRules
     owner: str
 
-    def __call__(self, task: tuple[int, Sequence[Slice]]) -> StagedPart | int:
+    def __call__(self, task: tuple[int, Sequence[Slice]]) -> TaskPart | int:
         """Stage the messages of a task, or send and count them. Raises PipelineError."""
         partition, slices = task
         rules = self.rules
@@ -58,7 +58,7 @@ class ReplayWork:
             for batch in read_rows(each.file.path, _READ, selected_rows(self.selection, each))
         )
         if not exactly:
-            return Sender(rules).write(messages)
+            return RowSender(rules).write(messages)
         attempt, owner = secrets.token_hex(8), self.owner
         part = PartWriter(rules, rules.sink_id, self.batch_id, partition, attempt, owner=owner)
         return part.write(messages)
@@ -82,7 +82,7 @@ def selected_rows(selection: str, part: Slice) -> Any:
 def as_messages(
     batch: pa.RecordBatch,
     topic: str | None,
-    request: Request,
+    request: ReplayRequest,
     queue_counts: Mapping[str, int],
     keeps_birth: bool,
 ) -> pa.RecordBatch:
@@ -107,7 +107,7 @@ def as_messages(
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _targets(given: Mapping[str, Any], request: Request, count: int) -> Any:
+def _targets(given: Mapping[str, Any], request: ReplayRequest, count: int) -> Any:
     if "topic" not in given:
         return pa.repeat(pa.scalar(request.to["*"], pa.string()), count)
     found = given["topic"].dictionary_encode()

@@ -48,7 +48,7 @@ class SourceTask:
 
 
 @dataclass(frozen=True)
-class ArchiveTask:
+class ArchiveFilesTask:
     """Some files of an archive, each with its topic; Spark sends it to a worker."""
 
     location: str
@@ -82,17 +82,17 @@ class ArchiveTask:
                     yield _completed(batch, schema, topic)
 
 
-Task = SourceTask | ArchiveTask
+Task = SourceTask | ArchiveFilesTask
 
 
-class Work(NamedTuple):
+class ReportTasks(NamedTuple):
     """The tasks, and their approximate size."""
 
     tasks: list[Task]
     size_bytes: int
 
 
-def store_work(path: str, chosen: Chosen) -> Work:
+def store_work(path: str, chosen: Chosen) -> ReportTasks:
     """Return the tasks that read a store directory. Raises PipelineError."""
     from rockhopper.pipeline.store_source.rules import read_rules
     from rockhopper.pipeline.store_source.source import StoreReader
@@ -106,13 +106,13 @@ def store_work(path: str, chosen: Chosen) -> Work:
     }
     reader = StoreReader(read_rules(_given(options)))
     partitions: list[Any] = list(reader.partitions())
-    return Work(
+    return ReportTasks(
         [SourceTask(reader, each) for each in partitions],
         size_of(each.pieces for each in partitions),
     )
 
 
-def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
+def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> ReportTasks:
     """Return the tasks that read the current messages of brokers. Raises PipelineError."""
     from rockhopper.pipeline.network.rules import read_rules
     from rockhopper.pipeline.network.source import NetworkReader
@@ -130,10 +130,10 @@ def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
     reader = NetworkReader(read_rules(_given(options), streaming=False))
     partitions: list[Any] = list(reader.partitions())
     messages = sum(wanted.count for each in partitions for wanted in each.ranges)
-    return Work([SourceTask(reader, each) for each in partitions], messages * _MESSAGE_BYTES)
+    return ReportTasks([SourceTask(reader, each) for each in partitions], messages * _MESSAGE_BYTES)
 
 
-def archive_work(location: str, chosen: Chosen, parallelism: int) -> Work:
+def archive_work(location: str, chosen: Chosen, parallelism: int) -> ReportTasks:
     """Return the tasks that read an archive, without files that contain no selected messages.
 
     Raises:
@@ -160,8 +160,10 @@ def archive_work(location: str, chosen: Chosen, parallelism: int) -> Work:
     shares: list[list[tuple[str, str]]] = [[] for _ in range(parallelism * 2)]
     for number, file in enumerate(sorted(wanted, key=lambda each: -each.bytes)):
         shares[number % len(shares)].append((file.path, file.topic))
-    tasks: list[Task] = [ArchiveTask(location, tuple(share), chosen) for share in shares if share]
-    return Work(tasks, sum(file.bytes for file in wanted))
+    tasks: list[Task] = [
+        ArchiveFilesTask(location, tuple(share), chosen) for share in shares if share
+    ]
+    return ReportTasks(tasks, sum(file.bytes for file in wanted))
 
 
 def _times(chosen: Chosen) -> dict[str, str]:

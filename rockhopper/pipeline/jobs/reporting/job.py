@@ -11,7 +11,7 @@ from rockhopper.pipeline.jobs.disk import check_writable
 from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.reporting.inputs import (
     Chosen,
-    Work,
+    ReportTasks,
     archive_work,
     network_work,
     store_work,
@@ -146,7 +146,7 @@ def _check(asked: ReportOptions) -> None:
         raise UsageProblem("--from is not before --until, so there is nothing in between")
 
 
-def _work(asked: ReportOptions, chosen: Chosen) -> Work:
+def _work(asked: ReportOptions, chosen: Chosen) -> ReportTasks:
     if asked.path is not None:
         return store_work(str(asked.path), chosen)
     if asked.archive is not None:

@@ -19,9 +19,9 @@ from rockhopper.pipeline.jobs.searching.options import SearchOptions
 from rockhopper.pipeline.jobs.searching.result import SearchResult, document
 from rockhopper.pipeline.jobs.searching.work import (
     ArchiveTask,
-    Found,
     NetworkTask,
     Row,
+    SearchMatches,
     StoreTask,
     network_bytes,
     order,
@@ -33,7 +33,7 @@ from rockhopper.pipeline.jobs.tasks import is_small, runner, size_of
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.pipeline.schema import COLUMNS, spark_schema
 from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import check_topics, known_topics
 from rockhopper.pipeline.where import parse_where
@@ -41,7 +41,7 @@ from rockhopper.pipeline.where import parse_where
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rockhopper.pipeline.network.rules import Rules as NetworkRules
+    from rockhopper.pipeline.network.rules import TopicReadRules as NetworkRules
 
 LIMIT = 100
 
@@ -84,7 +84,7 @@ def search(asked: SearchOptions) -> SearchResult:
         from rockhopper.pipeline.jobs.spark import job_session
 
         rows = search_.by_spark(job_session("search", asked.spark, asked.master), asked.where)
-        found = [Found(rows, len(rows))]
+        found = [SearchMatches(rows, len(rows))]
     else:
         run = asked.run or runner("search", asked, size_bytes=size)
         result.task_count = len(tasks)
@@ -105,7 +105,7 @@ def search(asked: SearchOptions) -> SearchResult:
     return result
 
 
-def _search_one(task: Any) -> Found:
+def _search_one(task: Any) -> SearchMatches:
     if isinstance(task, StoreTask):
         return search_store(task)
     return search_archive(task) if isinstance(task, ArchiveTask) else search_network(task)
@@ -222,9 +222,9 @@ class _Search:
             total += network_bytes(self._network_rules(), partitions)
         return total
 
-    def _store_rules(self) -> Rules:
+    def _store_rules(self) -> StoreReadRules:
         assert self._asked.path is not None
-        return Rules(
+        return StoreReadRules(
             self._asked.path,
             COLUMNS,
             topics=frozenset(self._live_topics or ()) or None,

@@ -14,10 +14,10 @@ from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 from rockhopper.pipeline.jobs.searching.condition import Condition
 from rockhopper.pipeline.jobs.tasks import SMALL_BYTES
 from rockhopper.pipeline.schema import COLUMNS
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.reading import Reading
-from rockhopper.pipeline.store_source.rules import Rules
-from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.reading import ScanReading
+from rockhopper.pipeline.store_source.rules import StoreReadRules
+from rockhopper.pipeline.store_source.scan import DamagedRange, scan
 from rockhopper.pipeline.where import parse_where
 from rockhopper.protocol.calendar_times import CALENDAR_MS_MAX, CALENDAR_MS_MIN
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Found:
+class SearchMatches:
     """The result of a task; beyond the limit, it keeps the first matches by store time."""
 
     rows: list[Row] = field(default_factory=list)
@@ -60,22 +60,22 @@ def order(row: Row) -> tuple[Any, ...]:
 class StoreTask:
     """Pieces of a store's log."""
 
-    pieces: tuple[Piece, ...]
-    rules: Rules
+    pieces: tuple[FilePiece, ...]
+    rules: StoreReadRules
     deleted_topics: Mapping[str, int]
     condition: Condition
     limit: int
 
 
-def search_store(task: StoreTask) -> Found:
+def search_store(task: StoreTask) -> SearchMatches:
     """Search the bytes of records first, so that few records must be decoded."""
-    found = Found()
-    reading = Reading(task.rules, task.deleted_topics)
+    found = SearchMatches()
+    reading = ScanReading(task.rules, task.deleted_topics)
     needles = task.condition.needles
     for piece in task.pieces:
         try:
             for part in scan(piece):
-                if isinstance(part, Damage):
+                if isinstance(part, DamagedRange):
                     found.skipped.append(f"{part.path}: {part.reason} at {part.start}")
                     continue
                 found.looked_at_count += len(part)
@@ -91,7 +91,7 @@ def search_store(task: StoreTask) -> Found:
     return found
 
 
-def _rows(batch: Any, piece: Piece) -> Iterator[Row]:
+def _rows(batch: Any, piece: FilePiece) -> Iterator[Row]:
     for row in batch.to_pylist():
         row["place"] = f"{piece.path} at byte {row['physOffset'] - piece.base_offset}"
         yield row
@@ -121,9 +121,9 @@ def network_bytes(rules: Any, partitions: Sequence[Any]) -> int:
     return int(count * (sum(sizes) / len(sizes) if sizes else RECORD_SIZE_BYTES_MIN))
 
 
-def search_network(task: NetworkTask) -> Found:
+def search_network(task: NetworkTask) -> SearchMatches:
     """Read the partition and return the matches."""
-    found = Found()
+    found = SearchMatches()
     for batch in task.reader.read(task.partition):
         found.looked_at_count += batch.num_rows
         rows = task.condition.matching(batch).to_pylist()
@@ -144,11 +144,11 @@ class ArchiveTask:
     limit: int
 
 
-def search_archive(task: ArchiveTask) -> Found:
+def search_archive(task: ArchiveTask) -> SearchMatches:
     """Search the file; at first read only the columns that the condition needs."""
     import pyarrow.parquet as pq
 
-    found = Found()
+    found = SearchMatches()
     where = f"{task.location.rstrip('/')}/{task.file.path}"
     try:
         opened = files_at(task.location).open_input(task.file.path)
@@ -161,7 +161,9 @@ def search_archive(task: ArchiveTask) -> Found:
     return found
 
 
-def _search_group(parquet: Any, group: int, task: ArchiveTask, where: str, found: Found) -> None:
+def _search_group(
+    parquet: Any, group: int, task: ArchiveTask, where: str, found: SearchMatches
+) -> None:
     names = [name for name in COLUMNS if name != "topic"]
     cheap = _needed(task.condition)
     first = parquet.read_row_group(group, columns=cheap)

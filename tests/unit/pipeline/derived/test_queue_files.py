@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.queue_files import (
-    QueueFiles,
+    ListedQueueFiles,
     find_queues,
     queue_directory,
     unit_layout,
@@ -18,7 +18,7 @@ KEY = QueueKey("orders", 1, False)
 UNITS_IN_FILE = 5
 
 
-def write(root: Path, *contents: list[int], first: int = 0) -> QueueFiles:
+def write(root: Path, *contents: list[int], first: int = 0) -> ListedQueueFiles:
     """Files of five units; a unit's position is its number given, None of them for nothing."""
     directory = queue_directory(root, KEY)
     directory.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def write(root: Path, *contents: list[int], first: int = 0) -> QueueFiles:
         data = b"".join(CONSUME_QUEUE_UNIT.pack(each, 50, 7) for each in content)
         path = directory / f"{number * UNITS_IN_FILE * 20:020d}"
         path.write_bytes(data.ljust(UNITS_IN_FILE * 20, b"\0"))
-    return QueueFiles(root, KEY)
+    return ListedQueueFiles(root, KEY)
 
 
 def test_units_are_read_by_number_over_the_ends_of_files(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_is_not_there_is_zeros(tmp_path: Path) -> None:
     files = write(tmp_path, [10] * 5, first=2)
     assert files.start == 10
     assert files.read(8, 12)["position"].tolist() == [0, 0, 10, 10]
-    assert not np.any(QueueFiles(tmp_path, QueueKey("none", 0, False)).read(0, 3)["size"])
+    assert not np.any(ListedQueueFiles(tmp_path, QueueKey("none", 0, False)).read(0, 3)["size"])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
     for name in ("5", "x" * 20, f"{100:020d}.tmp"):
         (directory / name).write_bytes(b"")
     (directory / f"{100:020d}").mkdir()
-    files = QueueFiles(tmp_path, KEY)
+    files = ListedQueueFiles(tmp_path, KEY)
     assert len(files.files) == 1
     assert len(files.foreign) == 4
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ class Clock:
 
 def test_a_log_gets_a_line_for_each_step_and_one_every_ten_seconds() -> None:
     stream, clock = io.StringIO(), Clock()
-    progress = Progress(stream, clock=clock)
+    progress = JobProgress(stream, clock=clock)
     progress.step("reading", 2000)
     for _ in range(9):
         progress.advance(100)
@@ -40,13 +40,13 @@ def test_a_log_gets_a_line_for_each_step_and_one_every_ten_seconds() -> None:
 
 def test_what_is_said_is_a_line_of_its_own() -> None:
     stream = io.StringIO()
-    Progress(stream).say("done [not markup]")
+    JobProgress(stream).say("done [not markup]")
     assert stream.getvalue() == "done [not markup]\n"
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal(), None])
 def test_nothing_is_shown_to_who_does_not_want_it(stream: io.StringIO | None) -> None:
-    with Progress(stream, is_wanted=False) as progress:
+    with JobProgress(stream, is_wanted=False) as progress:
         progress.step("reading", 3)
         progress.advance()
         progress.say("so far")
@@ -55,7 +55,7 @@ def test_nothing_is_shown_to_who_does_not_want_it(stream: io.StringIO | None) ->
 
 def test_a_terminal_has_a_bar_that_goes_away_and_what_was_said_stays() -> None:
     stream = Terminal()
-    with Progress(stream) as progress:
+    with JobProgress(stream) as progress:
         progress.step("reading", 3)
         progress.advance()
         progress.say("found [something]")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rockhopper.pipeline import PipelineError
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.remote import connected, default_parallelism, run_remotely
 
 
@@ -57,7 +57,7 @@ class Session:
         self.handlers.remove(handler)
 
 
-class Reached(Progress):
+class Reached(JobProgress):
     """Notes how far it is."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def test_an_interrupted_job_is_interrupted_on_the_server() -> None:
     session: Any = Session()
     session.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        run_remotely(session, ["a"], len, Progress())
+        run_remotely(session, ["a"], len, JobProgress())
     assert len(session.interrupted) == 1
     assert (session.tags, session.handlers) == ([], [])
 

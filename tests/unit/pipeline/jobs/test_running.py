@@ -15,7 +15,7 @@ from rockhopper.pipeline.jobs import spark
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult
 from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import JobResult
 from rockhopper.pipeline.jobs.running import run_job
 from rockhopper.pipeline.jobs.spark import spark_problem
@@ -41,7 +41,7 @@ ABORTED = (
 def test_what_the_disk_refuses(
     number: int, path: str | None, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def work(_: Progress) -> JobResult:
+    def work(_: JobProgress) -> JobResult:
         raise OSError(number, os.strerror(number), path)
 
     with pytest.raises(SystemExit) as ended:

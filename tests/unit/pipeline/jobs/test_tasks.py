@@ -13,7 +13,7 @@ from rockhopper.pipeline.jobs.tasks import (
     runner,
     size_of,
 )
-from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.pieces import FilePiece
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,6 @@ def test_no_tasks_start_no_spark() -> None:
 
 
 def test_a_size_is_the_sum_of_all_pieces() -> None:
-    first = mock.Mock(Piece, start=10, end=100)
-    second = mock.Mock(Piece, start=5, end=20)
+    first = mock.Mock(FilePiece, start=10, end=100)
+    second = mock.Mock(FilePiece, start=5, end=20)
     assert size_of([[first, second], [], [first]]) == 90 + 15 + 90

@@ -10,7 +10,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.going_on import GoingOn
 from rockhopper.pipeline.network.positions import Offsets
-from rockhopper.pipeline.network.rules import Rules, read_rules
+from rockhopper.pipeline.network.rules import TopicReadRules, read_rules
 from rockhopper.pipeline.network.stream_offset import Place, StreamOffset
 from rockhopper.pipeline.remote import LogPasts
 
@@ -47,7 +47,7 @@ class Discovery:
         return low + 1
 
 
-def rules(**options: str) -> Rules:
+def rules(**options: str) -> TopicReadRules:
     return read_rules({"nameServer": "ns", "subscribe": "t", **options}, streaming=True)
 
 

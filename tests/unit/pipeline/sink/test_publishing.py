@@ -9,7 +9,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink import publishing
 from rockhopper.pipeline.sink.publishing import publish
 from rockhopper.pipeline.sink.rules import read_rules
-from rockhopper.pipeline.sink.staging import StagedPart
+from rockhopper.pipeline.sink.staging import TaskPart
 from rockhopper.protocol.bodies.sinks import (
     SinkPart,
     SinkShares,
@@ -36,12 +36,12 @@ def test_nothing_was_written() -> None:
 
 
 def test_a_part_counts_what_all_brokers_have_of_it() -> None:
-    assert StagedPart("s", 0, "0.1", 0, {"a": 3, "b": 4}).message_count == 7
+    assert TaskPart("s", 0, "0.1", 0, {"a": 3, "b": 4}).message_count == 7
 
 
 def test_without_a_name_service_nothing_is_published() -> None:
     with pytest.raises(PipelineError, match="found no broker to publish on, after 1 tries"):
-        publish(RULES, [StagedPart("s", 0, "0.1", 0, {"broker-a": 1})])
+        publish(RULES, [TaskPart("s", 0, "0.1", 0, {"broker-a": 1})])
 
 
 class Brokers:
@@ -84,8 +84,8 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     return brokers
 
 
-def part(batch_id: int = 4, **counts: int) -> StagedPart:
-    return StagedPart("s", batch_id, "0.1", 0, counts)
+def part(batch_id: int = 4, **counts: int) -> TaskPart:
+    return TaskPart("s", batch_id, "0.1", 0, counts)
 
 
 def test_a_batch_on_one_broker_is_published_in_one_step(brokers: Brokers) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages
-from rockhopper.pipeline.sink.runs import Runs
+from rockhopper.pipeline.sink.runs import StageItems
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkRun
 from rockhopper.protocol.store.message_codec import decode_batch
 
@@ -28,7 +28,7 @@ def told(items: list[SinkMessage | SinkRun]) -> list[tuple[str, int, list[int]]]
 
 
 def test_rows_for_any_queue_take_turns_in_runs_that_are_worth_it() -> None:
-    runs = Runs(lambda _topic, _broker: 3, first_turn=4)
+    runs = StageItems(lambda _topic, _broker: 3, first_turn=4)
     found = told(runs.items(messages(200), [-1] * 200, slice(0, 200), "b"))
     assert [(queue_id, len(rows)) for _, queue_id, rows in found] == [(1, 66), (2, 67), (0, 67)]
     assert [row for _, _, rows in found for row in rows] == list(range(200))
@@ -37,17 +37,17 @@ def test_rows_for_any_queue_take_turns_in_runs_that_are_worth_it() -> None:
 
 
 def test_rows_for_a_queue_go_there_in_their_order() -> None:
-    found = Runs(lambda _topic, _broker: 4).items(
+    found = StageItems(lambda _topic, _broker: 4).items(
         messages(6), [2, 0, 2, -1, 0, 2], slice(0, 6), "b"
     )
     assert told(found) == [("T", 2, [0, 2, 5]), ("T", 0, [1, 4]), ("T", 0, [3])]
-    found = Runs(lambda _topic, _broker: 4).items(messages(6), [2] * 6, slice(1, 4), "b")
+    found = StageItems(lambda _topic, _broker: 4).items(messages(6), [2] * 6, slice(1, 4), "b")
     assert told(found) == [("T", 2, [1, 2, 3])]
 
 
 def test_each_topic_has_runs_of_its_own() -> None:
     some = messages(4, topic=["A", "B", "A", "B"])
-    found = told(Runs(lambda _topic, _broker: 1).items(some, [-1] * 4, slice(0, 4), "b"))
+    found = told(StageItems(lambda _topic, _broker: 1).items(some, [-1] * 4, slice(0, 4), "b"))
     assert found == [("A", 0, [0, 2]), ("B", 0, [1, 3])]
 
 
@@ -56,7 +56,7 @@ def test_each_topic_has_runs_of_its_own() -> None:
 )
 def test_rows_that_a_run_cannot_hold_go_one_by_one(columns: dict[str, Any]) -> None:
     some = messages(2, **columns)
-    found = Runs(lambda _topic, _broker: 1).items(some, [3, -1], slice(0, 2), "b")
+    found = StageItems(lambda _topic, _broker: 1).items(some, [3, -1], slice(0, 2), "b")
     assert all(isinstance(item, SinkMessage) for item in found)
     assert [(item.queue_id, item.topic) for item in found] == [
         (3, some.topics[0]),

@@ -6,11 +6,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.sink.bad_rows import BadRows
 from rockhopper.pipeline.sink.rules import read_rules
-from rockhopper.pipeline.sink.staging import StagedPart
+from rockhopper.pipeline.sink.staging import TaskPart
 from rockhopper.pipeline.sink.writer import (
     StreamWriter,
     Task,
-    Written,
+    TaskResult,
     _Writing,
     make_stream_writer,
     make_writer,
@@ -40,7 +40,7 @@ def test_a_spark_that_does_not_tell_the_batch_cannot_write_exactly_once(writing:
 
 
 def test_tasks_that_staged_nothing_publish_and_abort_nothing(writing: _Writing) -> None:
-    sent = [Written(3), None]
+    sent = [TaskResult(3), None]
     writing.commit_parts(sent)
     writing.abort_parts(sent)
 
@@ -49,7 +49,7 @@ def test_rows_that_were_dropped_are_counted_over_all_tasks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     writing = _Writing(read_rules(BASE | {"onBadRow": "drop"}, streaming=True))
-    fine, bad = Written(3), Written(1, bad=BadRows(count=2, first="the body is null"))
+    fine, bad = TaskResult(3), TaskResult(1, bad=BadRows(count=2, first="the body is null"))
     writing.commit_parts([fine, bad, bad], 7)
     assert caplog.messages == [
         "4 rows of batch 7 could not be sent and were dropped; the first of them: the body is null"
@@ -62,4 +62,4 @@ def test_rows_that_were_dropped_are_counted_over_all_tasks(
 def test_parts_of_another_batch_are_never_published(writing: _Writing) -> None:
     writer = StreamWriter(writing.rules)
     with pytest.raises(AssertionError, match="tasks of batch 2 said that they were of"):
-        writer.commit([Written(1, StagedPart("s", 1, "0.1", 0, {"a": 1}))], 2)
+        writer.commit([TaskResult(1, TaskPart("s", 1, "0.1", 0, {"a": 1}))], 2)

@@ -221,7 +221,7 @@ def test_a_condition_leaves_messages_out_and_needs_no_columns_of_its_own(tmp_pat
 
 
 def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> None:
-    from rockhopper.pipeline.store_source.scan import Damage, scan
+    from rockhopper.pipeline.store_source.scan import DamagedRange, scan
     from rockhopper.protocol.compression import compress_zlib
     from rockhopper.protocol.store.message_codec import SYS_FLAG_COMPRESSED_ZLIB
 
@@ -232,7 +232,7 @@ def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> 
     found = [
         offset
         for records in scan(piece, window_bytes=1024)
-        if not isinstance(records, Damage)
+        if not isinstance(records, DamagedRange)
         for offset in records.heads["physOffset"].tolist()
     ]
 

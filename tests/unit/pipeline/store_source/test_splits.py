@@ -8,8 +8,8 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.directory import open_store
-from rockhopper.pipeline.store_source.pieces import Piece
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.pieces import FilePiece
+from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import data_bytes, plan, split_size_bytes
 from tests.support.written_logs import T0_MS, WrittenLog
 
@@ -25,12 +25,14 @@ def test_the_cores_get_equally_many_splits_or_there_are_few(cores: int, total_mi
 
 
 def test_a_missing_range_has_no_data_and_one_that_cannot_be_asked_has_all() -> None:
-    assert data_bytes(Piece("/gone", 0, 0, 100, 100, True, False, None, True)) == 0
-    assert data_bytes(Piece("/gone", 0, 40, 100, 100, True, False)) == 60
+    assert data_bytes(FilePiece("/gone", 0, 0, 100, 100, True, False, None, True)) == 0
+    assert data_bytes(FilePiece("/gone", 0, 40, 100, 100, True, False)) == 60
 
 
-def make_plan(log: WrittenLog, cores: int = 1, **options: Any) -> list[tuple[Piece, ...]]:
-    return plan(open_store(str(log.root)), Rules(str(log.root), ("body",), **options), cores)
+def make_plan(log: WrittenLog, cores: int = 1, **options: Any) -> list[tuple[FilePiece, ...]]:
+    return plan(
+        open_store(str(log.root)), StoreReadRules(str(log.root), ("body",), **options), cores
+    )
 
 
 def test_every_byte_of_the_log_is_in_one_piece(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rockhopper.pipeline.jobs.archiving.iceberg.source import (
     table_schema,
     work_document,
 )
-from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable, Staged, is_conflict
+from rockhopper.pipeline.jobs.archiving.iceberg.table import IcebergTable, StagedBranch, is_conflict
 from rockhopper.pipeline.jobs.archiving.manifest import Manifest
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.planning import plan_run, spelled
@@ -54,7 +54,7 @@ def archive_table(asked: ArchiveOptions, name: TableName) -> ArchiveResult:
     try:
         with described(spark, f"archiving into {name}"):
             for _ in range(_TRIES):
-                result = _Run(spark, asked, name).result()
+                result = _CommitAttempt(spark, asked, name).result()
                 if result is not None:
                     return result
                 asked.progress.say(f"{name} was changed meanwhile: writing once more")
@@ -69,7 +69,7 @@ def archive_table(asked: ArchiveOptions, name: TableName) -> ArchiveResult:
     )
 
 
-class _Run:
+class _CommitAttempt:
     """One try, from the table's current position."""
 
     def __init__(self, spark: "SparkSession", asked: ArchiveOptions, name: TableName) -> None:
@@ -125,7 +125,7 @@ class _Run:
             table.drop(staged.branch)
         return self._told(counts, staged)
 
-    def _staged(self, table: IcebergTable, text: str) -> Staged:
+    def _staged(self, table: IcebergTable, text: str) -> StagedBranch:
         try:
             return table.stage(self._rows(), text)
         except Exception as error:
@@ -171,7 +171,7 @@ class _Run:
             reached=self._plan.reached,
         )
 
-    def _told(self, counts: Counts, staged: Staged | None) -> ArchiveResult:
+    def _told(self, counts: Counts, staged: StagedBranch | None) -> ArchiveResult:
         return ArchiveResult(
             directory=str(self._name),
             run=self._number,

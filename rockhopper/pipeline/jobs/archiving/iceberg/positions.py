@@ -59,7 +59,7 @@ class Witness:
 
 
 @dataclass(frozen=True)
-class Search:
+class AncestorSearch:
     """The result of a walk over ancestors."""
 
     position: str | None = None
@@ -67,16 +67,16 @@ class Search:
     """Whether the walk ended at an ancestor that was removed."""
 
 
-def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> Search:
+def newest(snapshots: Mapping[int, Snapshot], head: int | None) -> AncestorSearch:
     """Return the position of the nearest ancestor of *head* that has one, *head* included."""
     while head is not None:
         found = snapshots.get(head)
         if found is None:
-            return Search(is_cut=True)
+            return AncestorSearch(is_cut=True)
         if found.position is not None:
-            return Search(found.position)
+            return AncestorSearch(found.position)
         head = found.parent
-    return Search()
+    return AncestorSearch()
 
 
 def is_ancestor(snapshots: Mapping[int, Snapshot], wanted: int, head: int | None) -> bool:

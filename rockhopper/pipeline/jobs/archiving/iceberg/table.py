@@ -37,7 +37,7 @@ _CONFLICTS = ("CommitFailedException", "Cannot fast-forward")
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedBranch:
     """The result of writing into a branch."""
 
     branch: str
@@ -141,7 +141,7 @@ class IcebergTable:
         update.commit()
         self._spark.catalog.refreshTable(self.name.sql)
 
-    def stage(self, rows: "DataFrame", position: str) -> Staged:
+    def stage(self, rows: "DataFrame", position: str) -> StagedBranch:
         """Write *rows* into a branch that begins at ``head``."""
         branch = f"{_BRANCH}{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}"
         start = () if self.head is None else (self.head,)
@@ -155,7 +155,7 @@ class IcebergTable:
             self._table.refresh()
             written = self._table.snapshot(branch)
             said = written.summary()
-            return Staged(
+            return StagedBranch(
                 branch,
                 written.snapshotId(),
                 written.parentId(),
@@ -166,12 +166,12 @@ class IcebergTable:
             self.drop(branch)
             raise
 
-    def added(self, staged: Staged) -> "DataFrame":
+    def added(self, staged: StagedBranch) -> "DataFrame":
         """Return the rows of a branch that are not in ``head``."""
         reader = self._spark.read.option("start-snapshot-id", str(staged.base))
         return reader.option("end-snapshot-id", str(staged.snapshot)).table(self.name.sql)
 
-    def publish(self, staged: Staged, position: str, witness: Witness) -> bool:
+    def publish(self, staged: StagedBranch, position: str, witness: Witness) -> bool:
         """Make a branch the main one; return False, without changes, after a concurrent commit."""
         try:
             change = self._table.newTransaction()

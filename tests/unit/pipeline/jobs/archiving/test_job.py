@@ -14,7 +14,7 @@ from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import merged
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WrittenSplit
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.progress import JobProgress
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
 from rockhopper.pipeline.network.planning import Range
 from tests.support.told_brokers import ToldBrokers, queues_of, told
@@ -222,7 +222,7 @@ def test_a_run_that_had_been_killed_is_said_to_be_finished(
     log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(Progress, "say", lambda _, text: said.append(text))
+    monkeypatch.setattr(JobProgress, "say", lambda _, text: said.append(text))
     root = tmp_path / "archive"
     with monkeypatch.context() as patched:
         patched.setattr(LocalFiles, "move", lambda *_: 1 / 0)

@@ -13,7 +13,7 @@ from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, LogPosition, Manifest, Reached
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import Plan, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import ArchivePlan, plan_run, spelled
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_DIRECTORY
 from tests.support.told_brokers import ToldBrokers, queues_of, told
@@ -62,7 +62,7 @@ def test_messages_that_expired_before_they_were_archived_are_missed(tmp_path: Pa
     assert 0 < jobs.archive(root, path=log.root, allow_gaps=True).rows < 60
 
 
-def plan_of(log: WrittenLog, current: Manifest | None = None, **asked: Any) -> Plan:
+def plan_of(log: WrittenLog, current: Manifest | None = None, **asked: Any) -> ArchivePlan:
     return plan_run(ArchiveOptions("a", path=log.root, **asked), current)
 
 
@@ -110,7 +110,7 @@ def test_a_small_log_is_done_right_here(log: WrittenLog) -> None:
 def test_few_messages_are_done_right_here(count: int, is_small: bool) -> None:
     queues = [MessageQueue("b", "x", 0), MessageQueue("a", "x", 0), MessageQueue("a", "x", 1)]
     ranges = [Range(queues[0], 5, 5), Range(queues[1], 0, count - 1), Range(queues[2], 7, 8)]
-    plan = Plan({}, ranges=ranges)
+    plan = ArchivePlan({}, ranges=ranges)
 
     assert plan.waiting == {"a": count}
     assert plan.is_small == is_small
@@ -137,7 +137,7 @@ def test_what_was_read_over_the_network_is_not_read_from_files(
         plan_of(log, current, broker_name=given)
 
 
-def over_network(current: Manifest | None = None, **asked: Any) -> Plan:
+def over_network(current: Manifest | None = None, **asked: Any) -> ArchivePlan:
     return plan_run(ArchiveOptions("a", nameserver="h:1", **asked), current)
 
 

@@ -18,14 +18,14 @@ from rockhopper.pipeline.jobs.auditing.archive import (
     ArchivedRange,
     FileColumns,
     LogSums,
-    Sums,
+    MessageSums,
     archived_ranges,
     check_foreign_files,
     compare_sums,
     read_archive,
     unknown_columns,
 )
-from rockhopper.pipeline.jobs.auditing.findings import Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.body_hash import body_crcs
 from rockhopper.pipeline.jobs.column_hash import NO_SUMS, column_hashes, sums_of, total_of
@@ -318,8 +318,8 @@ def test_ranges_are_those_of_a_broker_ascending_and_overlapping_ones_are_one() -
     one, two, late = (("one", ("T", "a", 0)), ("two", ("T", "a", 0)), ("late", ("T", "a", 0)))
     assert ranges == {
         ("T", 0): (
-            ArchivedRange(0, 9, Sums(11, 20, 6), (one, two), 31),
-            ArchivedRange(20, 29, Sums(10, 10, 7), (late,), 31),
+            ArchivedRange(0, 9, MessageSums(11, 20, 6), (one, two), 31),
+            ArchivedRange(20, 29, MessageSums(10, 10, 7), (late,), 31),
         )
     }
     (whole,) = archived_ranges(files, None)["T", 0]
@@ -332,18 +332,18 @@ def test_sums_of_two_kinds_cannot_be_compared() -> None:
 
     ((found,),) = archived_ranges(files, None).values()
 
-    assert (found.crc_bits, found.sums) == (0, Sums(11, 20, 0))
+    assert (found.crc_bits, found.sums) == (0, MessageSums(11, 20, 0))
 
 
 QUEUE = ("T", 0)
 
 
 def differences(
-    ranges: list[QueueSummary], in_log: dict[int, Sums], start: int | None = 0
-) -> tuple[tuple[int, int, int], list[tuple[Kind, str, int | None, int]]]:
+    ranges: list[QueueSummary], in_log: dict[int, MessageSums], start: int | None = 0
+) -> tuple[tuple[int, int, int], list[tuple[FaultKind, str, int | None, int]]]:
     """What is said where the log has *in_log* in its ranges (odd) and between them."""
     archived = archived_ranges([file_of(f"f{n}", each) for n, each in enumerate(ranges)], None)
-    found, findings = LogSums(), Findings()
+    found, findings = LogSums(), AuditFindings()
     found.sums = {(*QUEUE, number): sums for number, sums in in_log.items()}
     if start is not None:
         found.starts[QUEUE] = start
@@ -356,33 +356,33 @@ def differences(
     ("in_log", "kind", "reason", "count"),
     [
         (
-            Sums(9, 10, 7),
-            Kind.ARCHIVE_DIFFERS,
+            MessageSums(9, 10, 7),
+            FaultKind.ARCHIVE_DIFFERS,
             "offsets 5 to 14: the archive has 10 messages, and the log has 9",
             1,
         ),
         (
-            Sums(12, 10, 7),
-            Kind.ARCHIVE_MISSING,
+            MessageSums(12, 10, 7),
+            FaultKind.ARCHIVE_MISSING,
             "offsets 5 to 14: the archive has 10 messages, and the log has 12",
             2,
         ),
         (
-            Sums(10, 11, 7),
-            Kind.ARCHIVE_DIFFERS,
+            MessageSums(10, 11, 7),
+            FaultKind.ARCHIVE_DIFFERS,
             "offsets 5 to 14: the archive has bodies of 10 bytes, those in the log 11",
             10,
         ),
         (
-            Sums(10, 10, 8),
-            Kind.ARCHIVE_DIFFERS,
+            MessageSums(10, 10, 8),
+            FaultKind.ARCHIVE_DIFFERS,
             "offsets 5 to 14: the archive has other bodies than the log, or CRCs of others",
             10,
         ),
     ],
 )
 def test_what_log_and_archive_have_otherwise(
-    in_log: Sums, kind: Kind, reason: str, count: int
+    in_log: MessageSums, kind: FaultKind, reason: str, count: int
 ) -> None:
     counts, said = differences([summary(5, 14)], {1: in_log})
 
@@ -392,26 +392,26 @@ def test_what_log_and_archive_have_otherwise(
 
 def test_what_is_on_one_side_only_is_counted() -> None:
     ranges = [summary(5, 14), summary(20, 29)]
-    same = Sums(10, 10, 7)
+    same = MessageSums(10, 10, 7)
 
-    assert differences(ranges, {1: same, 3: same, 4: Sums(6)}) == ((20, 0, 6), [])
-    assert differences(ranges, {0: Sums(2), 1: same, 3: same}) == ((20, 0, 0), [])
+    assert differences(ranges, {1: same, 3: same, 4: MessageSums(6)}) == ((20, 0, 6), [])
+    assert differences(ranges, {0: MessageSums(2), 1: same, 3: same}) == ((20, 0, 0), [])
     assert differences(ranges, {3: same}, start=6) == ((10, 10, 0), [])
     assert differences(ranges, {}, start=None) == ((0, 20, 0), [])
-    assert differences(ranges, {1: same, 2: Sums(3), 3: same})[1] == [
-        (Kind.ARCHIVE_MISSING, "3 messages of the log are in no file of the archive", 15, 3)
+    assert differences(ranges, {1: same, 2: MessageSums(3), 3: same})[1] == [
+        (FaultKind.ARCHIVE_MISSING, "3 messages of the log are in no file of the archive", 15, 3)
     ]
 
 
 def test_sums_add_up_over_tasks() -> None:
     one, other = LogSums(), LogSums()
-    one.sums, one.starts = {("T", 0, 1): Sums(1, 2, (1 << 64) - 1)}, {QUEUE: 7}
-    other.sums = {("T", 0, 1): Sums(1, 2, 2), ("T", 0, 3): Sums(4)}
+    one.sums, one.starts = {("T", 0, 1): MessageSums(1, 2, (1 << 64) - 1)}, {QUEUE: 7}
+    other.sums = {("T", 0, 1): MessageSums(1, 2, 2), ("T", 0, 3): MessageSums(4)}
     other.starts = {QUEUE: 5, ("T", 1): 3}
 
     one.extend(other)
 
-    assert one.sums == {("T", 0, 1): Sums(2, 4, 1), ("T", 0, 3): Sums(4)}
+    assert one.sums == {("T", 0, 1): MessageSums(2, 4, 1), ("T", 0, 3): MessageSums(4)}
     assert one.starts == {QUEUE: 5, ("T", 1): 3}
 
 
@@ -439,7 +439,7 @@ def test_readers_of_parquet_see_what_is_below_topics_and_dates(tmp_path: Path) -
     found = check_foreign_files(f"{tmp_path}/", [file_of(listed)])
 
     assert {one.path for one in found.kept} == {f"{tmp_path}/{name}" for name in seen}
-    assert {one.kind for one in found.kept} == {Kind.ARCHIVE_FOREIGN}
+    assert {one.kind for one in found.kept} == {FaultKind.ARCHIVE_FOREIGN}
 
 
 def test_a_place_without_an_archive_is_none(tmp_path: Path) -> None:

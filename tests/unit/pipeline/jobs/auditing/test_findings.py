@@ -6,32 +6,32 @@ import pytest
 from rockhopper.pipeline.jobs.auditing.findings import (
     KEPT_MAX,
     REMEDIES,
+    AuditFindings,
+    FaultKind,
     Finding,
-    Findings,
-    Kind,
     runs_of,
 )
 
 
-def missing(offset: int, topic: str = "T", kind: Kind = Kind.UNIT_MISSING) -> Finding:
+def missing(offset: int, topic: str = "T", kind: FaultKind = FaultKind.UNIT_MISSING) -> Finding:
     return Finding(kind, "it is not there", topic=topic, queue_id=1, queue_offset=offset)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_has_a_remedy(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FaultKind))
+def test_every_kind_has_a_remedy(kind: FaultKind) -> None:
     assert Finding(kind, "why").remedy == REMEDIES[kind]
 
 
 @pytest.mark.parametrize(
     ("finding", "text"),
     [
-        (Finding(Kind.BODY, "why"), ": why"),
-        (Finding(Kind.BODY, "why", path="f"), "f: why"),
-        (Finding(Kind.BODY, "why", path="f", file_offset=0), "f at byte 0: why"),
-        (Finding(Kind.BODY, "why", commit_log_offset=7), "commit log offset 7: why"),
-        (Finding(Kind.BODY, "why", topic="T"), "topic T: why"),
+        (Finding(FaultKind.BODY, "why"), ": why"),
+        (Finding(FaultKind.BODY, "why", path="f"), "f: why"),
+        (Finding(FaultKind.BODY, "why", path="f", file_offset=0), "f at byte 0: why"),
+        (Finding(FaultKind.BODY, "why", commit_log_offset=7), "commit log offset 7: why"),
+        (Finding(FaultKind.BODY, "why", topic="T"), "topic T: why"),
         (
-            Finding(Kind.BODY, "why", "f", 1, 2, "T", 3, 4),
+            Finding(FaultKind.BODY, "why", "f", 1, 2, "T", 3, 4),
             "f at byte 1; commit log offset 2; topic T, queue 3, offset 4: why",
         ),
     ],
@@ -47,34 +47,34 @@ def test_a_document_has_all_of_it() -> None:
 
 
 def test_all_are_counted_and_the_first_are_kept() -> None:
-    findings = Findings()
+    findings = AuditFindings()
     for number in range(KEPT_MAX + 5):
         findings.add(missing(number))
-    findings.add(Finding(Kind.BODY, "why"))
-    other = Findings()
+    findings.add(Finding(FaultKind.BODY, "why"))
+    other = AuditFindings()
     other.add(missing(1))
     findings.extend(other)
-    assert findings.counts == {Kind.UNIT_MISSING: KEPT_MAX + 6, Kind.BODY: 1}
+    assert findings.counts == {FaultKind.UNIT_MISSING: KEPT_MAX + 6, FaultKind.BODY: 1}
     assert len(findings.kept) == KEPT_MAX + 2
 
 
 def test_what_was_said_of_some_units_is_taken_back() -> None:
-    findings = Findings()
+    findings = AuditFindings()
     for finding in (
         *map(missing, (3, 4, 5, 6)),
         missing(4, "other"),
-        missing(4, kind=Kind.UNIT_SURPLUS),
-        missing(5, kind=Kind.UNIT_WRONG),
+        missing(4, kind=FaultKind.UNIT_SURPLUS),
+        missing(5, kind=FaultKind.UNIT_WRONG),
     ):
         findings.add(finding)
     findings.forget_units("T", 1, 4, 6)
     assert [(one.kind, one.topic, one.queue_offset) for one in findings.kept] == [
-        (Kind.UNIT_MISSING, "T", 3),
-        (Kind.UNIT_MISSING, "T", 6),
-        (Kind.UNIT_MISSING, "other", 4),
-        (Kind.UNIT_SURPLUS, "T", 4),
+        (FaultKind.UNIT_MISSING, "T", 3),
+        (FaultKind.UNIT_MISSING, "T", 6),
+        (FaultKind.UNIT_MISSING, "other", 4),
+        (FaultKind.UNIT_SURPLUS, "T", 4),
     ]
-    assert +findings.counts == {Kind.UNIT_MISSING: 3, Kind.UNIT_SURPLUS: 1}
+    assert +findings.counts == {FaultKind.UNIT_MISSING: 3, FaultKind.UNIT_SURPLUS: 1}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rockhopper.pipeline.derived.index_files import (
     read_index_info,
     write_index_file,
 )
-from rockhopper.pipeline.jobs.auditing.findings import Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.index import (
     check_index_entries,
     check_index_file,
@@ -184,8 +184,8 @@ def index_file(path: Path, made: Any) -> IndexFileInfo:
 
 def compared(
     files: list[IndexFileInfo], wanted: Any, start: int = 0, end: int = 1000, tags: bool = True
-) -> tuple[int, list[tuple[Kind, int | None, int]]]:
-    findings = Findings()
+) -> tuple[int, list[tuple[FaultKind, int | None, int]]]:
+    findings = AuditFindings()
     count = check_index_entries(files, wanted, start, end, findings, needs_tags=tags)
     return count, [(one.kind, one.commit_log_offset, one.count) for one in findings.kept]
 
@@ -199,7 +199,7 @@ def test_entries_are_compared_over_files_and_only_of_the_piece(tmp_path: Path) -
     assert compared(files, keys(10, 20, 30, 40, 50)) == (5, [])
     assert compared(files, keys(20, 30, 40), 20, 50) == (3, [])
     assert compared(files, keys(), 60, 90) == (0, [])
-    assert compared([], keys(10, 20)) == (0, [(Kind.INDEX_MISSING, 10, 2)])
+    assert compared([], keys(10, 20)) == (0, [(FaultKind.INDEX_MISSING, 10, 2)])
 
 
 def test_what_is_missing_and_what_is_too_much_is_told_run_by_run(tmp_path: Path) -> None:
@@ -207,12 +207,12 @@ def test_what_is_missing_and_what_is_too_much_is_told_run_by_run(tmp_path: Path)
 
     assert compared(files, keys(10, 40, 50, 60)) == (
         4,
-        [(Kind.INDEX_MISSING, 40, 2), (Kind.INDEX_SURPLUS, 20, 2)],
+        [(FaultKind.INDEX_MISSING, 40, 2), (FaultKind.INDEX_SURPLUS, 20, 2)],
     )
 
 
 def test_the_reasons_name_places_and_numbers(tmp_path: Path) -> None:
-    info, findings = index_file(tmp_path / "1", keys(10, 20)), Findings()
+    info, findings = index_file(tmp_path / "1", keys(10, 20)), AuditFindings()
 
     check_index_entries([info], keys(10, 40, 50), 0, 99, findings, needs_tags=True)
 
@@ -255,7 +255,7 @@ def test_the_first_entry_counts_from_the_end_of_the_file_before(
     info = replace(index_file(tmp_path / "1", keys(10, 20)), former_end_ms=former_end_ms)
     overwrite(tmp_path / "1", info.entries_at + 20 + 12, seconds.to_bytes(4, "big", signed=True))
 
-    wrong = [] if is_right else [(Kind.INDEX_SURPLUS, 10, 1)]
+    wrong = [] if is_right else [(FaultKind.INDEX_SURPLUS, 10, 1)]
     assert compared([info], keys(10, 20)) == (2, wrong)
 
 
@@ -264,9 +264,9 @@ def test_times_are_compared_but_the_first_of_a_file(tmp_path: Path) -> None:
     wanted = keys(10, 20, 30, 40)
     wanted["ms"][:] += 3000
 
-    assert compared([info], wanted) == (4, [(Kind.INDEX_SURPLUS, 20, 3)])
-    assert compared([info], wanted[2:], 30, 99) == (2, [(Kind.INDEX_SURPLUS, 30, 2)])
-    findings = Findings()
+    assert compared([info], wanted) == (4, [(FaultKind.INDEX_SURPLUS, 20, 3)])
+    assert compared([info], wanted[2:], 30, 99) == (2, [(FaultKind.INDEX_SURPLUS, 30, 2)])
+    findings = AuditFindings()
     check_index_entries([info], wanted, 0, 99, findings, needs_tags=True)
     (found,) = findings.kept
     assert found.reason.startswith("3 entries from number 2 on have another time than")
@@ -284,7 +284,7 @@ def test_entries_behind_the_log(tmp_path: Path) -> None:
 
     (found,) = check_index_file(20, False, info).kept
 
-    assert (found.kind, found.commit_log_offset, found.count) == (Kind.INDEX_SURPLUS, 20, 2)
+    assert (found.kind, found.commit_log_offset, found.count) == (FaultKind.INDEX_SURPLUS, 20, 2)
     assert found.reason == "2 entries pointing behind the end of the log"
     Path(info.path).unlink()
     assert check_index_file(20, False, info).kept == []

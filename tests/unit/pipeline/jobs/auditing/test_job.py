@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper.pipeline.derived.index_files import index_paths, read_index_info
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.auditing.findings import REMEDIES, Kind
+from rockhopper.pipeline.jobs.auditing.findings import REMEDIES, FaultKind
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
 from rockhopper.pipeline.store_source.directory import open_store
 from rockhopper.protocol.store.record_head import (
@@ -206,7 +206,7 @@ def test_the_result_for_programs(store: Path) -> None:
 
     assert document["counts"] == {"unit missing": 1}
     assert document["findings"][0]["queueOffset"] == 0
-    assert set(REMEDIES) == set(Kind)
+    assert set(REMEDIES) == set(FaultKind)
 
 
 def vouched_for(store: Path) -> Iterator[tuple[Path, int]]:

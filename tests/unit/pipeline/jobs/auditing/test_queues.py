@@ -11,11 +11,11 @@ import pytest
 
 from rockhopper.pipeline.derived.entries import UNIT, QueueKey
 from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
-from rockhopper.pipeline.jobs.auditing.findings import Findings, Kind
+from rockhopper.pipeline.jobs.auditing.findings import AuditFindings, FaultKind
 from rockhopper.pipeline.jobs.auditing.queues import (
+    ComparedSpan,
     LogBounds,
     RestResult,
-    Span,
     check_batch,
     check_plain,
     check_rest,
@@ -23,7 +23,7 @@ from rockhopper.pipeline.jobs.auditing.queues import (
     impossible_spans,
     merged,
 )
-from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.scan import DamagedRange
 from tests.support import apache_golden
 from tests.support.derived_stores import APACHE_GEOMETRY, audited
 from tests.support.rot import overwrite
@@ -142,12 +142,14 @@ def write(root: Path, key: QueueKey, first: int, made: Any) -> None:
     QueueWriter(root, key, 4096).write(first, packed(made, key.is_batch))
 
 
-def told(findings: Findings) -> list[tuple[Kind, int | None, int]]:
+def told(findings: AuditFindings) -> list[tuple[FaultKind, int | None, int]]:
     return [(one.kind, one.queue_offset, one.count) for one in findings.kept]
 
 
-def plain(root: Path, expected: Any, purged_end: int = 0) -> tuple[list[Span], Findings]:
-    findings = Findings()
+def plain(
+    root: Path, expected: Any, purged_end: int = 0
+) -> tuple[list[ComparedSpan], AuditFindings]:
+    findings = AuditFindings()
     return check_plain(root, PLAIN, expected, findings, purged_end), findings
 
 
@@ -156,7 +158,7 @@ def test_what_was_compared_is_told_run_by_run(tmp_path: Path) -> None:
 
     spans, findings = plain(tmp_path, units(1, 2, 4))
 
-    assert spans == [Span(1, 3, 100, 300), Span(4, 5, 400, 500)]
+    assert spans == [ComparedSpan(1, 3, 100, 300), ComparedSpan(4, 5, 400, 500)]
     assert [span.count for span in spans] == [2, 1]
     assert findings.kept == []
 
@@ -170,7 +172,7 @@ def test_units_that_differ_in_a_row_are_one_finding(tmp_path: Path) -> None:
 
     _, findings = plain(tmp_path, units(0, 1, 2, 3, 4, 5))
 
-    assert told(findings) == [(Kind.UNIT_MISSING, 5, 1), (Kind.UNIT_WRONG, 1, 3)]
+    assert told(findings) == [(FaultKind.UNIT_MISSING, 5, 1), (FaultKind.UNIT_WRONG, 1, 3)]
     missing, wrong = findings.kept
     assert missing.reason == "no unit for 1 message"
     assert wrong.reason == (
@@ -184,7 +186,7 @@ def test_units_that_differ_in_a_row_are_one_finding(tmp_path: Path) -> None:
 def test_blank_units_are_none(tmp_path: Path) -> None:
     QueueWriter(tmp_path, PLAIN, 4096).fill_front(3)
 
-    assert told(plain(tmp_path, units(1, 2))[1]) == [(Kind.UNIT_MISSING, 1, 2)]
+    assert told(plain(tmp_path, units(1, 2))[1]) == [(FaultKind.UNIT_MISSING, 1, 2)]
 
 
 @pytest.mark.parametrize(("purged_end", "missing"), [(0, 4), (200, 2), (400, 0)])
@@ -198,9 +200,9 @@ def test_units_of_purged_messages_may_be_gone_with_their_files(
     assert sum(one.count for one in findings.kept) == missing
 
 
-@pytest.mark.parametrize(("held", "kinds"), [(7, []), (8, [Kind.UNIT_WRONG])])
+@pytest.mark.parametrize(("held", "kinds"), [(7, []), (8, [FaultKind.UNIT_WRONG])])
 def test_a_code_may_be_the_address_of_one_in_an_extension(
-    held: int, kinds: list[Kind], tmp_path: Path
+    held: int, kinds: list[FaultKind], tmp_path: Path
 ) -> None:
     made = units(0, 1)
     made["code"][1] = 40 - (1 << 63)
@@ -218,13 +220,16 @@ def test_a_code_may_be_the_address_of_one_in_an_extension(
     ("spans", "expected"),
     [
         ([], []),
-        ([Span(0, 5, 0, 500), Span(5, 7, 500, 700)], [Span(0, 7, 0, 700)]),
-        ([Span(5, 7, 500, 700), Span(0, 5, 0, 500)], [Span(0, 7, 0, 700)]),
-        ([Span(0, 9, 0, 900), Span(2, 4, 200, 400)], [Span(0, 9, 0, 900)]),
-        ([Span(0, 2, 0, 1), Span(3, 4, 2, 3)], [Span(0, 2, 0, 1), Span(3, 4, 2, 3)]),
+        ([ComparedSpan(0, 5, 0, 500), ComparedSpan(5, 7, 500, 700)], [ComparedSpan(0, 7, 0, 700)]),
+        ([ComparedSpan(5, 7, 500, 700), ComparedSpan(0, 5, 0, 500)], [ComparedSpan(0, 7, 0, 700)]),
+        ([ComparedSpan(0, 9, 0, 900), ComparedSpan(2, 4, 200, 400)], [ComparedSpan(0, 9, 0, 900)]),
+        (
+            [ComparedSpan(0, 2, 0, 1), ComparedSpan(3, 4, 2, 3)],
+            [ComparedSpan(0, 2, 0, 1), ComparedSpan(3, 4, 2, 3)],
+        ),
     ],
 )
-def test_spans_that_touch_are_one(spans: list[Span], expected: list[Span]) -> None:
+def test_spans_that_touch_are_one(spans: list[ComparedSpan], expected: list[ComparedSpan]) -> None:
     assert merged(tuple(spans)) == expected
 
 
@@ -240,23 +245,25 @@ def test_spans_that_touch_are_one(spans: list[Span], expected: list[Span]) -> No
 def test_offsets_that_several_records_claim(
     spans: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
-    found = claimed_twice(tuple(Span(*span, 0, 0) for span in spans))
+    found = claimed_twice(tuple(ComparedSpan(*span, 0, 0) for span in spans))
     assert [(span.first, span.behind) for span in found] == expected
 
 
 def test_of_two_spans_that_the_log_has_no_room_between_the_shorter_is_wrong() -> None:
-    chain, far = Span(0, 10, 0, 1000), Span(1 << 40, (1 << 40) + 1, 1000, 1100)
+    chain, far = ComparedSpan(0, 10, 0, 1000), ComparedSpan(1 << 40, (1 << 40) + 1, 1000, 1100)
 
     assert impossible_spans((chain, far)) == [far]
-    assert impossible_spans((Span(0, 1, 0, 100), Span(900, 950, 100, 5100))) == [Span(0, 1, 0, 100)]
+    assert impossible_spans((ComparedSpan(0, 1, 0, 100), ComparedSpan(900, 950, 100, 5100))) == [
+        ComparedSpan(0, 1, 0, 100)
+    ]
     # Nine messages of 91 bytes at least, as many as there is room for, and one more.
-    assert impossible_spans((chain, Span(19, 20, 1000 + 9 * 91, 9999))) == []
-    assert impossible_spans((chain, Span(20, 21, 1000 + 9 * 91, 9999))) != []
+    assert impossible_spans((chain, ComparedSpan(19, 20, 1000 + 9 * 91, 9999))) == []
+    assert impossible_spans((chain, ComparedSpan(20, 21, 1000 + 9 * 91, 9999))) != []
     assert impossible_spans(()) == []
 
 
 def rest(
-    root: Path, *spans: Span, key: QueueKey = PLAIN, compared: int = 0, **bounds: Any
+    root: Path, *spans: ComparedSpan, key: QueueKey = PLAIN, compared: int = 0, **bounds: Any
 ) -> RestResult:
     given: dict[str, Any] = {"start": 0, "end": 600, "is_live": False, "damages": (), **bounds}
     return check_rest(root, LogBounds(**given), [(key, spans, compared)])
@@ -264,14 +271,18 @@ def rest(
 
 def test_units_that_no_message_claims(tmp_path: Path) -> None:
     write(tmp_path, PLAIN, 0, units(0, 1, 2, 3, 4, 5, 6, 7))
-    damage = Damage(400, 500, "zeros", "log")
+    damage = DamagedRange(400, 500, "zeros", "log")
 
-    found = rest(tmp_path, Span(2, 4, 200, 400), start=100, damages=(damage,))
+    found = rest(tmp_path, ComparedSpan(2, 4, 200, 400), start=100, damages=(damage,))
 
     assert (found.unit_count, found.expired_count) == (8, 1)
     assert [(one.kind, one.queue_offset, one.reason) for one in found.findings.kept] == [
-        (Kind.UNIT_SURPLUS, 1, "1 unit pointing to places where no message of this queue is"),
-        (Kind.MESSAGE_LOST, 4, "4 messages lost: the units point into a damaged place of the log"),
+        (FaultKind.UNIT_SURPLUS, 1, "1 unit pointing to places where no message of this queue is"),
+        (
+            FaultKind.MESSAGE_LOST,
+            4,
+            "4 messages lost: the units point into a damaged place of the log",
+        ),
     ]
 
 
@@ -281,7 +292,7 @@ def test_units_behind_the_log_are_those_of_a_running_broker(
 ) -> None:
     write(tmp_path, PLAIN, 0, units(0, 6, 7))
 
-    found = rest(tmp_path, Span(0, 1, 0, 100), is_live=is_live).findings.kept
+    found = rest(tmp_path, ComparedSpan(0, 1, 0, 100), is_live=is_live).findings.kept
 
     assert sum(one.count for one in found) == count
     if found:
@@ -293,13 +304,13 @@ def test_messages_that_are_nowhere_and_have_others_behind_them(tmp_path: Path) -
     made[2:4] = 0
     write(tmp_path, PLAIN, 0, made)
 
-    inside = rest(tmp_path, Span(0, 2, 0, 200), Span(4, 6, 400, 600))
-    behind = rest(tmp_path, Span(0, 2, 0, 200), Span(9, 10, 500, 600))
-    at_the_end = rest(tmp_path, Span(0, 6, 0, 600))
+    inside = rest(tmp_path, ComparedSpan(0, 2, 0, 200), ComparedSpan(4, 6, 400, 600))
+    behind = rest(tmp_path, ComparedSpan(0, 2, 0, 200), ComparedSpan(9, 10, 500, 600))
+    at_the_end = rest(tmp_path, ComparedSpan(0, 6, 0, 600))
 
-    assert told(inside.findings) == [(Kind.MESSAGE_LOST, 2, 2)]
+    assert told(inside.findings) == [(FaultKind.MESSAGE_LOST, 2, 2)]
     assert "neither in the log nor in the queue" in inside.findings.kept[0].reason
-    assert (Kind.MESSAGE_LOST, 6, 3) in told(behind.findings)
+    assert (FaultKind.MESSAGE_LOST, 6, 3) in told(behind.findings)
     assert at_the_end.findings.kept == []
 
 
@@ -308,24 +319,24 @@ def test_files_that_are_none_of_the_queue(tmp_path: Path) -> None:
     foreign = tmp_path / "consumequeue" / "T" / "3" / "notes"
     foreign.write_text("x")
 
-    (found,) = rest(tmp_path, Span(0, 1, 0, 100)).findings.kept
+    (found,) = rest(tmp_path, ComparedSpan(0, 1, 0, 100)).findings.kept
 
-    assert (found.kind, found.path) == (Kind.FOREIGN_FILE, str(foreign))
+    assert (found.kind, found.path) == (FaultKind.FOREIGN_FILE, str(foreign))
 
 
 def test_a_queue_without_files(tmp_path: Path) -> None:
-    assert rest(tmp_path) == RestResult(Findings())
+    assert rest(tmp_path) == RestResult(AuditFindings())
 
 
 def test_batches_are_found_by_their_places(tmp_path: Path) -> None:
     expected = units(0, 5, 9)
     write(tmp_path, BATCH, 0, expected)
-    findings = Findings()
+    findings = AuditFindings()
 
     assert check_batch(tmp_path, BATCH, expected[1:], 500, 901, findings) == 2
     assert findings.kept == []
     assert check_batch(tmp_path, BATCH, units(0, 7, 9), 0, 1000, findings) == 3
-    assert told(findings) == [(Kind.UNIT_MISSING, 7, 1), (Kind.UNIT_SURPLUS, 5, 1)]
+    assert told(findings) == [(FaultKind.UNIT_MISSING, 7, 1), (FaultKind.UNIT_SURPLUS, 5, 1)]
     assert check_batch(tmp_path, BATCH, units(0, position=99), 1000, 2000, findings) == 0
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.pipeline.jobs.auditing.findings import Finding, Kind
+from rockhopper.pipeline.jobs.auditing.findings import FaultKind, Finding
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 
 ALL = ("crc", "queues", "index", "archive")
@@ -63,15 +63,15 @@ def test_what_would_be_looked_at() -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "is_good"),
-    [([], True), ([Kind.TORN_TAIL], True), ([Kind.TORN_TAIL, Kind.BODY], False)],
+    [([], True), ([FaultKind.TORN_TAIL], True), ([FaultKind.TORN_TAIL, FaultKind.BODY], False)],
 )
-def test_what_is_harmless_is_no_fault(kinds: list[Kind], is_good: bool) -> None:
+def test_what_is_harmless_is_no_fault(kinds: list[FaultKind], is_good: bool) -> None:
     assert result(found=[Finding(kind, "why") for kind in kinds]).is_good == is_good
 
 
 def test_findings_stand_below_their_kinds_and_not_all_of_many() -> None:
-    bodies = [Finding(Kind.BODY, "why", commit_log_offset=n) for n in range(32)]
-    made = result((), [Finding(Kind.TORN_TAIL, "torn"), *bodies])
+    bodies = [Finding(FaultKind.BODY, "why", commit_log_offset=n) for n in range(32)]
+    made = result((), [Finding(FaultKind.TORN_TAIL, "torn"), *bodies])
 
     lines = list(made.lines())[2:]
 

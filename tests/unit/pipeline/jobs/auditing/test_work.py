@@ -7,11 +7,11 @@ import pytest
 
 from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.entries import QueueKey
-from rockhopper.pipeline.jobs.auditing.findings import Kind
-from rockhopper.pipeline.jobs.auditing.queues import Span
+from rockhopper.pipeline.jobs.auditing.findings import FaultKind
+from rockhopper.pipeline.jobs.auditing.queues import ComparedSpan
 from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditWork
 from rockhopper.pipeline.store_source.directory import open_store
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.rules import StoreReadRules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.protocol.store.record_head import BORN_TIME_AT
 from tests.support import golden_stores
@@ -79,7 +79,9 @@ def log(tmp_path: Path) -> WrittenLog:
 def part_of(log: WrittenLog, known: frozenset[str] | None = None, **asked: Any) -> AuditPart:
     """What a task says of the whole log."""
     store = open_store(str(log.root))
-    groups = plan(store, Rules(str(log.root), (), split_size_bytes=4096, corrupt_records="skip"), 1)
+    groups = plan(
+        store, StoreReadRules(str(log.root), (), split_size_bytes=4096, corrupt_records="skip"), 1
+    )
     given: dict[str, Any] = {
         "root": log.root,
         "rules": DispatchRules(known_topics=known),
@@ -103,7 +105,7 @@ def test_records_are_counted_and_their_queues_compared(log: WrittenLog) -> None:
     (spans,) = part.spans.values()
     assert list(part.spans) == [QueueKey("T", 1, False)]
     assert (spans[0].first, spans[-1].behind) == (0, 20)
-    assert all(isinstance(span, Span) for span in spans)
+    assert all(isinstance(span, ComparedSpan) for span in spans)
     assert (part.findings.kept, part.damages, part.expired) == ([], [], [])
 
 
@@ -111,11 +113,11 @@ def test_what_is_not_asked_for_is_not_looked_at(log: WrittenLog) -> None:
     log.write(log.offsets[3] + 88, b"BODY")
     overwrite(log.root / "consumequeue" / "T" / "1" / f"{0:020d}", 0, bytes(20))
 
-    assert set(part_of(log).findings.counts) == {Kind.BODY, Kind.UNIT_MISSING}
-    assert set(part_of(log, checks_bodies=False).findings.counts) == {Kind.UNIT_MISSING}
+    assert set(part_of(log).findings.counts) == {FaultKind.BODY, FaultKind.UNIT_MISSING}
+    assert set(part_of(log, checks_bodies=False).findings.counts) == {FaultKind.UNIT_MISSING}
     queues_apart = part_of(log, checks_queues=False)
-    assert (set(queues_apart.findings.counts), queues_apart.spans) == ({Kind.BODY}, {})
-    assert set(part_of(log, root=None).findings.counts) == {Kind.BODY}
+    assert (set(queues_apart.findings.counts), queues_apart.spans) == ({FaultKind.BODY}, {})
+    assert set(part_of(log, root=None).findings.counts) == {FaultKind.BODY}
 
 
 def test_a_body_says_where_its_record_is(log: WrittenLog) -> None:
@@ -134,7 +136,7 @@ def test_a_flag_that_no_topic_can_have(log: WrittenLog) -> None:
 
     (found,) = part_of(log, has_multi_tags=False).findings.kept
 
-    assert (found.kind, found.commit_log_offset) == (Kind.SYS_FLAG, log.offsets[5])
+    assert (found.kind, found.commit_log_offset) == (FaultKind.SYS_FLAG, log.offsets[5])
     assert "several tags" in found.reason
     assert part_of(log).findings.kept == []
 
@@ -161,7 +163,7 @@ def test_a_piece_that_is_missing_has_no_byte_in_a_file(log: WrittenLog) -> None:
     part = part_of(log)
 
     (damage,) = part.damages
-    found = next(one for one in part.findings.kept if one.kind is Kind.LOG_DAMAGE)
+    found = next(one for one in part.findings.kept if one.kind is FaultKind.LOG_DAMAGE)
     assert (found.file_offset, found.commit_log_offset, found.count) == (None, 1024, 1024)
     assert (damage.start, damage.end) == (1024, 2048)
 
@@ -174,7 +176,7 @@ def test_records_of_topics_that_nobody_knows_are_counted_apart(log: WrittenLog) 
 
     assert part.orphans == {"T": 20}
     assert (part.spans, part.findings.kept) == ({}, [])
-    assert part_of(log, known=frozenset({"T"})).findings.counts[Kind.UNIT_MISSING] > 0
+    assert part_of(log, known=frozenset({"T"})).findings.counts[FaultKind.UNIT_MISSING] > 0
     (log.root / "consumequeue" / "T").mkdir(parents=True)
     assert part_of(log, known=frozenset({"other"})).orphans == {}
 
@@ -185,7 +187,7 @@ def test_an_offset_that_a_record_cannot_have_is_damage(log: WrittenLog) -> None:
     part = part_of(log)
 
     (found,) = part.findings.kept
-    assert (found.kind, found.queue_offset) == (Kind.LOG_DAMAGE, 1 << 40)
+    assert (found.kind, found.queue_offset) == (FaultKind.LOG_DAMAGE, 1 << 40)
     assert found.commit_log_offset == log.offsets[4]
     spans = part.spans[QueueKey("T", 1, False)]
     assert sum(span.count for span in spans) == 19

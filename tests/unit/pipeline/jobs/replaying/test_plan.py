@@ -8,17 +8,17 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying.plan import (
     FORMAT,
-    Plan,
     PlannedFile,
-    Request,
+    ReplayPlan,
+    ReplayRequest,
     batch_rows_for,
     shares,
 )
 
 
-def plan(*rows: int, batch_rows: int = 10) -> Plan:
+def plan(*rows: int, batch_rows: int = 10) -> ReplayPlan:
     files = tuple(PlannedFile(f"f{number}", "t", count) for number, count in enumerate(rows))
-    return Plan("id", Request("archive"), files, batch_rows, "broker-a", {"t": 4})
+    return ReplayPlan("id", ReplayRequest("archive"), files, batch_rows, "broker-a", {"t": 4})
 
 
 def cut(slices: list[Any]) -> list[tuple[str, int, int]]:
@@ -58,23 +58,23 @@ def test_tasks_share_a_batch_in_order() -> None:
 
 
 def test_plans_survive_being_written_down() -> None:
-    planned = Plan(
+    planned = ReplayPlan(
         "id",
-        Request("archive", ("a",), 1, None, "k", "x > 1", {"a": "b"}),
+        ReplayRequest("archive", ("a",), 1, None, "k", "x > 1", {"a": "b"}),
         (PlannedFile("f", None, 3, "file:/f"),),
         10,
         "broker-a",
         {"b": 4},
     )
 
-    assert Plan.from_json(planned.to_json(), "plan.json") == planned
+    assert ReplayPlan.from_json(planned.to_json(), "plan.json") == planned
 
 
 def test_the_same_request_has_the_same_id_and_others_have_others() -> None:
-    one = Request("archive", ("a",), key="k")
+    one = ReplayRequest("archive", ("a",), key="k")
 
-    assert one.job_id == Request("archive", ("a",), key="k").job_id
-    assert one.job_id != Request("archive", ("a",), where="k").job_id
+    assert one.job_id == ReplayRequest("archive", ("a",), key="k").job_id
+    assert one.job_id != ReplayRequest("archive", ("a",), where="k").job_id
 
 
 def test_batches_have_a_size_and_last_no_longer_than_a_second() -> None:
@@ -86,10 +86,10 @@ def test_batches_have_a_size_and_last_no_longer_than_a_second() -> None:
 
 
 def test_a_topic_goes_where_its_name_says_else_where_all_go_else_where_it_was() -> None:
-    request = Request("archive", to={"a": "b", "*": "rest"})
+    request = ReplayRequest("archive", to={"a": "b", "*": "rest"})
 
     assert [request.target(topic) for topic in ("a", "b", "*")] == ["b", "rest", "rest"]
-    assert Request("archive").target("a") == "a"
+    assert ReplayRequest("archive").target("a") == "a"
 
 
 def test_no_other_plan_has_the_same_owner() -> None:
@@ -111,9 +111,9 @@ WRITTEN = {
 
 
 def test_a_plan_of_before_there_were_ids_of_topics() -> None:
-    found = Plan.from_json(json.dumps(WRITTEN).encode(), "plan.json")
+    found = ReplayPlan.from_json(json.dumps(WRITTEN).encode(), "plan.json")
 
-    assert (found.request, found.topic_ids) == (Request("archive"), {})
+    assert (found.request, found.topic_ids) == (ReplayRequest("archive"), {})
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_a_plan_of_before_there_were_ids_of_topics() -> None:
 )
 def test_a_plan_that_cannot_be_used(data: bytes, says: str) -> None:
     with pytest.raises(PipelineError, match=rf"^plan.json cannot be used \(.*{says}.*another --id"):
-        Plan.from_json(data, "plan.json")
+        ReplayPlan.from_json(data, "plan.json")

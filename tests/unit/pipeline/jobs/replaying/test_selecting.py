@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.replaying.parquet_files import Source, SourceFile
-from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, Request
+from rockhopper.pipeline.jobs.replaying.parquet_files import MessageFiles, SourceFile
+from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, ReplayRequest
 from rockhopper.pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
 from rockhopper.pipeline.jobs.results import UsageProblem
 
@@ -15,12 +15,12 @@ WHOLE, PARTLY, NOT = "whole", "partly", "not"
 INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 
-def source(*files: SourceFile) -> Source:
-    return Source(Path("/archive"), files, ("body",), is_archive=True)
+def source(*files: SourceFile) -> MessageFiles:
+    return MessageFiles(Path("/archive"), files, ("body",), is_archive=True)
 
 
 def verdict(file: SourceFile, **asked: Any) -> str:
-    whole, partly = prune(source(file), Request("archive", **asked))
+    whole, partly = prune(source(file), ReplayRequest("archive", **asked))
     return WHOLE if whole == [file] else PARTLY if partly == [file] else NOT
 
 
@@ -106,7 +106,7 @@ class Frames:
 
 def chosen(frames: Any, **asked: Any) -> Any:
     files = [SourceFile("/archive/f", 3, None)]
-    return chosen_rows(frames, source(*files), files, Request("archive", **asked))
+    return chosen_rows(frames, source(*files), files, ReplayRequest("archive", **asked))
 
 
 def test_conditions_are_those_that_were_asked_for() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.replaying.plan import Plan, PlannedFile, Request
+from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, ReplayPlan, ReplayRequest
 from rockhopper.pipeline.jobs.replaying.targets import (
     check_targets,
     choose_target,
@@ -28,9 +28,9 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> ToldBrokers:
     return told(monkeypatch, found, "jobs.replaying.targets", "sink.choice")
 
 
-def plan(broker: str = "broker-a", **ids: Any) -> Plan:
+def plan(broker: str = "broker-a", **ids: Any) -> ReplayPlan:
     files = (PlannedFile("f", "t", 10),)
-    return Plan("id7", Request("archive"), files, 5, broker, {"both": 4}, ids)
+    return ReplayPlan("id7", ReplayRequest("archive"), files, 5, broker, {"both": 4}, ids)
 
 
 def choose(delivery: str, broker: str = "", topics: tuple[str, ...] = ()) -> str:

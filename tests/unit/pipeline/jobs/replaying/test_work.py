@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rockhopper.pipeline.jobs.replaying.plan import Request
+from rockhopper.pipeline.jobs.replaying.plan import ReplayRequest
 from rockhopper.pipeline.jobs.replaying.work import ORIGINS, _with_origins, as_messages
 from rockhopper.pipeline.schema import arrow_schema
 from rockhopper.pipeline.sink.encoding import encode_messages
@@ -34,7 +34,7 @@ def messages(rows: list[dict[str, Any]], *, keeps_birth: bool = True, **to: str)
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema((*COLUMNS, *TIMES)))
     # As slices of a row group are: nothing begins at 0.
     batch = pa.concat_batches([batch, batch]).slice(len(rows))
-    request = Request("archive", to=to or {"*": "copy"})
+    request = ReplayRequest("archive", to=to or {"*": "copy"})
     counts = {"copy": 4, "c2": 1, "orders": 2}
     return as_messages(batch, None, request, counts, keeps_birth)
 
@@ -111,14 +111,16 @@ def test_a_birth_before_1970_is_the_first_that_the_sink_takes(
     assert found == pa.int64()
     batch = pa.RecordBatch.from_pylist([row(1)], schema=arrow_schema((*COLUMNS, *TIMES)))
     batch = batch.set_column(batch.schema.get_field_index("bornTimestamp"), "bornTimestamp", given)
-    replayed = as_messages(batch, None, Request("archive", to={"*": "copy"}), {"copy": 4}, True)
+    replayed = as_messages(
+        batch, None, ReplayRequest("archive", to={"*": "copy"}), {"copy": 4}, True
+    )
     assert replayed.column("bornTimestamp").to_pylist() == [born_ms]
 
 
 def test_frames_without_properties_bring_tags_and_keys() -> None:
     batch = pa.RecordBatch.from_pydict({"body": [b"x"], "tags": ["red"], "keys": ["k"]})
 
-    found = as_messages(batch, None, Request("f", to={"*": "copy"}), {"copy": 4}, True)
+    found = as_messages(batch, None, ReplayRequest("f", to={"*": "copy"}), {"copy": 4}, True)
 
     encoded = encode_messages(found, "", lambda count: ["NEW"] * count)
     assert encoded.properties[0] == "KEYS\x01k\x02TAGS\x01red\x02UNIQ_KEY\x01NEW\x02"

@@ -10,9 +10,9 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.reporting.inputs import (
     COLUMNS,
-    ArchiveTask,
+    ArchiveFilesTask,
     Chosen,
-    Work,
+    ReportTasks,
     archive_work,
     store_work,
 )
@@ -26,7 +26,7 @@ def log(tmp_path: Path) -> WrittenLog:
     return WrittenLog(tmp_path / "store", file_size_bytes=8192).add(120)
 
 
-def numbers(work: Work) -> list[int]:
+def numbers(work: ReportTasks) -> list[int]:
     """The queue offsets, which number the messages, after the tasks have travelled."""
     tasks = pickle.loads(pickle.dumps(work.tasks))
     batches = [batch for task in tasks for batch in task.batches()]
@@ -53,9 +53,9 @@ def test_the_same_is_chosen_of_a_store_and_of_its_archive(
     assert numbers(archive_work(archive, chosen, 2)) == list(expected)
 
 
-def shares(work: Work) -> list[tuple[tuple[str, str], ...]]:
+def shares(work: ReportTasks) -> list[tuple[tuple[str, str], ...]]:
     """The files of each task, with their topics."""
-    return [task.files for task in work.tasks if isinstance(task, ArchiveTask)]
+    return [task.files for task in work.tasks if isinstance(task, ArchiveFilesTask)]
 
 
 def test_files_of_an_archive_that_hold_nothing_wanted_are_not_opened(
@@ -67,7 +67,7 @@ def test_files_of_an_archive_that_hold_nothing_wanted_are_not_opened(
     named = [topic for share in shares(part) for _, topic in share]
     assert set(named) == {"topic-1"}
     assert 0 < part.size_bytes < whole.size_bytes
-    assert archive_work(archive, Chosen(end_ms=T0_MS), 2) == Work([], 0)
+    assert archive_work(archive, Chosen(end_ms=T0_MS), 2) == ReportTasks([], 0)
     assert archive_work(archive, Chosen(start_ms=T0_MS + 119), 2).size_bytes > 0
 
 
@@ -88,6 +88,6 @@ def test_columns_that_a_file_does_not_have_are_null_and_its_topic_is_known(tmp_p
     times = pa.array([T0_MS * 1000], schema.field("storeTimestamp").type)
     table = pa.table({"queueOffset": pa.array([7], pa.int64()), "storeTimestamp": times})
     pq.write_table(table, tmp_path / "part.parquet")
-    (batch,) = ArchiveTask(str(tmp_path), (("part.parquet", "orders"),), Chosen()).batches()
+    (batch,) = ArchiveFilesTask(str(tmp_path), (("part.parquet", "orders"),), Chosen()).batches()
     (row,) = batch.to_pylist()
     assert (row["topic"], row["queueOffset"], row["body"], row["tags"]) == ("orders", 7, None, None)

@@ -16,8 +16,8 @@ from rockhopper.pipeline.jobs.searching.condition import Condition
 from rockhopper.pipeline.jobs.searching.result import document
 from rockhopper.pipeline.jobs.searching.work import (
     ArchiveTask,
-    Found,
     NetworkTask,
+    SearchMatches,
     StoreTask,
     network_bytes,
     search_archive,
@@ -49,7 +49,7 @@ def archive_tasks(directory: Path, limit: int = 100, **condition: Any) -> list[A
     return [ArchiveTask(f"{directory}/", each, Condition(**condition), limit) for each in files]
 
 
-def offsets(found: Found) -> list[int]:
+def offsets(found: SearchMatches) -> list[int]:
     return [row["physOffset"] for row in found.rows]
 
 
@@ -59,7 +59,7 @@ def row(number: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_the_first_by_time_are_kept_and_all_are_counted() -> None:
-    found = Found()
+    found = SearchMatches()
     for number in reversed(range(50)):
         found.add([row(number)], 3)
         assert len(found.rows) <= 12
@@ -69,7 +69,7 @@ def test_the_first_by_time_are_kept_and_all_are_counted() -> None:
 
 
 def test_of_one_time_topic_queue_and_offset_decide() -> None:
-    found = Found()
+    found = SearchMatches()
     rows = [row(1, topic="u"), row(1, queueId=1), row(1, queueOffset=5), row(1), row(0, topic="z")]
     found.add(rows, 10)
     found.cut(10)
