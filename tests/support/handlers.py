@@ -5,7 +5,6 @@ from typing import cast
 
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.server import RemotingConnection
-from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.frame import Frame
 
@@ -19,15 +18,12 @@ class Ignoring:
 
 
 class _Dispatching:
-    def __init__(
-        self, dispatch: Callable[[RemotingConnection, Command], bytes], gate: LeaseGate | None
-    ) -> None:
+    gate = None
+
+    def __init__(self, dispatch: Callable[[RemotingConnection, Command], bytes]) -> None:
         self.dispatch = dispatch
-        self.gate = gate
 
 
-def dispatching(
-    dispatch: Callable[[RemotingConnection, Command], bytes], gate: LeaseGate | None = None
-) -> Dispatcher:
+def dispatching(dispatch: Callable[[RemotingConnection, Command], bytes]) -> Dispatcher:
     """Return a dispatcher that answers each request by *dispatch*."""
-    return cast(Dispatcher, _Dispatching(dispatch, gate))
+    return cast(Dispatcher, _Dispatching(dispatch))

@@ -46,7 +46,6 @@ from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.reply_batch import ReplyBatch
 from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.files.errors import StoreError
@@ -200,10 +199,10 @@ class HotPass:
             return False
         if command.is_response:
             connection.response_received(command)
-        elif command.code in PROMISES_NOTHING:
-            reply_batch.answer(self._dispatcher.dispatch(connection, command))
-        else:
+        elif self._dispatcher.promises_state(command.code):
             reply_batch.promise(self._dispatcher.dispatch(connection, command))
+        else:
+            reply_batch.answer(self._dispatcher.dispatch(connection, command))
         return True
 
     def _take_sends(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:

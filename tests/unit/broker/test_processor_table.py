@@ -60,6 +60,55 @@ FOR_EVERYBODY |= {
 }
 FOR_EVERYBODY |= POP | {code & 0xFFFF for code in POP} | {400}
 
+# A response to one of these says that something is stored, granted, or deleted.
+PROMISING: set[int] = {
+    Code.UPDATE_CONSUMER_OFFSET,
+    Code.UPDATE_AND_CREATE_TOPIC,
+    Code.UPDATE_AND_CREATE_TOPIC_LIST,
+    Code.UPDATE_BROKER_CONFIG,
+    Code.CONSUMER_SEND_MSG_BACK,
+    Code.END_TRANSACTION,
+    Code.LOCK_BATCH_MQ,
+    Code.UNLOCK_BATCH_MQ,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    Code.DELETE_SUBSCRIPTIONGROUP,
+    Code.DELETE_TOPIC_IN_BROKER,
+    Code.PURGE_TOPIC,
+    Code.INVOKE_BROKER_TO_RESET_OFFSET,
+    Code.CONSUME_MESSAGE_DIRECTLY,
+    Code.CLONE_GROUP_OFFSET,
+    Code.RESUME_CHECK_HALF_MESSAGE,
+    Code.SEND_REPLY_MESSAGE,
+    Code.SEND_REPLY_MESSAGE_V2,
+    Code.DELETE_EXPIRED_COMMITLOG,
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    Code.RECALL_MESSAGE,
+    Code.SET_MESSAGE_REQUEST_MODE,
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC,
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+    Code.SET_COMMITLOG_READ_MODE,
+    Code.AUTH_CREATE_USER,
+    Code.AUTH_UPDATE_USER,
+    Code.AUTH_DELETE_USER,
+    Code.AUTH_CREATE_ACL,
+    Code.AUTH_UPDATE_ACL,
+    Code.AUTH_DELETE_ACL,
+    Code.SINK_STAGE,
+    Code.SINK_PUBLISH,
+    Code.SINK_ABORT,
+    Code.SINK_PREPARE,
+    Code.SINK_DECIDE,
+}
+PROMISING_OF_POP = {
+    Code.ACK_MESSAGE,
+    Code.BATCH_ACK_MESSAGE,
+    Code.CHANGE_MESSAGE_INVISIBLETIME,
+}
+PROMISING |= PROMISING_OF_POP | {code & 0xFFFF for code in PROMISING_OF_POP}
+WAITING = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.POP_MESSAGE, Code.NOTIFICATION}
+
 
 async def test_clients_codes_are_for_everybody_and_all_others_for_administrators(
     broker: ServedBroker,
@@ -68,6 +117,18 @@ async def test_clients_codes_are_for_everybody_and_all_others_for_administrators
     # A code of a feature that is not there is nobody's.
     expected = FOR_EVERYBODY & {int(code) for code in table}
     assert {int(code) for code, entry in table.items() if not entry.is_administration} == expected
+
+
+async def test_no_response_that_promises_state_is_declared_as_one_that_promises_none(
+    broker: ServedBroker,
+) -> None:
+    table = build_table(broker)
+    assert [code for code in PROMISING & table.keys() if not table[code].promises_state] == []
+
+
+async def test_requests_that_wait_for_messages_are_declared_so(broker: ServedBroker) -> None:
+    table = build_table(broker)
+    assert {code for code, row in table.items() if row.may_wait} == WAITING & table.keys()
 
 
 @pytest.mark.parametrize(

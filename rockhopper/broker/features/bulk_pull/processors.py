@@ -54,10 +54,12 @@ class BulkPullProcessor:
     _topics: TopicTable
 
     def rows(self) -> dict[int, Row]:
-        """Return both request codes, and what they need."""
+        """Return the row of each request code."""
         return {
-            RequestCode.BULK_PULL: serves(self.process, *PERMISSIONS),
-            RequestCode.BULK_PULL_QUEUES: serves(self.process_queues, *PERMISSIONS),
+            RequestCode.BULK_PULL: serves(self.process, *PERMISSIONS, promises_state=False),
+            RequestCode.BULK_PULL_QUEUES: serves(
+                self.process_queues, *PERMISSIONS, promises_state=False
+            ),
         }
 
     def process(self, request: Request) -> Response:

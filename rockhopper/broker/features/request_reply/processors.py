@@ -67,7 +67,7 @@ class ReplyProcessor:
     _now_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return both request codes, and what they need."""
+        """Return the row of each request code."""
         return {
             RequestCode.SEND_REPLY_MESSAGE: serves(self.process, on_topic(Action.PUB)),
             RequestCode.SEND_REPLY_MESSAGE_V2: serves(

@@ -93,13 +93,13 @@ class SinkProcessors:
     _now_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and the permissions that it needs."""
+        """Return the row of each request code."""
         return {
             RequestCode.SINK_STAGE: serves(self.stage, SINK, STAGED_TOPICS),
             RequestCode.SINK_PUBLISH: serves(self.publish, SINK),
-            RequestCode.SINK_STATUS: serves(self.status, SINK),
+            RequestCode.SINK_STATUS: serves(self.status, SINK, promises_state=False),
             RequestCode.SINK_ABORT: serves(self.abort, SINK),
-            RequestCode.SINK_HOME: serves(self.home, SINK),
+            RequestCode.SINK_HOME: serves(self.home, SINK, promises_state=False),
             RequestCode.SINK_PREPARE: serves(self.prepare, SINK),
             RequestCode.SINK_DECIDE: serves(self.decide, SINK),
         }

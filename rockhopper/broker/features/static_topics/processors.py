@@ -100,7 +100,7 @@ class StaticTopicProcessors:
         return answer
 
     def rows(self) -> dict[int, Row]:
-        """Return the request code of mappings, and what it needs."""
+        """Return the row of each request code."""
         return {
             Code.UPDATE_AND_CREATE_STATIC_TOPIC: administers(self.update, on_topic(Action.CREATE))
         }

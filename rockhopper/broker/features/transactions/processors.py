@@ -53,7 +53,7 @@ class TransactionProcessors:
     _resume: Callable[[StoredMessage], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and the permissions that it needs."""
+        """Return the row of each request code."""
         return {
             RequestCode.END_TRANSACTION: serves(
                 self.end, RequiredPermission((Action.PUB,), ResourceKind.TOPIC, self.topics_of_end)

@@ -70,19 +70,19 @@ class AuthAdminProcessors:
     _acls: AclTable
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.AUTH_CREATE_USER: administers(self.create_user, CHANGE_CLUSTER),
             Code.AUTH_UPDATE_USER: administers(self.update_user, CHANGE_CLUSTER),
             Code.AUTH_DELETE_USER: administers(self.delete_user, CHANGE_CLUSTER),
-            Code.AUTH_GET_USER: administers(self.get_user, SEE_CLUSTER),
-            Code.AUTH_LIST_USER: administers(self.list_users, SEE_CLUSTER),
+            Code.AUTH_GET_USER: administers(self.get_user, SEE_CLUSTER, promises_state=False),
+            Code.AUTH_LIST_USER: administers(self.list_users, SEE_CLUSTER, promises_state=False),
             Code.AUTH_CREATE_ACL: administers(self.create_acl, CHANGE_CLUSTER),
             Code.AUTH_UPDATE_ACL: administers(self.update_acl, CHANGE_CLUSTER),
             Code.AUTH_DELETE_ACL: administers(self.delete_acl, CHANGE_CLUSTER),
-            Code.AUTH_GET_ACL: administers(self.get_acl, SEE_CLUSTER),
-            Code.AUTH_LIST_ACL: administers(self.list_acls, SEE_CLUSTER),
-            Code.EXPLAIN_ACCESS: administers(self.explain, SEE_CLUSTER),
+            Code.AUTH_GET_ACL: administers(self.get_acl, SEE_CLUSTER, promises_state=False),
+            Code.AUTH_LIST_ACL: administers(self.list_acls, SEE_CLUSTER, promises_state=False),
+            Code.EXPLAIN_ACCESS: administers(self.explain, SEE_CLUSTER, promises_state=False),
         }
 
     async def create_user(self, request: Request) -> Response:

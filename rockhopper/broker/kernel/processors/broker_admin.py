@@ -78,14 +78,22 @@ class BrokerAdminProcessors:
         self._config_version = TableVersion(0, self._now_ms())
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.UPDATE_BROKER_CONFIG: administers(self.update_config, CHANGE_CLUSTER),
-            Code.GET_BROKER_CONFIG: administers(self.get_config, SEE_CLUSTER),
-            Code.DESCRIBE_CONFIG: administers(self.describe_config, SEE_CLUSTER),
-            Code.GET_BROKER_RUNTIME_INFO: administers(self.get_runtime_info, SEE_CLUSTER),
-            Code.VIEW_BROKER_STATS_DATA: administers(self.view_stats, SEE_CLUSTER),
-            Code.GET_ALL_DELAY_OFFSET: administers(self.all_delay_offsets, SEE_CLUSTER),
+            Code.GET_BROKER_CONFIG: administers(self.get_config, SEE_CLUSTER, promises_state=False),
+            Code.DESCRIBE_CONFIG: administers(
+                self.describe_config, SEE_CLUSTER, promises_state=False
+            ),
+            Code.GET_BROKER_RUNTIME_INFO: administers(
+                self.get_runtime_info, SEE_CLUSTER, promises_state=False
+            ),
+            Code.VIEW_BROKER_STATS_DATA: administers(
+                self.view_stats, SEE_CLUSTER, promises_state=False
+            ),
+            Code.GET_ALL_DELAY_OFFSET: administers(
+                self.all_delay_offsets, SEE_CLUSTER, promises_state=False
+            ),
         }
 
     async def update_config(self, request: Request) -> Response:

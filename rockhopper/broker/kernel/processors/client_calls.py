@@ -56,14 +56,14 @@ class ClientCallProcessors:
     _consumers: ConsumerGroups
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             RequestCode.GET_CONSUMER_RUNNING_INFO: administers(
-                self.running_info, on_group(Action.GET)
+                self.running_info, on_group(Action.GET), promises_state=False
             ),
             RequestCode.CONSUME_MESSAGE_DIRECTLY: administers(self.consume_directly, *CONSUME),
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
-                self.consumer_status, *permissions.GROUP_INFO
+                self.consumer_status, *permissions.GROUP_INFO, promises_state=False
             ),
         }
 

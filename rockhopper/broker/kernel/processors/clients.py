@@ -84,14 +84,18 @@ class ClientProcessors:
     _now_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code; clients repeat the first two."""
         return {
-            Code.HEART_BEAT: serves(self.heartbeat, *permissions.HEARTBEAT),
-            Code.UNREGISTER_CLIENT: serves(self.unregister, permissions.UNREGISTER),
-            Code.GET_CONSUMER_LIST_BY_GROUP: serves(
-                self.consumer_list, on_group(Action.SUB, Action.GET)
+            Code.HEART_BEAT: serves(self.heartbeat, *permissions.HEARTBEAT, promises_state=False),
+            Code.UNREGISTER_CLIENT: serves(
+                self.unregister, permissions.UNREGISTER, promises_state=False
             ),
-            Code.CHECK_CLIENT_CONFIG: serves(self.check_config, *permissions.CHECKED),
+            Code.GET_CONSUMER_LIST_BY_GROUP: serves(
+                self.consumer_list, on_group(Action.SUB, Action.GET), promises_state=False
+            ),
+            Code.CHECK_CLIENT_CONFIG: serves(
+                self.check_config, *permissions.CHECKED, promises_state=False
+            ),
         }
 
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:

@@ -53,14 +53,20 @@ class ConsumptionAdminProcessors:
     _steady_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
-            Code.QUERY_CONSUME_TIME_SPAN: administers(self.time_span, *permissions.GROUP_INFO),
-            Code.GET_BROKER_CONSUME_STATS: administers(self.broker_consume_stats, SEE_CLUSTER),
+            Code.QUERY_CONSUME_TIME_SPAN: administers(
+                self.time_span, *permissions.GROUP_INFO, promises_state=False
+            ),
+            Code.GET_BROKER_CONSUME_STATS: administers(
+                self.broker_consume_stats, SEE_CLUSTER, promises_state=False
+            ),
             Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(
                 self.group_forbidden, *permissions.RESET_OFFSET
             ),
-            Code.GET_ALL_PRODUCER_INFO: administers(self.producers, SEE_CLUSTER),
+            Code.GET_ALL_PRODUCER_INFO: administers(
+                self.producers, SEE_CLUSTER, promises_state=False
+            ),
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: administers(self.nothing_to_do, CHANGE_CLUSTER),
             Code.CLEAN_UNUSED_TOPIC: administers(self.nothing_to_do, CHANGE_CLUSTER),
         }

@@ -110,7 +110,7 @@ class GroupAdminProcessors:
     _retry_owners: RetryOwners
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
                 self.update_group, permissions.GROUP_MADE
@@ -122,22 +122,26 @@ class GroupAdminProcessors:
                 self.delete_group, on_group(Action.DELETE, field="groupName")
             ),
             Code.GET_SUBSCRIPTIONGROUP_CONFIG: administers(
-                self.get_group, on_group(Action.GET, field="group")
+                self.get_group, on_group(Action.GET, field="group"), promises_state=False
             ),
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
-                self.get_all_groups, permissions.ALL_GROUPS
+                self.get_all_groups, permissions.ALL_GROUPS, promises_state=False
             ),
             Code.GET_CONSUMER_CONNECTION_LIST: administers(
-                self.consumer_connections, on_group(Action.GET)
+                self.consumer_connections, on_group(Action.GET), promises_state=False
             ),
-            Code.GET_PRODUCER_CONNECTION_LIST: administers(self.producer_connections, SEE_CLUSTER),
+            Code.GET_PRODUCER_CONNECTION_LIST: administers(
+                self.producer_connections, SEE_CLUSTER, promises_state=False
+            ),
             Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
-                self.subscription_of, *permissions.GROUP_INFO
+                self.subscription_of, *permissions.GROUP_INFO, promises_state=False
             ),
             Code.QUERY_TOPICS_BY_CONSUMER: administers(
-                self.topics_of, on_group(Action.GET, field="group")
+                self.topics_of, on_group(Action.GET, field="group"), promises_state=False
             ),
-            Code.GET_CONSUME_STATS: administers(self.consume_stats, *permissions.CONSUME_STATS),
+            Code.GET_CONSUME_STATS: administers(
+                self.consume_stats, *permissions.CONSUME_STATS, promises_state=False
+            ),
         }
 
     async def update_group(self, request: Request) -> Response:

@@ -36,9 +36,9 @@ class LogHistoryProcessor:
     _positions: ReaderPositions
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
-            Code.LOG_HISTORY: serves(self.process, permissions.COMPARED),
+            Code.LOG_HISTORY: serves(self.process, permissions.COMPARED, promises_state=False),
         }
 
     async def process(self, request: Request) -> Response:

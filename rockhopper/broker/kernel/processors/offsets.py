@@ -53,23 +53,29 @@ class OffsetProcessors:
     _positions: ReaderPositions
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.QUERY_CONSUMER_OFFSET: serves(
-                self.query_consumer_offset, *permissions.QUERY_OFFSET
+                self.query_consumer_offset, *permissions.QUERY_OFFSET, promises_state=False
             ),
             Code.UPDATE_CONSUMER_OFFSET: serves(
                 self.update_consumer_offset, *permissions.COMMITTED
             ),
             Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
-                self.search_by_time, on_topic(Action.SUB, Action.GET)
+                self.search_by_time, on_topic(Action.SUB, Action.GET), promises_state=False
             ),
-            Code.GET_MAX_OFFSET: serves(self.max_offset, on_topic(Action.SUB, Action.GET)),
-            Code.GET_MIN_OFFSET: serves(self.min_offset, on_topic(Action.SUB, Action.GET)),
+            Code.GET_MAX_OFFSET: serves(
+                self.max_offset, on_topic(Action.SUB, Action.GET), promises_state=False
+            ),
+            Code.GET_MIN_OFFSET: serves(
+                self.min_offset, on_topic(Action.SUB, Action.GET), promises_state=False
+            ),
             Code.GET_EARLIEST_MSG_STORETIME: serves(
-                self.earliest_store_time, on_topic(Action.SUB, Action.GET)
+                self.earliest_store_time, on_topic(Action.SUB, Action.GET), promises_state=False
             ),
-            Code.GET_ALL_CONSUMER_OFFSET: administers(self.all_consumer_offsets, SEE_CLUSTER),
+            Code.GET_ALL_CONSUMER_OFFSET: administers(
+                self.all_consumer_offsets, SEE_CLUSTER, promises_state=False
+            ),
         }
 
     def query_consumer_offset(self, request: Request) -> Response:

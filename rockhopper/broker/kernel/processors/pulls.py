@@ -56,10 +56,14 @@ class PullProcessor:
     _puller: Puller
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code; a new master delivers the same messages again."""
         return {
-            RequestCode.PULL_MESSAGE: serves(self.process, *permissions.PULLED),
-            RequestCode.LITE_PULL_MESSAGE: serves(self.process, *permissions.PULLED),
+            RequestCode.PULL_MESSAGE: serves(
+                self.process, *permissions.PULLED, promises_state=False, may_wait=True
+            ),
+            RequestCode.LITE_PULL_MESSAGE: serves(
+                self.process, *permissions.PULLED, promises_state=False, may_wait=True
+            ),
         }
 
     def process(self, request: Request) -> Response | None:

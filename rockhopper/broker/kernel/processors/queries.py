@@ -39,10 +39,14 @@ class QueryProcessors:
     _topics: TopicTable
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
-            Code.QUERY_MESSAGE: serves(self.by_key, on_topic(Action.SUB, Action.GET)),
-            Code.VIEW_MESSAGE_BY_ID: serves(self.by_offset, on_topic(Action.GET)),
+            Code.QUERY_MESSAGE: serves(
+                self.by_key, on_topic(Action.SUB, Action.GET), promises_state=False
+            ),
+            Code.VIEW_MESSAGE_BY_ID: serves(
+                self.by_offset, on_topic(Action.GET), promises_state=False
+            ),
         }
 
     def by_key(self, request: Request) -> Response | Awaitable[Response]:

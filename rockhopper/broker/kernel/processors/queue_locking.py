@@ -32,7 +32,7 @@ class QueueLockProcessors:
     _locks: QueueLocks
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.LOCK_BATCH_MQ: serves(self.lock, *permissions.LOCKED),
             Code.UNLOCK_BATCH_MQ: serves(self.unlock, *permissions.LOCKED),

@@ -33,7 +33,7 @@ class RecallProcessor:
     _now_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.RECALL_MESSAGE: serves(self.process, on_topic(Action.PUB)),
         }

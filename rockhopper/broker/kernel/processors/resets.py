@@ -63,13 +63,13 @@ class ResetProcessors:
     _events: KernelEvents
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: administers(
                 self.reset_offsets, *permissions.RESET_OFFSET
             ),
             RequestCode.QUERY_CORRECTION_OFFSET: administers(
-                self.correction_offsets, *permissions.CORRECTED
+                self.correction_offsets, *permissions.CORRECTED, promises_state=False
             ),
             RequestCode.CLONE_GROUP_OFFSET: administers(self.clone_offsets, *permissions.CLONED),
         }

@@ -29,7 +29,7 @@ class SendBackProcessor:
     _send_back: SendBack
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.CONSUMER_SEND_MSG_BACK: serves(self.process, *permissions.SENT_BACK),
         }

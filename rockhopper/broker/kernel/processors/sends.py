@@ -48,11 +48,17 @@ class SendProcessor:
         }
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code; a send is answered when the log is safe."""
         return {
-            RequestCode.SEND_MESSAGE: serves(self.process, on_topic(Action.PUB)),
-            RequestCode.SEND_MESSAGE_V2: serves(self.process, permissions.SENT),
-            RequestCode.SEND_BATCH_MESSAGE: serves(self.process, permissions.SENT),
+            RequestCode.SEND_MESSAGE: serves(
+                self.process, on_topic(Action.PUB), promises_state=False
+            ),
+            RequestCode.SEND_MESSAGE_V2: serves(
+                self.process, permissions.SENT, promises_state=False
+            ),
+            RequestCode.SEND_BATCH_MESSAGE: serves(
+                self.process, permissions.SENT, promises_state=False
+            ),
         }
 
     def process(self, request: Request) -> Response | None:

@@ -72,26 +72,36 @@ class StoreAdminProcessors:
     _cold_thresholds: dict[str, int] = field(default_factory=dict)
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
-            Code.GET_TIMER_CHECK_POINT: administers(self.timer_check_point, SEE_CLUSTER),
-            Code.GET_TIMER_METRICS: administers(self.timer_metrics, SEE_CLUSTER),
+            Code.GET_TIMER_CHECK_POINT: administers(
+                self.timer_check_point, SEE_CLUSTER, promises_state=False
+            ),
+            Code.GET_TIMER_METRICS: administers(
+                self.timer_metrics, SEE_CLUSTER, promises_state=False
+            ),
             Code.QUERY_CONSUME_QUEUE: administers(
-                self.query_consume_queue, *permissions.QUEUE_SEEN
+                self.query_consume_queue, *permissions.QUEUE_SEEN, promises_state=False
             ),
             Code.DELETE_EXPIRED_COMMITLOG: administers(self.delete_expired, CHANGE_CLUSTER),
-            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, SEE_CLUSTER),
-            Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
-                self.rocksdb_progress, on_topic(Action.GET)
+            Code.GET_BROKER_HA_STATUS: administers(
+                self.ha_status, SEE_CLUSTER, promises_state=False
             ),
-            Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(self.export_config, SEE_CLUSTER),
+            Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(
+                self.rocksdb_progress, on_topic(Action.GET), promises_state=False
+            ),
+            Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(
+                self.export_config, SEE_CLUSTER, promises_state=False
+            ),
             Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(
                 self.update_cold_control, CHANGE_CLUSTER
             ),
             Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: administers(
                 self.remove_cold_control, CHANGE_CLUSTER
             ),
-            Code.GET_COLD_DATA_FLOW_CTR_INFO: administers(self.cold_control, SEE_CLUSTER),
+            Code.GET_COLD_DATA_FLOW_CTR_INFO: administers(
+                self.cold_control, SEE_CLUSTER, promises_state=False
+            ),
             Code.SET_COMMITLOG_READ_MODE: administers(self.set_read_mode, CHANGE_CLUSTER),
         }
 

@@ -28,9 +28,9 @@ class TopicIdProcessor:
     _topic_ids: TopicIds
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
-            Code.TOPIC_IDS: serves(self.process, permissions.IDENTIFIED),
+            Code.TOPIC_IDS: serves(self.process, permissions.IDENTIFIED, promises_state=False),
         }
 
     async def process(self, request: Request) -> Response:

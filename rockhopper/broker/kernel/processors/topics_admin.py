@@ -109,7 +109,7 @@ class TopicAdminProcessors:
     """Held from the validation of a change until it is applied."""
 
     def rows(self) -> dict[int, Row]:
-        """Return each request code with its processor and permissions."""
+        """Return the row of each request code."""
         return {
             Code.UPDATE_AND_CREATE_TOPIC: administers(self.update_topic, on_topic(Action.CREATE)),
             Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
@@ -117,11 +117,21 @@ class TopicAdminProcessors:
             ),
             Code.DELETE_TOPIC_IN_BROKER: administers(self.delete_topic, on_topic(Action.DELETE)),
             Code.PURGE_TOPIC: administers(self.purge_topic, on_topic(Action.DELETE)),
-            Code.GET_TOPIC_CONFIG: administers(self.get_topic, on_topic(Action.GET)),
-            Code.GET_ALL_TOPIC_CONFIG: administers(self.get_all_topics, permissions.ALL_TOPICS),
-            Code.GET_TOPIC_STATS_INFO: administers(self.topic_stats, on_topic(Action.GET)),
-            Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(self.who_consumes, on_topic(Action.GET)),
-            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(self.system_topics, SEE_CLUSTER),
+            Code.GET_TOPIC_CONFIG: administers(
+                self.get_topic, on_topic(Action.GET), promises_state=False
+            ),
+            Code.GET_ALL_TOPIC_CONFIG: administers(
+                self.get_all_topics, permissions.ALL_TOPICS, promises_state=False
+            ),
+            Code.GET_TOPIC_STATS_INFO: administers(
+                self.topic_stats, on_topic(Action.GET), promises_state=False
+            ),
+            Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(
+                self.who_consumes, on_topic(Action.GET), promises_state=False
+            ),
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(
+                self.system_topics, SEE_CLUSTER, promises_state=False
+            ),
         }
 
     async def update_topic(self, request: Request) -> Response:

@@ -171,13 +171,15 @@ class ReplicaProcessors:
         return Response(body=fastjson.dumps({"said": said}).encode())
 
     def rows(self) -> dict[int, Row]:
-        """Return the rows that are served in any role."""
+        """Return the rows that are served in any role, also by a master that no longer leads."""
         see = on_cluster(Action.GET)
         return {
-            Code.GET_REPLICA_SET: administers(self.status, see),
-            Code.CHANGE_REPLICA_SET: administers(self.change, on_cluster(Action.UPDATE)),
-            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
-            Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see),
+            Code.GET_REPLICA_SET: administers(self.status, see, promises_state=False),
+            Code.CHANGE_REPLICA_SET: administers(
+                self.change, on_cluster(Action.UPDATE), promises_state=False
+            ),
+            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see, promises_state=False),
+            Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see, promises_state=False),
         }
 
     def leading_rows(self, table: dict[int, Row]) -> dict[int, Row]:
@@ -190,7 +192,7 @@ class ReplicaProcessors:
         """Return the rows that are served while another replica leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
-            table[code] = serves(self.pull, *permissions.PULLED)
+            table[code] = serves(self.pull, *permissions.PULLED, may_wait=True)
         table[Code.HEART_BEAT] = serves(self.take_heartbeat)
         table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
         return table | self.rows()

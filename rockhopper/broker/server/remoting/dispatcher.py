@@ -26,7 +26,6 @@ from rockhopper.broker.server.loop.cooperative_work import next_slice
 from rockhopper.broker.server.loop.latencies import RequestTimes
 from rockhopper.broker.server.remoting.gate import admit, admit_again
 from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, RequiredPermission
-from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
@@ -42,7 +41,7 @@ from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users import errors
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.peer import Principal
-from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, ResponseCode
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import decode_fields
@@ -56,16 +55,6 @@ log = structlog.get_logger("broker.dispatcher")
 # The limit of one peer's concurrent coroutine requests; a peer that reads its responses before it
 # sends more never gets near it.
 SLOW_REQUESTS_PER_CONNECTION_MAX = 128
-
-# Codes that may wait for messages: their duration shows nothing about the broker.
-LONG_POLLING = frozenset(
-    {
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        RequestCode.POP_MESSAGE,
-        RequestCode.NOTIFICATION,
-    }
-)
 
 Fields = TypeVar("Fields")
 
@@ -122,6 +111,7 @@ class Request:
         "_access",
         "_began_s",
         "_gate",
+        "_may_wait",
         "_permissions",
         "_principal",
         "_times",
@@ -135,9 +125,12 @@ class Request:
         command: Command,
         times: RequestTimes | None = None,
         gate: LeaseGate | None = None,
+        *,
+        may_wait: bool = False,
     ) -> None:
-        """*times* counts its response, which is sent through *gate*."""
+        """*times* counts its response, which is sent through *gate*; *may_wait* is as in Row."""
         self._gate = gate
+        self._may_wait = may_wait
         self.connection = connection
         self.command = command
         self._principal: Principal | None = None
@@ -206,7 +199,7 @@ class Request:
         Raises:
             NoPermission, MalformedBodyError: it may not.
         """
-        if self.code in LONG_POLLING:
+        if self._may_wait:
             self.check_permissions(self._permissions)
 
     def check_permissions(self, permissions: tuple[RequiredPermission, ...]) -> None:
@@ -224,14 +217,14 @@ class Request:
 
     def answer(self, response: Response) -> None:
         """Write *response* now, unless the request was oneway or its connection is closed."""
-        self.note(response, has_waited=self.code in LONG_POLLING)
+        self.note(response, has_waited=self._may_wait)
         if self.oneway:
             return
-        promises = response.code == ResponseCode.SUCCESS and self.code not in PROMISES_NOTHING
-        if self._gate is None or not promises or self._gate.is_open():
+        gate = self._gate
+        if gate is None or response.code != ResponseCode.SUCCESS or gate.is_open():
             self.connection.write(encode_response(self.command, response))
         else:
-            self._gate.hold(partial(self._release, response))
+            gate.hold(partial(self._release, response))
 
     def _release(self, response: Response, error: StoreError | None) -> None:
         if error is not None:
@@ -254,10 +247,17 @@ Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
 class Row(NamedTuple):
-    """The processor of a request code, and the permissions that it needs."""
+    """The declaration of a request code, beside the function that serves it."""
 
     processor: Processor
     permissions: tuple[RequiredPermission, ...]
+    promises_state: bool
+    """Whether a response promises state, so that a master of a replica set sends it only while
+    nobody else can lead the set (store/lease_gate.py). It promises none if it only reads, if
+    clients repeat the request, or if it waits until the log is safe."""
+    may_wait: bool
+    """Whether a request may wait for messages. Its duration shows nothing about the broker, and its
+    permissions are checked again before it is answered."""
 
     @property
     def is_administration(self) -> bool:
@@ -265,14 +265,21 @@ class Row(NamedTuple):
         return ADMINISTRATION in self.permissions
 
 
-def serves(processor: Processor, *permissions: RequiredPermission) -> Row:
+def serves(
+    processor: Processor,
+    *permissions: RequiredPermission,
+    promises_state: bool = True,
+    may_wait: bool = False,
+) -> Row:
     """Return a row for senders with all *permissions*."""
-    return Row(processor, permissions)
+    return Row(processor, permissions, promises_state, may_wait)
 
 
-def administers(processor: Processor, *permissions: RequiredPermission) -> Row:
+def administers(
+    processor: Processor, *permissions: RequiredPermission, promises_state: bool = True
+) -> Row:
     """Return a row for administrators."""
-    return Row(processor, (ADMINISTRATION, *permissions))
+    return serves(processor, ADMINISTRATION, *permissions, promises_state=promises_state)
 
 
 def encode_response(request: Command, response: Response) -> bytes:
@@ -360,6 +367,11 @@ def error_response(error: BaseException) -> Response | None:
     return None
 
 
+def _unsupported(code: int) -> Response:
+    remark = f" request type {code} not supported"
+    return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
 class Dispatcher:
     """Runs the processor of each request, and responds with its result or error."""
 
@@ -379,29 +391,34 @@ class Dispatcher:
         """The coroutines that are serving requests."""
         self._slow_counts: dict[RemotingConnection, int] = {}
 
+    def promises_state(self, code: int) -> bool:
+        """Return whether responses to a request code promise state, as an unknown one may."""
+        row = self._table.get(code)
+        return row is None or row.promises_state
+
     def dispatch(self, connection: "RemotingConnection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
-        request = Request(connection, command, self._times, self.gate)
-        try:
-            response = self._process(request)
-        except Exception as error:
-            response = self._failed(request, error)
+        row = self._table.get(command.code)
+        if row is None:
+            request = Request(connection, command, self._times)
+            response: Response | None = _unsupported(command.code)
+        else:
+            gate = self.gate if row.promises_state else None
+            request = Request(connection, command, self._times, gate, may_wait=row.may_wait)
+            try:
+                response = self._process(request, row)
+            except Exception as error:
+                response = self._failed(request, error)
         if response is not None:
             request.note(response)
         if response is None or command.is_oneway:
             return b""
         return encode_response(command, response)
 
-    def _process(self, request: Request) -> Response | None:
-        entry = self._table.get(request.code)
-        if entry is None:
-            return Response(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f" request type {request.code} not supported",
-            )
-        if entry.is_administration or not self.access.is_open:
-            request.admit(self.access, entry.permissions)
-        result = entry.processor(request)
+    def _process(self, request: Request, row: Row) -> Response | None:
+        if row.is_administration or not self.access.is_open:
+            request.admit(self.access, row.permissions)
+        result = row.processor(request)
         if result is None or isinstance(result, Response):
             return result
         return self._serve_later(request, result)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.held_answers import hold_back
-from rockhopper.broker.server.remoting.promises import PROMISES_NOTHING
 from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.protocol.command import decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
@@ -27,6 +26,7 @@ class GeneralPass:
 
     def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were served."""
+        dispatcher = self._dispatcher
         ends_at_s = self._clock() + PASS_S
         answers: list[bytes] = []
         guarded: list[int] = []
@@ -42,8 +42,8 @@ class GeneralPass:
             if command.is_response:
                 connection.response_received(command)
             else:
-                answer = self._dispatcher.dispatch(connection, command)
-                if self._dispatcher.gate is not None and command.code not in PROMISES_NOTHING:
+                answer = dispatcher.dispatch(connection, command)
+                if dispatcher.gate is not None and dispatcher.promises_state(command.code):
                     guarded.append(len(answers))
                 answers.append(answer)
                 size_bytes += len(answer)

@@ -94,11 +94,13 @@ class AssignmentProcessors:
     _cluster_queues: ClusterQueues
 
     def rows(self) -> dict[int, Row]:
-        """Return the table."""
+        """Return the row of each request code."""
         return {
-            Code.QUERY_ASSIGNMENT: serves(self.query, *permissions.ASSIGNED),
+            Code.QUERY_ASSIGNMENT: serves(self.query, *permissions.ASSIGNED, promises_state=False),
             Code.SET_MESSAGE_REQUEST_MODE: administers(self.set_mode, permissions.SET_REQUEST_MODE),
-            Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(self.all_modes, on_cluster(Action.GET)),
+            Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(
+                self.all_modes, on_cluster(Action.GET), promises_state=False
+            ),
         }
 
     async def query(self, request: Request) -> Response:

@@ -91,17 +91,26 @@ class PopProcessors:
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
     def rows(self) -> dict[int, Row]:
-        """Return the table, also by the lower 16 bits of the codes."""
+        """Return the row of each request code, also by the lower 16 bits of the code.
+
+        A new master delivers popped messages again, unless they are acknowledged.
+        """
         rows: dict[int, Row] = {
-            Code.POP_MESSAGE: serves(self.pop, *CONSUME),
+            Code.POP_MESSAGE: serves(self.pop, *CONSUME, promises_state=False, may_wait=True),
             Code.ACK_MESSAGE: serves(self.ack, *CONSUME),
             Code.BATCH_ACK_MESSAGE: serves(self.batch_ack, *permissions.ACKNOWLEDGED),
-            Code.PEEK_MESSAGE: serves(self.peek, *CONSUME),
+            Code.PEEK_MESSAGE: serves(self.peek, *CONSUME, promises_state=False),
             Code.CHANGE_MESSAGE_INVISIBLETIME: serves(self.change_invisible, *CONSUME),
-            Code.NOTIFICATION: serves(self.notification, *CONSUME),
-            Code.POLLING_INFO: serves(self.polling_info, *permissions.AWAITED),
+            Code.NOTIFICATION: serves(
+                self.notification, *CONSUME, promises_state=False, may_wait=True
+            ),
+            Code.POLLING_INFO: serves(
+                self.polling_info, *permissions.AWAITED, promises_state=False
+            ),
         }
-        return rows | {code & 0xFFFF: row for code, row in rows.items()}
+        return rows | {
+            code & 0xFFFF: serves(row.processor, *row.permissions) for code, row in rows.items()
+        }
 
     def pop(self, request: Request) -> Response | Awaitable[Response | None] | None:
         """200050: return messages, or wait for some."""

@@ -63,9 +63,9 @@ class ClassicProcessors:
         """Return the rows that replace or extend those of *table*."""
         see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
         rows = {
-            int(code): serves(
-                self._for_slaves(table[code].processor),
-                *(
+            int(code): table[code]._replace(
+                processor=self._for_slaves(table[code].processor),
+                permissions=tuple(
                     permission
                     for permission in table[code].permissions
                     if permission is not ADMINISTRATION

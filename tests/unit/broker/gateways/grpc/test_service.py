@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.probing import probes
-from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.gateways.grpc.service import PROMISES_NOTHING, GrpcService
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.authentication import FailureAllowance
@@ -102,3 +102,16 @@ def test_a_signed_call_is_served_in_its_users_name() -> None:
 def test_any_other_is_refused_though_it_needs_nothing(fields: dict[str, str]) -> None:
     asking = served(**fields)
     assert (asking.replies, asking.refusals) == ([], ["NotAuthenticated"])
+
+
+def test_every_rpc_that_promises_nothing_is_one() -> None:
+    assert set(METHODS) >= PROMISES_NOTHING
+    assert set(METHODS) - PROMISES_NOTHING == {
+        "AckMessage",
+        "ChangeInvisibleDuration",
+        "EndTransaction",
+        "ForwardMessageToDeadLetterQueue",
+        "RecallMessage",
+        "SyncLiteSubscription",
+        "UpdateOffset",
+    }

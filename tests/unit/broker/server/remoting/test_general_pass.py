@@ -5,9 +5,11 @@ from typing import Any, cast
 import pytest
 
 from rockhopper.broker.server.loop.fair_scheduler import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server.remoting.dispatcher import Dispatcher, Request, Response, Row, serves
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
 from rockhopper.broker.server.remoting.server import RemotingConnection
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
@@ -64,13 +66,18 @@ async def test_a_promise_is_held_while_the_lease_may_be_over() -> None:
     is_open = False
     connected = Connected()
 
-    def dispatch(connection: RemotingConnection, command: Command) -> bytes:
-        return encode_command(Command(code=0, opaque=command.opaque, flag=FLAG_RESPONSE))
+    def respond(_request: Request) -> Response:
+        return Response()
 
+    table: dict[int, Row] = {
+        RequestCode.UPDATE_CONSUMER_OFFSET: serves(respond),
+        RequestCode.GET_MAX_OFFSET: serves(respond, promises_state=False),
+    }
+    dispatcher = Dispatcher(table, AccessRules(remote_admin=False), gate=gate)
     commit = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1)
     read = Command(code=RequestCode.GET_MAX_OFFSET, opaque=2)
     given = FrameDecoder().feed(encode_command(commit) + encode_command(read))
-    general_pass = GeneralPass(dispatching(dispatch, gate))
+    general_pass = GeneralPass(dispatcher)
     general_pass.serve_frames(cast(RemotingConnection, connected), given)
     assert answered(connected) == [2]
     is_open = True
