@@ -32,7 +32,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 _BROWSING = str(PULL_FLAG_BROWSE | PULL_FLAG_SUBSCRIPTION)
 
 
-def in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
+def names_in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
     def find(request: ExaminedRequest) -> Iterable[str]:
         check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
         return set(names(kind.decode(request.body)))
@@ -40,7 +40,7 @@ def in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> N
     return find
 
 
-def _in_objects(list_name: str | None, field: str) -> Names:
+def names_in_objects(list_name: str | None, field: str) -> Names:
     """The values of a field in the JSON object of a body, or in those of a list of it."""
 
     def find(request: ExaminedRequest) -> Iterable[str]:
@@ -68,7 +68,9 @@ def _not_at_the_gate(_request: ExaminedRequest) -> Iterable[str]:
 def consuming(consumer: ConsumerData) -> tuple[RequiredPermission, RequiredPermission]:
     """The permissions for one consumer group in a heartbeat."""
     topics = [each.topic for each in consumer.subscription_data_set]
-    return on_both(Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,))
+    return on_topics_and_groups(
+        Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,)
+    )
 
 
 def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
@@ -81,7 +83,7 @@ def _puller(request: ExaminedRequest) -> Iterable[str]:
     return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
 
 
-def on_both(
+def on_topics_and_groups(
     action: Action, topics: Names, groups: Names
 ) -> tuple[RequiredPermission, RequiredPermission]:
     return RequiredPermission((action,), ResourceKind.TOPIC, topics), RequiredPermission(
@@ -89,7 +91,7 @@ def on_both(
     )
 
 
-def on_both_fields(
+def on_topic_and_group(
     *actions: Action, group_field: str
 ) -> tuple[RequiredPermission, RequiredPermission]:
     return on_topic(*actions), on_group(*actions, field=group_field)
@@ -106,7 +108,7 @@ def _measured_topics(request: ExaminedRequest) -> Iterable[str]:
 ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
 ALL_GROUPS = RequiredPermission((Action.LIST,), ResourceKind.GROUP, everything)
 SENT = on_topic(Action.PUB, field="b")
-HEARTBEAT = on_both(Action.SUB, _not_at_the_gate, _not_at_the_gate)
+HEARTBEAT = on_topics_and_groups(Action.SUB, _not_at_the_gate, _not_at_the_gate)
 """``consuming`` is asked for each group, so that one of them cannot lock the others out."""
 
 SENT_BACK = (
@@ -118,24 +120,24 @@ SENT_BACK = (
 UNREGISTER = RequiredPermission(
     (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
 )
-CHECKED = on_both(
+CHECKED = on_topics_and_groups(
     Action.SUB,
-    in_body(CheckClientRequestBody, _checked_topics),
-    in_body(CheckClientRequestBody, lambda body: [body.group]),
+    names_in_body(CheckClientRequestBody, _checked_topics),
+    names_in_body(CheckClientRequestBody, lambda body: [body.group]),
 )
-LOCKED = on_both(
+LOCKED = on_topics_and_groups(
     Action.SUB,
-    in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
-    in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
+    names_in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
+    names_in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
 )
-COMMITTED = on_both_fields(Action.SUB, Action.UPDATE, group_field="consumerGroup")
-QUEUE_SEEN = on_both(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
-QUERY_OFFSET = on_both_fields(Action.SUB, Action.GET, group_field="consumerGroup")
-GROUP_INFO = on_both_fields(Action.GET, group_field="group")
-CONSUME_STATS = on_both(Action.GET, _measured_topics, in_field("consumerGroup"))
-RESET_OFFSET = on_both_fields(Action.UPDATE, group_field="group")
+COMMITTED = on_topic_and_group(Action.SUB, Action.UPDATE, group_field="consumerGroup")
+QUEUE_SEEN = on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
+QUERY_OFFSET = on_topic_and_group(Action.SUB, Action.GET, group_field="consumerGroup")
+GROUP_INFO = on_topic_and_group(Action.GET, group_field="group")
+CONSUME_STATS = on_topics_and_groups(Action.GET, _measured_topics, in_field("consumerGroup"))
+RESET_OFFSET = on_topic_and_group(Action.UPDATE, group_field="group")
 CORRECTED = (
-    *on_both(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
+    *on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
     RequiredPermission((Action.GET,), ResourceKind.GROUP, _in_list("filterGroups")),
 )
 CLONED = (
@@ -154,11 +156,11 @@ COMPARED = RequiredPermission(
     lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
 )
 TOPICS_MADE = RequiredPermission(
-    (Action.CREATE,), ResourceKind.TOPIC, _in_objects("topicConfigList", "topicName")
+    (Action.CREATE,), ResourceKind.TOPIC, names_in_objects("topicConfigList", "topicName")
 )
 GROUP_MADE = RequiredPermission(
-    (Action.CREATE,), ResourceKind.GROUP, _in_objects(None, "groupName")
+    (Action.CREATE,), ResourceKind.GROUP, names_in_objects(None, "groupName")
 )
 GROUPS_MADE = RequiredPermission(
-    (Action.CREATE,), ResourceKind.GROUP, _in_objects("groupConfigList", "groupName")
+    (Action.CREATE,), ResourceKind.GROUP, names_in_objects("groupConfigList", "groupName")
 )
