@@ -45,14 +45,14 @@ from rockhopper.broker.server.remoting.json_bodies import (
     long_json_response,
 )
 from rockhopper.broker.server.remoting.permissions import (
-    RequiredPermission,
-    everything,
-    on_cluster,
+    ALL_TOPICS,
+    CHANGE_CLUSTER,
+    SEE_CLUSTER,
     on_topic,
 )
 from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
-from rockhopper.broker.users.access import Action, ResourceKind
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import join_address, split_address
@@ -94,9 +94,6 @@ A Rust client rejects routes without enableActingMaster, and an older Python cli
 with it.
 """
 
-SEE = on_cluster(Action.GET)
-CHANGE = on_cluster(Action.UPDATE)
-ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -131,36 +128,38 @@ class NameServiceProcessors:
         shared = self._accounts
         return {
             **(
-                {} if shared is None else {RequestCode.SHARE_ACCOUNTS: serves(shared.share, CHANGE)}
+                {}
+                if shared is None
+                else {RequestCode.SHARE_ACCOUNTS: serves(shared.share, CHANGE_CLUSTER)}
             ),
-            RequestCode.PUT_KV_CONFIG: administers(self.put_value, CHANGE),
-            RequestCode.GET_KV_CONFIG: serves(self.get_value, SEE),
-            RequestCode.DELETE_KV_CONFIG: administers(self.delete_value, CHANGE),
-            RequestCode.REGISTER_BROKER: serves(self.register, CHANGE),
-            RequestCode.UNREGISTER_BROKER: serves(self.unregister, CHANGE),
+            RequestCode.PUT_KV_CONFIG: administers(self.put_value, CHANGE_CLUSTER),
+            RequestCode.GET_KV_CONFIG: serves(self.get_value, SEE_CLUSTER),
+            RequestCode.DELETE_KV_CONFIG: administers(self.delete_value, CHANGE_CLUSTER),
+            RequestCode.REGISTER_BROKER: serves(self.register, CHANGE_CLUSTER),
+            RequestCode.UNREGISTER_BROKER: serves(self.unregister, CHANGE_CLUSTER),
             RequestCode.GET_ROUTEINFO_BY_TOPIC: serves(
                 self.route, on_topic(Action.PUB, Action.SUB, Action.GET)
             ),
-            RequestCode.GET_BROKER_CLUSTER_INFO: serves(self.cluster_info, SEE),
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: administers(self.wipe_write, CHANGE),
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: serves(self.all_topics, SEE),
-            RequestCode.DELETE_TOPIC_IN_NAMESRV: administers(self.delete_topic, CHANGE),
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: serves(self.register_topic, CHANGE),
-            RequestCode.GET_KVLIST_BY_NAMESPACE: serves(self.values_of_namespace, SEE),
+            RequestCode.GET_BROKER_CLUSTER_INFO: serves(self.cluster_info, SEE_CLUSTER),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: administers(self.wipe_write, CHANGE_CLUSTER),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: serves(self.all_topics, SEE_CLUSTER),
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: administers(self.delete_topic, CHANGE_CLUSTER),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: serves(self.register_topic, CHANGE_CLUSTER),
+            RequestCode.GET_KVLIST_BY_NAMESPACE: serves(self.values_of_namespace, SEE_CLUSTER),
             RequestCode.GET_TOPICS_BY_CLUSTER: serves(self.topics_of_cluster, ALL_TOPICS),
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: serves(self.system_topics, SEE),
-            RequestCode.GET_UNIT_TOPIC_LIST: serves(self.unit_topics, SEE),
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: serves(self.unit_sub_topics, SEE),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: serves(self.system_topics, SEE_CLUSTER),
+            RequestCode.GET_UNIT_TOPIC_LIST: serves(self.unit_topics, SEE_CLUSTER),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: serves(self.unit_sub_topics, SEE_CLUSTER),
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: serves(
-                self.unit_sub_ununit_topics, SEE
+                self.unit_sub_ununit_topics, SEE_CLUSTER
             ),
-            RequestCode.UPDATE_NAMESRV_CONFIG: administers(self.update_config, CHANGE),
-            RequestCode.GET_NAMESRV_CONFIG: administers(self.get_config, SEE),
-            RequestCode.QUERY_DATA_VERSION: serves(self.query_version, SEE),
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: administers(self.add_write, CHANGE),
-            RequestCode.GET_BROKER_MEMBER_GROUP: serves(self.member_group, SEE),
-            RequestCode.BROKER_HEARTBEAT: serves(self.heartbeat, CHANGE),
-            RequestCode.SHARE_TOPIC: serves(self.sharing.share, CHANGE),
+            RequestCode.UPDATE_NAMESRV_CONFIG: administers(self.update_config, CHANGE_CLUSTER),
+            RequestCode.GET_NAMESRV_CONFIG: administers(self.get_config, SEE_CLUSTER),
+            RequestCode.QUERY_DATA_VERSION: serves(self.query_version, SEE_CLUSTER),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: administers(self.add_write, CHANGE_CLUSTER),
+            RequestCode.GET_BROKER_MEMBER_GROUP: serves(self.member_group, SEE_CLUSTER),
+            RequestCode.BROKER_HEARTBEAT: serves(self.heartbeat, CHANGE_CLUSTER),
+            RequestCode.SHARE_TOPIC: serves(self.sharing.share, CHANGE_CLUSTER),
         }
 
     def route(self, request: Request) -> Response | Awaitable[Response]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups, Member
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.record_access import record_at
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -21,7 +20,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
 )
 from rockhopper.broker.server.remoting.json_bodies import json_response
-from rockhopper.broker.server.remoting.permissions import CONSUME, on_group
+from rockhopper.broker.server.remoting.permissions import CONSUME, on_group, on_topic_and_group
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -63,7 +62,9 @@ class ClientCallProcessors:
             ),
             RequestCode.CONSUME_MESSAGE_DIRECTLY: administers(self.consume_directly, *CONSUME),
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
-                self.consumer_status, *permissions.GROUP_INFO, promises_state=False
+                self.consumer_status,
+                *on_topic_and_group(Action.GET, group_field="group"),
+                promises_state=False,
             ),
         }
 

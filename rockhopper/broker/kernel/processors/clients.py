@@ -15,28 +15,22 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
-from rockhopper.broker.kernel.processors import permissions
-from rockhopper.broker.kernel.processors.permissions import consuming
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    serves,
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.json_bodies import json_response, names_in_body, with_body
+from rockhopper.broker.server.remoting.permissions import (
+    ExaminedRequest,
+    RequiredPermission,
+    in_optional_field,
+    on_group,
+    on_topics_and_groups,
 )
-from rockhopper.broker.server.remoting.json_bodies import json_response, with_body
-from rockhopper.broker.server.remoting.permissions import on_group
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.users.access import Action
-from rockhopper.broker.users.errors import (
-    NoPermission,
-    Refusal,
-    SubscriptionNotParsed,
-    TooManyWait,
-)
+from rockhopper.broker.users.access import Action, ResourceKind
+from rockhopper.broker.users.errors import NoPermission, Refusal, SubscriptionNotParsed, TooManyWait
 from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -69,6 +63,36 @@ REFUSED_GROUPS = "refused groups"
 log = structlog.get_logger("broker.clients")
 
 
+def _not_at_the_gate(_request: ExaminedRequest) -> Iterable[str]:
+    return ()
+
+
+def consuming(consumer: ConsumerData) -> tuple[RequiredPermission, RequiredPermission]:
+    """Return the permissions for one consumer group in a heartbeat."""
+    topics = [each.topic for each in consumer.subscription_data_set]
+    return on_topics_and_groups(
+        Action.SUB, lambda _request: topics, lambda _request: (consumer.group_name,)
+    )
+
+
+HEARTBEAT = on_topics_and_groups(Action.SUB, _not_at_the_gate, _not_at_the_gate)
+"""Checked later, for each group (``consuming``), so that one cannot lock the others out."""
+UNREGISTER = RequiredPermission(
+    (Action.SUB,), ResourceKind.GROUP, in_optional_field("consumerGroup")
+)
+
+
+def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
+    return () if body.subscription_data is None else (body.subscription_data.topic,)
+
+
+CHECKED = on_topics_and_groups(
+    Action.SUB,
+    names_in_body(CheckClientRequestBody, _checked_topics),
+    names_in_body(CheckClientRequestBody, lambda body: [body.group]),
+)
+
+
 @dataclass(eq=False, repr=False)
 class ClientProcessors:
     """Serves the registration of clients, and queries about group members."""
@@ -86,16 +110,12 @@ class ClientProcessors:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code; clients repeat the first two."""
         return {
-            Code.HEART_BEAT: serves(self.heartbeat, *permissions.HEARTBEAT, promises_state=False),
-            Code.UNREGISTER_CLIENT: serves(
-                self.unregister, permissions.UNREGISTER, promises_state=False
-            ),
+            Code.HEART_BEAT: serves(self.heartbeat, *HEARTBEAT, promises_state=False),
+            Code.UNREGISTER_CLIENT: serves(self.unregister, UNREGISTER, promises_state=False),
             Code.GET_CONSUMER_LIST_BY_GROUP: serves(
                 self.consumer_list, on_group(Action.SUB, Action.GET), promises_state=False
             ),
-            Code.CHECK_CLIENT_CONFIG: serves(
-                self.check_config, *permissions.CHECKED, promises_state=False
-            ),
+            Code.CHECK_CLIENT_CONFIG: serves(self.check_config, *CHECKED, promises_state=False),
         }
 
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:

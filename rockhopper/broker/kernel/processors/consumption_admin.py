@@ -8,23 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.producers import ProducerTable
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.groups_admin import QUEUES_PER_TURN
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    administers,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers
 from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
-from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
+from rockhopper.broker.server.remoting.permissions import (
+    CHANGE_CLUSTER,
+    SEE_CLUSTER,
+    on_topic_and_group,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import GroupNotFound, TopicNotFound
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
@@ -56,13 +55,15 @@ class ConsumptionAdminProcessors:
         """Return the row of each request code."""
         return {
             Code.QUERY_CONSUME_TIME_SPAN: administers(
-                self.time_span, *permissions.GROUP_INFO, promises_state=False
+                self.time_span,
+                *on_topic_and_group(Action.GET, group_field="group"),
+                promises_state=False,
             ),
             Code.GET_BROKER_CONSUME_STATS: administers(
                 self.broker_consume_stats, SEE_CLUSTER, promises_state=False
             ),
             Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(
-                self.group_forbidden, *permissions.RESET_OFFSET
+                self.group_forbidden, *on_topic_and_group(Action.UPDATE, group_field="group")
             ),
             Code.GET_ALL_PRODUCER_INFO: administers(
                 self.producers, SEE_CLUSTER, promises_state=False

@@ -1,6 +1,6 @@
 """Groups: settings (200, 201, 207, 225, 352), online members (203, 204, 345), lag (208, 343)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -18,7 +18,6 @@ from rockhopper.broker.kernel.members.consumer_groups import (
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
@@ -43,13 +42,23 @@ from rockhopper.broker.server.remoting.dispatcher import (
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
+    names_in_objects,
     read_object,
     refusal,
 )
-from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_group
+from rockhopper.broker.server.remoting.permissions import (
+    SEE_CLUSTER,
+    ExaminedRequest,
+    RequiredPermission,
+    everything,
+    in_field,
+    on_group,
+    on_topic_and_group,
+    on_topics_and_groups,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import (
@@ -94,6 +103,21 @@ class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=
     topic: str
 
 
+def _measured_topics(request: ExaminedRequest) -> Iterable[str]:
+    listed = request.ext.get("topicList", "").split(";")
+    return filter(None, (request.ext.get("topic"), *listed))
+
+
+CONSUME_STATS = on_topics_and_groups(Action.GET, _measured_topics, in_field("consumerGroup"))
+GROUP_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.GROUP, names_in_objects(None, "groupName")
+)
+GROUPS_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.GROUP, names_in_objects("groupConfigList", "groupName")
+)
+ALL_GROUPS = RequiredPermission((Action.LIST,), ResourceKind.GROUP, everything)
+
+
 @dataclass(eq=False, repr=False)
 class GroupAdminProcessors:
     """Serves queries and changes of groups."""
@@ -112,11 +136,9 @@ class GroupAdminProcessors:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
-                self.update_group, permissions.GROUP_MADE
-            ),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(self.update_group, GROUP_MADE),
             Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: administers(
-                self.update_groups, permissions.GROUPS_MADE
+                self.update_groups, GROUPS_MADE
             ),
             Code.DELETE_SUBSCRIPTIONGROUP: administers(
                 self.delete_group, on_group(Action.DELETE, field="groupName")
@@ -125,7 +147,7 @@ class GroupAdminProcessors:
                 self.get_group, on_group(Action.GET, field="group"), promises_state=False
             ),
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
-                self.get_all_groups, permissions.ALL_GROUPS, promises_state=False
+                self.get_all_groups, ALL_GROUPS, promises_state=False
             ),
             Code.GET_CONSUMER_CONNECTION_LIST: administers(
                 self.consumer_connections, on_group(Action.GET), promises_state=False
@@ -134,13 +156,15 @@ class GroupAdminProcessors:
                 self.producer_connections, SEE_CLUSTER, promises_state=False
             ),
             Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
-                self.subscription_of, *permissions.GROUP_INFO, promises_state=False
+                self.subscription_of,
+                *on_topic_and_group(Action.GET, group_field="group"),
+                promises_state=False,
             ),
             Code.QUERY_TOPICS_BY_CONSUMER: administers(
                 self.topics_of, on_group(Action.GET, field="group"), promises_state=False
             ),
             Code.GET_CONSUME_STATS: administers(
-                self.consume_stats, *permissions.CONSUME_STATS, promises_state=False
+                self.consume_stats, *CONSUME_STATS, promises_state=False
             ),
         }
 

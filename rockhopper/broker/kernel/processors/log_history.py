@@ -2,17 +2,13 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.log_history import LogHistory
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    serves,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.permissions import RequiredPermission
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.log_history import (
     IDS_MAX,
@@ -26,6 +22,12 @@ from rockhopper.protocol.codes import RequestCode as Code
 # Each queue takes some twenty lookups.
 _QUEUES_PER_TURN = 64
 
+COMPARED = RequiredPermission(
+    (Action.SUB,),
+    ResourceKind.TOPIC,
+    lambda request: {topic for topic, _ in decode_history_question(request.body).queues},
+)
+
 
 @dataclass(eq=False, repr=False)
 class LogHistoryProcessor:
@@ -38,7 +40,7 @@ class LogHistoryProcessor:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.LOG_HISTORY: serves(self.process, permissions.COMPARED, promises_state=False),
+            Code.LOG_HISTORY: serves(self.process, COMPARED, promises_state=False),
         }
 
     async def process(self, request: Request) -> Response:

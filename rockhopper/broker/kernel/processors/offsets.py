@@ -7,7 +7,6 @@ answered with 17, a missing queue with 29.
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.consumer_groups import PULLING, ConsumerGroups
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -21,7 +20,7 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
-from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic
+from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic, on_topic_and_group
 from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
@@ -56,10 +55,12 @@ class OffsetProcessors:
         """Return the row of each request code."""
         return {
             Code.QUERY_CONSUMER_OFFSET: serves(
-                self.query_consumer_offset, *permissions.QUERY_OFFSET, promises_state=False
+                self.query_consumer_offset,
+                *on_topic_and_group(Action.SUB, Action.GET),
+                promises_state=False,
             ),
             Code.UPDATE_CONSUMER_OFFSET: serves(
-                self.update_consumer_offset, *permissions.COMMITTED
+                self.update_consumer_offset, *on_topic_and_group(Action.SUB, Action.UPDATE)
             ),
             Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
                 self.search_by_time, on_topic(Action.SUB, Action.GET), promises_state=False

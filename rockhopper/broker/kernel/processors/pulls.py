@@ -4,9 +4,9 @@ Pulls with JSON headers normally take the fast path in hot_pass.py. Requests tha
 recognize, and those that it refuses, arrive here.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.pull.puller import Pull, Puller, PullOutcome
 from rockhopper.broker.server.remoting.dispatcher import (
     Request,
@@ -15,10 +15,18 @@ from rockhopper.broker.server.remoting.dispatcher import (
     refusal_response,
     serves,
 )
+from rockhopper.broker.server.remoting.permissions import (
+    ExaminedRequest,
+    RequiredPermission,
+    on_topic,
+)
 from rockhopper.broker.store.reading.get_result import GetResult
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import PullMessageRequest
+from rockhopper.protocol.sys_flags import PULL_FLAG_BROWSE, PULL_FLAG_SUBSCRIPTION
 
 PULL_CODES = {
     PullOutcome.FOUND: ResponseCode.SUCCESS,
@@ -49,6 +57,18 @@ class RequestReply:
         self._request.check_access()
 
 
+_BROWSING = str(PULL_FLAG_BROWSE | PULL_FLAG_SUBSCRIPTION)
+
+
+def _puller(request: ExaminedRequest) -> Iterable[str]:
+    """Return the group that pulls; none for a browsing read, which commits nothing."""
+    group, flags = request.ext.get("consumerGroup", ""), request.ext.get("sysFlag")
+    return () if group == TOOLS_CONSUMER_GROUP and flags == _BROWSING else (group,)
+
+
+PULLED = (on_topic(Action.SUB), RequiredPermission((Action.SUB,), ResourceKind.GROUP, _puller))
+
+
 @dataclass(eq=False, repr=False)
 class PullProcessor:
     """Serves pulls."""
@@ -59,10 +79,10 @@ class PullProcessor:
         """Return the row of each request code; a new master delivers the same messages again."""
         return {
             RequestCode.PULL_MESSAGE: serves(
-                self.process, *permissions.PULLED, promises_state=False, may_wait=True
+                self.process, *PULLED, promises_state=False, may_wait=True
             ),
             RequestCode.LITE_PULL_MESSAGE: serves(
-                self.process, *permissions.PULLED, promises_state=False, may_wait=True
+                self.process, *PULLED, promises_state=False, may_wait=True
             ),
         }
 

@@ -4,18 +4,15 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.members.queue_locks import QueueKey, QueueLocks
-from rockhopper.broker.kernel.processors import permissions
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    serves,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
+    names_in_body,
     with_body,
 )
+from rockhopper.broker.server.remoting.permissions import on_topics_and_groups
+from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 from rockhopper.protocol.codes import RequestCode as Code
@@ -23,6 +20,12 @@ from rockhopper.protocol.codes import RequestCode as Code
 QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096
 """As in RocketMQ, any group name is accepted: locks are in memory, and end with their client."""
+
+LOCKED = on_topics_and_groups(
+    Action.SUB,
+    names_in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
+    names_in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -34,8 +37,8 @@ class QueueLockProcessors:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.LOCK_BATCH_MQ: serves(self.lock, *permissions.LOCKED),
-            Code.UNLOCK_BATCH_MQ: serves(self.unlock, *permissions.LOCKED),
+            Code.LOCK_BATCH_MQ: serves(self.lock, *LOCKED),
+            Code.UNLOCK_BATCH_MQ: serves(self.unlock, *LOCKED),
         }
 
     def lock(self, request: Request) -> Response | Awaitable[Response]:

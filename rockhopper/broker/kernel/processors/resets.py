@@ -12,7 +12,6 @@ import structlog
 
 from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import Client, ConsumerGroups
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.offsets import check_queue
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
@@ -27,9 +26,19 @@ from rockhopper.broker.server.remoting.dispatcher import (
     administers,
 )
 from rockhopper.broker.server.remoting.json_bodies import long_json_response
+from rockhopper.broker.server.remoting.permissions import (
+    Names,
+    RequiredPermission,
+    in_field,
+    in_optional_field,
+    on_group,
+    on_topic_and_group,
+    on_topics_and_groups,
+)
 from rockhopper.broker.server.remoting.server import connection_of
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import GroupNotFound, Refusal, TopicNotFound
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey
@@ -49,6 +58,22 @@ TIME_DECIDES = -1
 VERSION_WITH_PUSHED_RESET = 28
 
 
+def _in_list(field: str) -> Names:
+    """Return a function for the names in a field, separated by commas; none if it is missing."""
+    return lambda request: filter(None, request.ext.get(field, "").split(","))
+
+
+CORRECTED = (
+    *on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("compareGroup")),
+    RequiredPermission((Action.GET,), ResourceKind.GROUP, _in_list("filterGroups")),
+)
+CLONED = (
+    RequiredPermission((Action.UPDATE,), ResourceKind.TOPIC, in_optional_field("topic")),
+    on_group(Action.GET, field="srcGroup"),
+    on_group(Action.UPDATE, field="destGroup"),
+)
+
+
 @dataclass(eq=False, repr=False)
 class ResetProcessors:
     """Serves the requests that move groups."""
@@ -66,12 +91,12 @@ class ResetProcessors:
         """Return the row of each request code."""
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: administers(
-                self.reset_offsets, *permissions.RESET_OFFSET
+                self.reset_offsets, *on_topic_and_group(Action.UPDATE, group_field="group")
             ),
             RequestCode.QUERY_CORRECTION_OFFSET: administers(
-                self.correction_offsets, *permissions.CORRECTED, promises_state=False
+                self.correction_offsets, *CORRECTED, promises_state=False
             ),
-            RequestCode.CLONE_GROUP_OFFSET: administers(self.clone_offsets, *permissions.CLONED),
+            RequestCode.CLONE_GROUP_OFFSET: administers(self.clone_offsets, *CLONED),
         }
 
     async def correction_offsets(self, request: Request) -> Response:

@@ -2,23 +2,25 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.record_access import Identity
 from rockhopper.broker.kernel.send.send_back import SendBack
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    serves,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.permissions import on_group, on_topic
 from rockhopper.broker.server.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.names import retry_topic
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 
 # V3_4_9: older clients send a maximum that must be ignored.
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
+
+SENT_BACK = (
+    on_group(Action.SUB, field="group"),
+    on_topic(Action.SUB, field="originTopic"),
+)
+"""The message that comes back is copied for the group, so its topic must be readable, too."""
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +33,7 @@ class SendBackProcessor:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.CONSUMER_SEND_MSG_BACK: serves(self.process, *permissions.SENT_BACK),
+            Code.CONSUMER_SEND_MSG_BACK: serves(self.process, *SENT_BACK),
         }
 
     def process(self, request: Request) -> Response | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.send.send_request import Send
 from rockhopper.broker.kernel.send.sender import Placed, Sender
 from rockhopper.broker.server.remoting.dispatcher import (
@@ -26,6 +25,8 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.properties import PROPERTY_REPLY_TO_CLIENT
 from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2
+
+SENT = on_topic(Action.PUB, field="b")
 
 
 class SendProcessor:
@@ -53,12 +54,8 @@ class SendProcessor:
             RequestCode.SEND_MESSAGE: serves(
                 self.process, on_topic(Action.PUB), promises_state=False
             ),
-            RequestCode.SEND_MESSAGE_V2: serves(
-                self.process, permissions.SENT, promises_state=False
-            ),
-            RequestCode.SEND_BATCH_MESSAGE: serves(
-                self.process, permissions.SENT, promises_state=False
-            ),
+            RequestCode.SEND_MESSAGE_V2: serves(self.process, SENT, promises_state=False),
+            RequestCode.SEND_BATCH_MESSAGE: serves(self.process, SENT, promises_state=False),
         }
 
     def process(self, request: Request) -> Response | None:

@@ -11,21 +11,22 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.scheduled.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    administers,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers
 from rockhopper.broker.server.remoting.json_bodies import json_response, long_json_response
-from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER, on_topic
+from rockhopper.broker.server.remoting.permissions import (
+    CHANGE_CLUSTER,
+    SEE_CLUSTER,
+    in_field,
+    in_optional_field,
+    on_topic,
+    on_topics_and_groups,
+)
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import InvalidParameter, Refusal
@@ -57,6 +58,8 @@ CHECK_IN_PROGRESS = 2
 EXPORTABLE = frozenset(("topics", "subscriptiongroups", "consumeroffsets"))
 READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
 
+QUEUE_SEEN = on_topics_and_groups(Action.GET, in_field("topic"), in_optional_field("consumerGroup"))
+
 
 @dataclass(eq=False, repr=False)
 class StoreAdminProcessors:
@@ -81,7 +84,7 @@ class StoreAdminProcessors:
                 self.timer_metrics, SEE_CLUSTER, promises_state=False
             ),
             Code.QUERY_CONSUME_QUEUE: administers(
-                self.query_consume_queue, *permissions.QUEUE_SEEN, promises_state=False
+                self.query_consume_queue, *QUEUE_SEEN, promises_state=False
             ),
             Code.DELETE_EXPIRED_COMMITLOG: administers(self.delete_expired, CHANGE_CLUSTER),
             Code.GET_BROKER_HA_STATUS: administers(

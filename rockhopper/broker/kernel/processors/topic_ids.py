@@ -2,21 +2,22 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    serves,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, serves
+from rockhopper.broker.server.remoting.permissions import RequiredPermission
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter
 from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode as Code
 
 TOPICS_MAX = 100_000
+
+IDENTIFIED = RequiredPermission(
+    (Action.SUB, Action.GET), ResourceKind.TOPIC, lambda request: decode_topics(request.body)
+)
+"""Requests of consumers such as the ends of queues: the right to pull covers them."""
 
 
 @dataclass(eq=False, repr=False)
@@ -30,7 +31,7 @@ class TopicIdProcessor:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.TOPIC_IDS: serves(self.process, permissions.IDENTIFIED, promises_state=False),
+            Code.TOPIC_IDS: serves(self.process, IDENTIFIED, promises_state=False),
         }
 
     async def process(self, request: Request) -> Response:

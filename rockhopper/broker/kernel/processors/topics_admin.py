@@ -14,7 +14,6 @@ import structlog
 from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
-from rockhopper.broker.kernel.processors import permissions
 from rockhopper.broker.kernel.processors.pages import is_version, page
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import JsonObject, TableVersion
@@ -31,22 +30,23 @@ from rockhopper.broker.kernel.tables.topic_mappings import TopicMapping
 from rockhopper.broker.kernel.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.cooperative_work import next_slice
-from rockhopper.broker.server.remoting.dispatcher import (
-    Request,
-    Response,
-    Row,
-    administers,
-)
+from rockhopper.broker.server.remoting.dispatcher import Request, Response, Row, administers
 from rockhopper.broker.server.remoting.json_bodies import (
     json_response,
     long_json_response,
+    names_in_objects,
     read_object,
     refusal,
 )
-from rockhopper.broker.server.remoting.permissions import SEE_CLUSTER, on_topic
+from rockhopper.broker.server.remoting.permissions import (
+    ALL_TOPICS,
+    SEE_CLUSTER,
+    RequiredPermission,
+    on_topic,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.protocol.addresses import join_address
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
@@ -90,6 +90,11 @@ def _with_quoted_keys(mapping: TopicMapping) -> JsonObject:
     return found
 
 
+TOPICS_MADE = RequiredPermission(
+    (Action.CREATE,), ResourceKind.TOPIC, names_in_objects("topicConfigList", "topicName")
+)
+
+
 @dataclass(eq=False, repr=False)
 class TopicAdminProcessors:
     """Serves queries and changes of topics."""
@@ -112,16 +117,14 @@ class TopicAdminProcessors:
         """Return the row of each request code."""
         return {
             Code.UPDATE_AND_CREATE_TOPIC: administers(self.update_topic, on_topic(Action.CREATE)),
-            Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
-                self.update_topics, permissions.TOPICS_MADE
-            ),
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(self.update_topics, TOPICS_MADE),
             Code.DELETE_TOPIC_IN_BROKER: administers(self.delete_topic, on_topic(Action.DELETE)),
             Code.PURGE_TOPIC: administers(self.purge_topic, on_topic(Action.DELETE)),
             Code.GET_TOPIC_CONFIG: administers(
                 self.get_topic, on_topic(Action.GET), promises_state=False
             ),
             Code.GET_ALL_TOPIC_CONFIG: administers(
-                self.get_all_topics, permissions.ALL_TOPICS, promises_state=False
+                self.get_all_topics, ALL_TOPICS, promises_state=False
             ),
             Code.GET_TOPIC_STATS_INFO: administers(
                 self.topic_stats, on_topic(Action.GET), promises_state=False

@@ -8,8 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from rockhopper.broker.kernel.processors import permissions
-from rockhopper.broker.kernel.processors.pulls import PullProcessor
+from rockhopper.broker.kernel.processors.pulls import PULLED, PullProcessor
 from rockhopper.broker.kernel.processors.runtime_info import MQ_VERSION_ORDINAL, VERSION_DESCRIPTION
 from rockhopper.broker.observing.version import own_version
 from rockhopper.broker.replication.roles.follower_reads import FollowerReads
@@ -24,11 +23,11 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.permissions import on_cluster
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import AccessRules, Action
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
@@ -172,14 +171,15 @@ class ReplicaProcessors:
 
     def rows(self) -> dict[int, Row]:
         """Return the rows that are served in any role, also by a master that no longer leads."""
-        see = on_cluster(Action.GET)
         return {
-            Code.GET_REPLICA_SET: administers(self.status, see, promises_state=False),
-            Code.CHANGE_REPLICA_SET: administers(
-                self.change, on_cluster(Action.UPDATE), promises_state=False
+            Code.GET_REPLICA_SET: administers(self.status, SEE_CLUSTER, promises_state=False),
+            Code.CHANGE_REPLICA_SET: administers(self.change, CHANGE_CLUSTER, promises_state=False),
+            Code.GET_BROKER_HA_STATUS: administers(
+                self.ha_status, SEE_CLUSTER, promises_state=False
             ),
-            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see, promises_state=False),
-            Code.GET_BROKER_EPOCH_CACHE: administers(self.epoch_cache, see, promises_state=False),
+            Code.GET_BROKER_EPOCH_CACHE: administers(
+                self.epoch_cache, SEE_CLUSTER, promises_state=False
+            ),
         }
 
     def leading_rows(self, table: dict[int, Row]) -> dict[int, Row]:
@@ -192,9 +192,9 @@ class ReplicaProcessors:
         """Return the rows that are served while another replica leads."""
         table: dict[int, Row] = {int(code): serves(self.refuse) for code in Code}
         for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):
-            table[code] = serves(self.pull, *permissions.PULLED, may_wait=True)
+            table[code] = serves(self.pull, *PULLED, may_wait=True)
         table[Code.HEART_BEAT] = serves(self.take_heartbeat)
-        table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, on_cluster(Action.GET))
+        table[Code.GET_BROKER_RUNTIME_INFO] = administers(self.runtime_info, SEE_CLUSTER)
         return table | self.rows()
 
 

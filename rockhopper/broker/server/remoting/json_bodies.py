@@ -5,11 +5,12 @@ thread; very long ones are rejected.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from rockhopper.broker.server.loop.cooperative_work import run_in_thread
 from rockhopper.broker.server.remoting.dispatcher import Request, Response
+from rockhopper.broker.server.remoting.permissions import ExaminedRequest, Names
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
@@ -28,6 +29,32 @@ def check_size(body: bytes, most: int) -> None:
     """Raise Refusal for a body that is larger than any valid one."""
     if len(body) > most:
         raise Refusal(f"the body has {len(body)} bytes; {most} are allowed")
+
+
+def names_in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
+    """Return a function for names in a body of *kind*."""
+
+    def find(request: ExaminedRequest) -> Iterable[str]:
+        check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
+        return set(names(kind.decode(request.body)))
+
+    return find
+
+
+def names_in_objects(list_name: str | None, field: str) -> Names:
+    """Return a function for a field of the object in a body, or of those in a list of it."""
+
+    def find(request: ExaminedRequest) -> Iterable[str]:
+        check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
+        document: Any = fastjson.loads(request.body)
+        objects: Any = [document]
+        if list_name is not None:
+            objects = document.get(list_name) if isinstance(document, dict) else None
+        if not isinstance(objects, list):
+            return ("",)
+        return {str(each.get(field, "")) if isinstance(each, dict) else "" for each in objects}
+
+    return find
 
 
 def with_body(

@@ -65,6 +65,23 @@ def on_group(*actions: Action, field: str = "consumerGroup") -> RequiredPermissi
     return RequiredPermission(actions, ResourceKind.GROUP, in_field(field))
 
 
+def on_topic_and_group(
+    *actions: Action, group_field: str = "consumerGroup"
+) -> tuple[RequiredPermission, RequiredPermission]:
+    """Return permissions on the topic and on the group in header fields."""
+    return on_topic(*actions), on_group(*actions, field=group_field)
+
+
+def on_topics_and_groups(
+    action: Action, topics: Names, groups: Names
+) -> tuple[RequiredPermission, RequiredPermission]:
+    """Return a permission on named topics, and the same on named groups."""
+    return (
+        RequiredPermission((action,), ResourceKind.TOPIC, topics),
+        RequiredPermission((action,), ResourceKind.GROUP, groups),
+    )
+
+
 def on_cluster(action: Action) -> RequiredPermission:
     """Return a permission on the cluster as a whole."""
     return RequiredPermission((action,), CLUSTER.kind, everything)
@@ -88,7 +105,8 @@ def everything(_request: ExaminedRequest) -> Iterable[str]:
 ADMINISTRATION = on_cluster(Action.ADMINISTER)
 """The permission that every request of administrators needs."""
 SEE_CLUSTER, CHANGE_CLUSTER = on_cluster(Action.GET), on_cluster(Action.UPDATE)
-CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
+CONSUME = on_topic_and_group(Action.SUB)
+ALL_TOPICS = RequiredPermission((Action.LIST,), ResourceKind.TOPIC, everything)
 
 
 def check_access(

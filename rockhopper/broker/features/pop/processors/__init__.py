@@ -4,5 +4,4 @@ popping.py      200050 to 200055 and 200151
 checks.py       their checks
 assignment.py   400 to 402
 plain_acks.py   acknowledgements that the hot pass serves together
-permissions.py  the permissions of those that name topics and groups in their bodies
 """

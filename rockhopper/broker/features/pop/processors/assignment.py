@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.features.pop.processors import permissions
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -21,9 +20,14 @@ from rockhopper.broker.server.remoting.json_bodies import (
     check_size,
     json_response,
     long_json_response,
+    names_in_body,
 )
-from rockhopper.broker.server.remoting.permissions import on_cluster
-from rockhopper.broker.users.access import Action
+from rockhopper.broker.server.remoting.permissions import (
+    SEE_CLUSTER,
+    RequiredPermission,
+    on_topics_and_groups,
+)
+from rockhopper.broker.users.access import Action, ResourceKind
 from rockhopper.broker.users.errors import (
     GroupNotFound,
     InvalidParameter,
@@ -83,6 +87,18 @@ def allocate_for_pop(
     return list(found)
 
 
+ASSIGNED = on_topics_and_groups(
+    Action.SUB,
+    names_in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
+    names_in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
+)
+SET_REQUEST_MODE = RequiredPermission(
+    (Action.UPDATE,),
+    ResourceKind.GROUP,
+    names_in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
+)
+
+
 @dataclass(eq=False, repr=False)
 class AssignmentProcessors:
     """Serves 400, 401 and 402."""
@@ -96,10 +112,10 @@ class AssignmentProcessors:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            Code.QUERY_ASSIGNMENT: serves(self.query, *permissions.ASSIGNED, promises_state=False),
-            Code.SET_MESSAGE_REQUEST_MODE: administers(self.set_mode, permissions.SET_REQUEST_MODE),
+            Code.QUERY_ASSIGNMENT: serves(self.query, *ASSIGNED, promises_state=False),
+            Code.SET_MESSAGE_REQUEST_MODE: administers(self.set_mode, SET_REQUEST_MODE),
             Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(
-                self.all_modes, on_cluster(Action.GET), promises_state=False
+                self.all_modes, SEE_CLUSTER, promises_state=False
             ),
         }
 

@@ -15,7 +15,6 @@ import structlog
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.features.pop.polling import Waiter
-from rockhopper.broker.features.pop.processors import permissions
 from rockhopper.broker.features.pop.processors.checks import PopChecks, no_message
 from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest
 from rockhopper.broker.features.pop.service import PopService
@@ -34,8 +33,17 @@ from rockhopper.broker.server.remoting.dispatcher import (
     error_response,
     serves,
 )
-from rockhopper.broker.server.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
-from rockhopper.broker.server.remoting.permissions import on_group, on_topic
+from rockhopper.broker.server.remoting.json_bodies import (
+    SHORT_BODY_SIZE_BYTES_MAX,
+    names_in_body,
+    with_body,
+)
+from rockhopper.broker.server.remoting.permissions import (
+    CONSUME,
+    Names,
+    on_topic_and_group,
+    on_topics_and_groups,
+)
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import (
@@ -64,7 +72,6 @@ from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 log = structlog.get_logger("broker.pop")
 
-CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 MESSAGES_MAX = 32
 LATE_MS = 500
 LATE_CLIENTS_MAX = 10_000
@@ -75,6 +82,16 @@ SUBSCRIPTIONS_CACHED_MAX = 4096
 # The cost of acknowledgements in a long batch between pauses for other requests.
 ACK_COST = 32
 ACK_COST_PER_TURN = 8192
+
+
+def _acknowledged(topics_or_groups: str) -> Names:
+    return names_in_body(
+        BatchAckMessageRequestBody,
+        lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
+    )
+
+
+ACKNOWLEDGED = on_topics_and_groups(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
 
 
 @dataclass(eq=False, repr=False)
@@ -98,14 +115,14 @@ class PopProcessors:
         rows: dict[int, Row] = {
             Code.POP_MESSAGE: serves(self.pop, *CONSUME, promises_state=False, may_wait=True),
             Code.ACK_MESSAGE: serves(self.ack, *CONSUME),
-            Code.BATCH_ACK_MESSAGE: serves(self.batch_ack, *permissions.ACKNOWLEDGED),
+            Code.BATCH_ACK_MESSAGE: serves(self.batch_ack, *ACKNOWLEDGED),
             Code.PEEK_MESSAGE: serves(self.peek, *CONSUME, promises_state=False),
             Code.CHANGE_MESSAGE_INVISIBLETIME: serves(self.change_invisible, *CONSUME),
             Code.NOTIFICATION: serves(
                 self.notification, *CONSUME, promises_state=False, may_wait=True
             ),
             Code.POLLING_INFO: serves(
-                self.polling_info, *permissions.AWAITED, promises_state=False
+                self.polling_info, *on_topic_and_group(Action.GET), promises_state=False
             ),
         }
         return rows | {

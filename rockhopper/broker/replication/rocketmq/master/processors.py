@@ -18,9 +18,12 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.json_bodies import json_response
-from rockhopper.broker.server.remoting.permissions import ADMINISTRATION, on_cluster
+from rockhopper.broker.server.remoting.permissions import (
+    ADMINISTRATION,
+    CHANGE_CLUSTER,
+    SEE_CLUSTER,
+)
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.users.access import Action
 from rockhopper.broker.users.errors import IllegalOperation
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.addresses import join_address, split_address
@@ -61,7 +64,6 @@ class ClassicProcessors:
 
     def rows(self, table: Mapping[int, Row]) -> dict[int, Row]:
         """Return the rows that replace or extend those of *table*."""
-        see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
         rows = {
             int(code): table[code]._replace(
                 processor=self._for_slaves(table[code].processor),
@@ -74,9 +76,9 @@ class ClassicProcessors:
             for code in TABLES
         }
         return rows | {
-            Code.EXCHANGE_BROKER_HA_INFO: serves(self.exchange, see),
-            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, see),
-            Code.RESET_MASTER_FLUSH_OFFSET: administers(self.reset_flush_offset, change),
+            Code.EXCHANGE_BROKER_HA_INFO: serves(self.exchange, SEE_CLUSTER),
+            Code.GET_BROKER_HA_STATUS: administers(self.ha_status, SEE_CLUSTER),
+            Code.RESET_MASTER_FLUSH_OFFSET: administers(self.reset_flush_offset, CHANGE_CLUSTER),
         }
 
     def exchange(self, request: Request) -> Response:

@@ -23,10 +23,10 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
-from rockhopper.broker.server.remoting.permissions import on_cluster
+from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.server.remoting.server import Server
 from rockhopper.broker.server.remoting.startup import StartError
-from rockhopper.broker.users.access import AccessRules, Action
+from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies.topics import ROCKHOPPER_VERSION
 from rockhopper.protocol.codes import RequestCode as Code
@@ -146,11 +146,10 @@ class SlaveProcessors:
 def build_slave_table(follower: SlaveFollower, takeover: Takeover) -> dict[int, Row]:
     """Return the table that is served while *follower* copies."""
     slave = SlaveProcessors(follower, takeover)
-    see, change = on_cluster(Action.GET), on_cluster(Action.UPDATE)
     table: dict[int, Row] = {int(code): serves(slave.refuse) for code in Code}
-    table[Code.GET_BROKER_RUNTIME_INFO] = administers(slave.runtime_info, see)
-    table[Code.GET_BROKER_HA_STATUS] = administers(slave.ha_status, see)
-    table[Code.TAKE_OVER] = administers(slave.take_over, change)
+    table[Code.GET_BROKER_RUNTIME_INFO] = administers(slave.runtime_info, SEE_CLUSTER)
+    table[Code.GET_BROKER_HA_STATUS] = administers(slave.ha_status, SEE_CLUSTER)
+    table[Code.TAKE_OVER] = administers(slave.take_over, CHANGE_CLUSTER)
     return table
 
 

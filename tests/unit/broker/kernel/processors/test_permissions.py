@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from rockhopper.broker.kernel.processors import permissions
+from rockhopper.broker.kernel.processors.clients import CHECKED, consuming
+from rockhopper.broker.kernel.processors.groups_admin import CONSUME_STATS, GROUP_MADE, GROUPS_MADE
+from rockhopper.broker.kernel.processors.pulls import PULLED
+from rockhopper.broker.kernel.processors.queue_locking import LOCKED
+from rockhopper.broker.kernel.processors.topic_ids import IDENTIFIED
+from rockhopper.broker.kernel.processors.topics_admin import TOPICS_MADE
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.server.remoting.permissions import RequiredPermission
@@ -41,9 +46,9 @@ def names(permission: RequiredPermission, body: bytes = b"", **ext: str) -> set[
 @pytest.mark.parametrize(
     ("of_topics", "of_groups", "body", "topics", "groups"),
     [
-        (*permissions.CHECKED, CHECK, {"orders"}, {"billing"}),
-        (*permissions.CHECKED, {"group": "billing"}, set(), {"billing"}),
-        (*permissions.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
+        (*CHECKED, CHECK, {"orders"}, {"billing"}),
+        (*CHECKED, {"group": "billing"}, set(), {"billing"}),
+        (*LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
@@ -63,12 +68,12 @@ def test_all_topics_and_groups_of_a_body_are_named(
 @pytest.mark.parametrize(
     ("permission", "body", "expected"),
     [
-        (permissions.TOPICS_MADE, TOPICS, {"orders", "bills"}),
-        (permissions.GROUPS_MADE, GROUPS, {"billing", ""}),
-        (permissions.GROUPS_MADE, {}, {""}),
-        (permissions.GROUPS_MADE, [], {""}),
-        (permissions.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
-        (permissions.GROUP_MADE, [], {""}),
+        (TOPICS_MADE, TOPICS, {"orders", "bills"}),
+        (GROUPS_MADE, GROUPS, {"billing", ""}),
+        (GROUPS_MADE, {}, {""}),
+        (GROUPS_MADE, [], {""}),
+        (GROUP_MADE, {"groupName": "billing"}, {"billing"}),
+        (GROUP_MADE, [], {""}),
     ],
 )
 def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
@@ -79,7 +84,7 @@ def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
 
 def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
     first, second = map(
-        permissions.consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
+        consuming, HeartbeatData.decode(json.dumps(BEAT).encode()).consumer_data_set
     )
     assert [names(permission) for permission in first] == [
         {"orders", "%RETRY%billing"},
@@ -100,13 +105,13 @@ def test_each_consumer_of_a_heartbeat_needs_its_own_topics_and_group() -> None:
     ],
 )
 def test_who_only_looks_pulls_for_no_group(group: str, flags: str, expected: set[str]) -> None:
-    of_topic, of_group = permissions.PULLED
+    of_topic, of_group = PULLED
     assert names(of_topic, topic="orders") == {"orders"}
     assert names(of_group, topic="orders", consumerGroup=group, sysFlag=flags) == expected
 
 
 def test_topics_whose_ids_are_asked_for_are_named() -> None:
-    assert names(permissions.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {
+    assert names(IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {
         "orders",
         "bills",
     }
@@ -114,13 +119,13 @@ def test_topics_whose_ids_are_asked_for_are_named() -> None:
 
 def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
     with pytest.raises(MalformedBodyError):
-        names(permissions.CHECKED[0], b"{")
+        names(CHECKED[0], b"{")
     with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
-        names(permissions.CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
+        names(CHECKED[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
 
 
 def test_all_topics_whose_progress_is_asked_for_are_named() -> None:
-    of_topics, of_groups = permissions.CONSUME_STATS
+    of_topics, of_groups = CONSUME_STATS
     ext = {"consumerGroup": "billing", "topic": "orders", "topicList": "bills;audit"}
     assert names(of_topics, b"", **ext) == {"orders", "bills", "audit"}
     assert names(of_groups, b"", **ext) == {"billing"}

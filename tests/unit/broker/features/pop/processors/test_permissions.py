@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from rockhopper.broker.features.pop.processors import permissions
+from rockhopper.broker.features.pop.processors.assignment import ASSIGNED, SET_REQUEST_MODE
+from rockhopper.broker.features.pop.processors.popping import ACKNOWLEDGED
 from rockhopper.broker.server.remoting.dispatcher import Request
 from rockhopper.broker.server.remoting.permissions import RequiredPermission
 from rockhopper.broker.users.access import Action, ResourceKind
@@ -24,8 +25,8 @@ def names(permission: RequiredPermission, body: object) -> set[str]:
 @pytest.mark.parametrize(
     ("of_topics", "of_groups", "body", "topics", "groups"),
     [
-        (*permissions.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
-        (*permissions.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
+        (*ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
+        (*ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
     ],
 )
 def test_all_topics_and_groups_of_a_body_are_named(
@@ -42,4 +43,4 @@ def test_all_topics_and_groups_of_a_body_are_named(
 
 
 def test_a_mode_is_set_for_its_group() -> None:
-    assert names(permissions.SET_REQUEST_MODE, MODE) == {"billing"}
+    assert names(SET_REQUEST_MODE, MODE) == {"billing"}
