@@ -202,7 +202,7 @@ class Broker(ServingParts):
         self._shares = 0, 0
         self._store_host = b""
         self._levels = DelayLevels(config.live.delay_levels)
-        self.takeover = Takeover(self.stop, self.start, on_failure=self.failed.set)
+        self.takeover = Takeover(self)
 
     @classmethod
     def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":

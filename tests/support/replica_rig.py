@@ -9,7 +9,6 @@ from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
 from rockhopper.broker.replication.shipping.links import SetFacts
 from rockhopper.broker.replication.shipping.replica import (
-    Listeners,
     Membership,
     RunningReplica,
     now_ms,
@@ -125,13 +124,7 @@ class Member:
             self.log,
             replica_disk,
             MemoryEngine(self._memory, self.clock),
-            Listeners(
-                self.told.append,
-                self.told.append,
-                self._confirm,
-                self.told.append,
-                self.told.append,
-            ),
+            self,
             QUICK,
             self.clock,
             lambda: wall_ms() + self.ahead_ms,
@@ -154,8 +147,20 @@ class Member:
         self.replica.wrote()
         return self.log.end_offset
 
-    def _confirm(self, offset: int) -> None:
+    def lead(self, epoch: int) -> None:
+        self.told.append(epoch)
+
+    def resign(self, why: str) -> None:
+        self.told.append(why)
+
+    def confirm(self, offset: int) -> None:
         self.confirmed = offset
+
+    def require_operator(self, why: str) -> None:
+        self.told.append(why)
+
+    def replication_stopped(self, why: str) -> None:
+        self.told.append(why)
 
 
 class ReplicaRig:

@@ -52,7 +52,7 @@ class ClusterQueues(Part):
         self._clock = clock
         outgoing = Outgoing(config.tls)
         self._links = [
-            NameServiceLink(address, lambda: None, outgoing=outgoing, credentials=config.auth.inner)
+            NameServiceLink(address, outgoing=outgoing, credentials=config.auth.inner)
             for address in config.namesrv_addr
         ]
         self._known: dict[str, tuple[float, Queues]] = {}

@@ -100,9 +100,7 @@ class Master:
         """*ha_address* overrides the address that the master reports."""
         self.address = address
         self._ha_address = ha_address
-        self._link = NameServiceLink(
-            address, on_lost=lambda: None, outgoing=outgoing, credentials=credentials
-        )
+        self._link = NameServiceLink(address, outgoing=outgoing, credentials=credentials)
 
     async def facts(self) -> MasterFacts:
         """Return the master's present state.

@@ -7,8 +7,7 @@ answers; the owner is then notified as if the link had closed.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -46,14 +45,23 @@ class RefusedError(Exception):
         self.code = code
 
 
+class LinkOwner(Protocol):
+    """Is notified of what comes from the other side of a link."""
+
+    def link_lost(self) -> None:
+        """Note that the other side closed the connection."""
+
+    def request_received(self, command: Command) -> None:
+        """Handle a request of the name server."""
+
+
 class NameServiceLink:
     """A connection to one name server. Methods belong to the event loop's thread."""
 
     def __init__(
         self,
         address: str,
-        on_lost: Callable[[], None],
-        on_request: Callable[[Command], None] = lambda _command: None,
+        owner: LinkOwner | None = None,
         *,
         credentials: Credentials | None = None,
         outgoing: Outgoing = PLAIN,
@@ -63,8 +71,7 @@ class NameServiceLink:
         self.address = address
         self._host = host
         self._port = port or 0
-        self._on_lost = on_lost
-        self._on_request = on_request
+        self._owner = owner
         self._credentials = credentials
         self._protocol: _LinkProtocol | None = None
         self._connecting = asyncio.Lock()
@@ -91,7 +98,7 @@ class NameServiceLink:
                 self._name_checked_s = loop.time()
                 options = self._outgoing.options(self._host)
                 _, self._protocol = await loop.create_connection(
-                    lambda: _LinkProtocol(self._on_lost, self._on_request),
+                    lambda: _LinkProtocol(self._owner),
                     sock=await connect(self._host, self._port, CONNECT_TIMEOUT_S),
                     **options,
                 )
@@ -108,7 +115,8 @@ class NameServiceLink:
             )
             self._protocol = None
             protocol.close()
-            self._on_lost()
+            if self._owner is not None:
+                self._owner.link_lost()
 
     async def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer, whatever its code.
@@ -149,9 +157,8 @@ class NameServiceLink:
 
 
 class _LinkProtocol(asyncio.Protocol):
-    def __init__(self, on_lost: Callable[[], None], on_request: Callable[[Command], None]) -> None:
-        self._on_lost = on_lost
-        self._on_request = on_request
+    def __init__(self, owner: LinkOwner | None) -> None:
+        self._owner = owner
         self._decoder = FrameDecoder()
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
@@ -175,15 +182,16 @@ class _LinkProtocol(asyncio.Protocol):
             if not call.done():
                 call.set_exception(ConnectionResetError("it closed the connection"))
         self._calls.clear()
-        if not self._is_closed_by_us:
-            self._on_lost()
+        if not self._is_closed_by_us and self._owner is not None:
+            self._owner.link_lost()
 
     def data_received(self, data: bytes) -> None:
         try:
             for serialize_type, header, body in self._decoder.feed(data):
                 command = decode_header(serialize_type, header, body)
                 if not command.is_response:
-                    self._on_request(command)
+                    if self._owner is not None:
+                        self._owner.request_received(command)
                     continue
                 call = self._calls.pop(command.opaque, None)
                 if call is not None and not call.done():
@@ -224,7 +232,7 @@ async def serves(
     address: str, outgoing: Outgoing = PLAIN, credentials: Credentials | None = None
 ) -> None:
     """Return once the broker at *address* serves clients, as the master of its set."""
-    link = NameServiceLink(address, lambda: None, outgoing=outgoing, credentials=credentials)
+    link = NameServiceLink(address, outgoing=outgoing, credentials=credentials)
     try:
         while True:
             try:

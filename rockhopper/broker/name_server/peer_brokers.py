@@ -64,7 +64,6 @@ class PeerBrokers(Part):
     def _link(self, address: str) -> NameServiceLink:
         return NameServiceLink(
             address,
-            lambda: None,
             outgoing=self._outgoing,
             credentials=self._config.auth.inner,
         )

@@ -226,8 +226,7 @@ class _Keeper:
         self._ha_port = ha_port
         self._link = NameServiceLink(
             address,
-            self._lost,
-            owner.handle,
+            self,
             outgoing=owner.outgoing,
             credentials=owner.credentials,
         )
@@ -247,10 +246,13 @@ class _Keeper:
     def start(self) -> None:
         self._task = keep_running(self._run, f"registering at {self._link.address}")
 
-    def _lost(self) -> None:
+    def link_lost(self) -> None:
         self._shared_accounts = b""
         self._takes_one = True
         self.wake()
+
+    def request_received(self, command: Command) -> None:
+        self._owner.handle(command)
 
     def wake(self, topic: str | None = None) -> None:
         """Schedule the registration of one topic, or of all."""

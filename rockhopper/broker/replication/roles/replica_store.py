@@ -1,6 +1,6 @@
 """ReplicaStore: the message store as replication sees it, across every close and reopen."""
 
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
@@ -14,20 +14,22 @@ from rockhopper.broker.store.message_store import MessageStore
 
 log = structlog.get_logger("broker.ha")
 
-Between = Callable[[], object]
+
+class StoreOwner(Protocol):
+    """Opens and closes the store of a replica."""
+
+    async def reopen(self, *, cut_at: int | None = None, begin_at: int | None = None) -> None:
+        """Close the store, and open it again with a log that was cut, or begins anew."""
 
 
 class ReplicaStore:
     """The ReplicaLog of a broker. Belongs to the event loop."""
 
-    def __init__(
-        self, config: StoreConfig, reopen: Callable[[int | None, Between | None], Awaitable[None]]
-    ) -> None:
-        """*reopen* closes the store, runs a function in a thread, truncates the log, and opens."""
+    def __init__(self, config: StoreConfig, owner: StoreOwner) -> None:
         self._layout = StoreLayout.of(config)
         self._file_size_bytes = config.commit_log_file_size_bytes
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
-        self._reopen = reopen
+        self._owner = owner
         self._store: MessageStore | None = None
         self._ends = 0, 0, 0, 0
         self.is_following = False
@@ -100,13 +102,14 @@ class ReplicaStore:
 
     async def cut(self, end_offset: int) -> None:
         """See ReplicaLog: the truncated part goes to the quarantine."""
-        await self._reopen(end_offset, None)
+        await self._owner.reopen(cut_at=end_offset)
 
     async def begin_at(self, offset: int) -> None:
         """See ReplicaLog: the previous store is set aside as a whole."""
-        await self._reopen(None, lambda: self._replace(offset))
+        await self._owner.reopen(begin_at=offset)
 
-    def _replace(self, offset: int) -> None:
+    def replace(self, offset: int) -> None:
+        """Set the closed store aside, and let a new one begin at *offset*."""
         layout = self._layout
         if log_start.has_log(layout.commit_log):
             kept = set_aside(layout)

@@ -42,10 +42,9 @@ from rockhopper.broker.replication.roles.alarms import (
     STOPPED,
     UNWRITABLE,
 )
-from rockhopper.broker.replication.roles.replica_store import Between, ReplicaStore
+from rockhopper.broker.replication.roles.replica_store import ReplicaStore
 from rockhopper.broker.replication.roles.set_watch import SetWatch
 from rockhopper.broker.replication.shipping.replica import (
-    Listeners,
     Membership,
     RunningReplica,
     now_ms,
@@ -149,7 +148,7 @@ class SetMember:
         self._config = parts.config.replication
         self._layout = StoreLayout.of(parts.config.store)
         self._is_sync_mode = self._config.mode is HaMode.SYNC
-        self._replica_store = ReplicaStore(parts.config.store, self._reopen)
+        self._replica_store = ReplicaStore(parts.config.store, self)
         self._replica: RunningReplica | None = None
         self._period = contextlib.AsyncExitStack()
         self._applier: StateApplier | None = None
@@ -236,11 +235,11 @@ class SetMember:
             self._replica_store,
             replica_disk,
             self._engine,
-            Listeners(self._lead, self._resign, self._confirm, self._alarm, self._stop),
+            self,
             Timing(lease_ms=self._config.lease_ms, first_start_ms=self._config.first_start_ms),
         )
         await self._replica.start()
-        self._confirm(self._replica.machine.replica_state.replicated_offset)
+        self.confirm(self._replica.machine.replica_state.replicated_offset)
         self._roles = run_in_background(
             self._run_roles(),
             "the roles of this replica",
@@ -443,12 +442,14 @@ class SetMember:
 
     # Events from the machine.
 
-    def _lead(self, epoch: int) -> None:
+    def lead(self, epoch: int) -> None:
+        """See ReplicaOwner."""
         self._elected_in = epoch
         self._watch.elected(self.replica.machine)
         self._changed.set()
 
-    def _resign(self, why: str) -> None:
+    def resign(self, why: str) -> None:
+        """See ReplicaOwner."""
         self._elected_in, self._is_deposed = 0, True
         self._watch.resigned()
         self._deposed.set()
@@ -459,7 +460,8 @@ class SetMember:
         self._confirmed.set()
         self._client_ports.advertisement_changed()
 
-    def _confirm(self, offset: int) -> None:
+    def confirm(self, offset: int) -> None:
+        """See ReplicaOwner."""
         self._replicated_offset = max(self._replicated_offset, offset)
         self._confirmed.set()
         if self._replica_store.is_following:
@@ -475,8 +477,9 @@ class SetMember:
         if self._applier is not None:
             self._applier.apply_to(self._replicated_offset)
 
-    def _alarm(self, text: str) -> None:
-        self._fence = text
+    def require_operator(self, why: str) -> None:
+        """See ReplicaOwner."""
+        self._fence = why
 
     @property
     def _diverged(self) -> str:
@@ -498,8 +501,9 @@ class SetMember:
         gone = self._watch.alarms.shown.get(GONE, "")
         return self._diverged or self._stopped or second or gone
 
-    def _stop(self, text: str) -> None:
-        self._stopped = text
+    def replication_stopped(self, why: str) -> None:
+        """See ReplicaOwner."""
+        self._stopped = why
 
     def _own_alarms(self) -> dict[str, str]:
         problem = self.replica.disk_problem
@@ -657,16 +661,16 @@ class SetMember:
         period, self._period = self._period, contextlib.AsyncExitStack()
         await period.aclose()
 
-    async def _reopen(self, cut_at: int | None, between: Between | None) -> None:
-        """Close, change and reopen the store; see ReplicaStore."""
+    async def reopen(self, *, cut_at: int | None = None, begin_at: int | None = None) -> None:
+        """See StoreOwner."""
         async with self._changing:
             if not self._is_closing:
-                await self._reopen_now(cut_at, between)
+                await self._reopen_now(cut_at, begin_at)
                 return
         # The caller ends with this replica; the next start repeats the request.
         await asyncio.get_running_loop().create_future()
 
-    async def _reopen_now(self, cut_at: int | None, between: Between | None) -> None:
+    async def _reopen_now(self, cut_at: int | None, begin_at: int | None) -> None:
         self._replica_store.is_following = False
         self._leads_in = 0
         self.parts.store.depose(DeposedError("this replica's log is being cut"))
@@ -674,10 +678,11 @@ class SetMember:
         if cut_at is not None:
             self._watch.cut(self._replica_store.end_offset - cut_at)
             self._replicated_offset = min(self._replicated_offset, cut_at)
-        if between is not None:
+        if begin_at is not None:
             self._watch.seeded()
             self._replicated_offset = 0
-            await asyncio.get_running_loop().run_in_executor(None, between)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._replica_store.replace, begin_at)
         await self._open_period(cut_at)
 
     def _flushed(self) -> None:

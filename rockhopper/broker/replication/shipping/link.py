@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from rockhopper.broker.replication.election import wire
 from rockhopper.broker.replication.election.wire import WireError
@@ -13,30 +12,44 @@ from rockhopper.broker.server.listening.unfinished import Unfinished
 UNSENT_BYTES_MAX = 1 << 20
 
 
+class LinkAcceptor(Protocol):
+    """Accepts connections of other replicas."""
+
+    def connected(self, link: "Link") -> None:
+        """Greet a new connection."""
+
+
+class FrameReceiver(Protocol):
+    """Receives the frames of connections."""
+
+    def received(self, link: "Link", frame: wire.Frame) -> None:
+        """Handle one frame; any exception ends the connection."""
+
+
 class Link(asyncio.Protocol):
     """One connection; it delivers frames in the loop iteration that reads them.
 
     During the greeting, ``next_frame`` returns single frames, and the peer must wait for an answer
-    to each. From ``frames`` on, it delivers all frames to a callback.
+    to each. From ``frames`` on, it delivers all frames to a receiver.
     """
 
     def __init__(
         self,
         number: int,
-        on_made: "Callable[[Link], None] | None" = None,
+        acceptor: LinkAcceptor | None = None,
         greeting: "GreetingConnections | None" = None,
     ) -> None:
-        """*on_made* is called once connected.
+        """*acceptor* greets it once it is connected.
 
         *greeting* tracks connections that are being greeted.
         """
         self._greeting = greeting
         self.number = number
         self.peer = self.host = ""
-        self._on_made = on_made
+        self._acceptor = acceptor
         self._transport: asyncio.Transport | None = None
         self._decoder = wire.WireDecoder(is_greeting=greeting is not None)
-        self._each: Callable[[wire.Frame], None] | None = None
+        self._receiver: FrameReceiver | None = None
         self._frames: deque[wire.Frame] = deque()
         self._error: Exception | None = None
         self._news = asyncio.Event()
@@ -53,8 +66,8 @@ class Link(asyncio.Protocol):
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         name = transport.get_extra_info("peername")
         self.peer, self.host = str(name), str(name[0]) if isinstance(name, tuple) else str(name)
-        if self._on_made is not None:
-            self._on_made(self)
+        if self._acceptor is not None:
+            self._acceptor.connected(self)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -98,8 +111,8 @@ class Link(asyncio.Protocol):
         self._writable.set()
 
     def _take(self, frame: wire.Frame) -> None:
-        if self._each is not None:
-            self._each(frame)
+        if self._receiver is not None:
+            self._receiver.received(self, frame)
         elif self._frames:
             raise WireError("more than one frame at once while greeting")
         else:
@@ -145,19 +158,19 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def frames(self, each: Callable[[wire.Frame], None]) -> None:
-        """Call *each* with every frame until the connection ends.
+    async def frames(self, receiver: FrameReceiver) -> None:
+        """Deliver every frame to *receiver* until the connection ends.
 
         Raises:
             WireError: the peer sent an invalid frame.
-            Exception: *each* raised it; later frames are dropped.
+            Exception: *receiver* raised it; later frames are dropped.
         """
-        self._each = each
+        self._receiver = receiver
         self._decoder.is_greeting = False
         if self._greeting is not None:
             self._greeting.discard(self)
         while self._frames:
-            each(self._frames.popleft())
+            receiver.received(self, self._frames.popleft())
         await self._ended.wait()
         if self._error is not None:
             raise self._error

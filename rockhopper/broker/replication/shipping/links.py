@@ -17,7 +17,7 @@ import structlog
 from rockhopper.broker.replication.election import wire
 from rockhopper.broker.replication.election.messages import Hello, Refused
 from rockhopper.broker.replication.election.wire import WireError
-from rockhopper.broker.replication.shipping.link import GreetingConnections, Link
+from rockhopper.broker.replication.shipping.link import GreetingConnections, Link, LinkAcceptor
 from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
 from rockhopper.broker.server.listening.renewed_files import current
@@ -63,8 +63,8 @@ class Links:
         self._outgoing = outgoing
         self._numbers = count(1)
 
-    async def listen(self, host: str, port: int, on_made: Callable[[Link], None]) -> Listener:
-        """Listen on a port; *on_made* is called with each connection and must call ``greeted``.
+    async def listen(self, host: str, port: int, acceptor: LinkAcceptor) -> Listener:
+        """Listen on a port; *acceptor* gets each connection and must call ``greeted``.
 
         Raises:
             OSError: the port cannot be opened.
@@ -73,7 +73,7 @@ class Links:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = Listener(
             socket.create_server((host, port), family=family),
-            lambda _caller: Link(next(self._numbers), on_made, greeting),
+            lambda _caller: Link(next(self._numbers), acceptor, greeting),
             name="replicas",
             gate=self._gate,
         )

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import uniform
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -93,20 +93,23 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Callbacks of a replica; they run in the event loop's thread."""
+class ReplicaOwner(Protocol):
+    """Does the work of a replica's role. It is called in the event loop's thread."""
 
-    lead: Callable[[int], None]
-    """Start a master's work in this epoch."""
-    resign: Callable[[str], None]
-    """Stop a master's work for this reason."""
-    confirmed: Callable[[int], None]
-    """The log before this offset may be shown to consumers and acknowledged."""
-    alarm: Callable[[str], None]
-    """This replica's log contradicts its master's: an operator must intervene."""
-    stopped: Callable[[str], None]
-    """A part of replication has stopped because of a bug: only a restart helps."""
+    def lead(self, epoch: int) -> None:
+        """Start a master's work in this epoch."""
+
+    def resign(self, why: str) -> None:
+        """Stop a master's work for this reason."""
+
+    def confirm(self, offset: int) -> None:
+        """Show consumers, and acknowledge, the log before this offset."""
+
+    def require_operator(self, why: str) -> None:
+        """Take no part: this replica's log contradicts its master's."""
+
+    def replication_stopped(self, why: str) -> None:
+        """Take no part: a bug has stopped replication, and only a restart helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class RunningReplica:
         replica_log: ReplicaLog,
         replica_disk: ReplicaDisk,
         engine: Engine,
-        listeners: Listeners,
+        owner: ReplicaOwner,
         timing: Timing | None = None,
         now: Callable[[], int] = now_ms,
         wall: Callable[[], int] = wall_ms,
@@ -159,7 +162,7 @@ class RunningReplica:
         self._log = replica_log
         self._replica_disk = replica_disk
         self._engine = engine
-        self._listeners = listeners
+        self._owner = owner
         self._timing = timing or Timing()
         self._now_ms = now
         self._links = Links(membership.facts, membership.gate, membership.outgoing)
@@ -253,7 +256,7 @@ class RunningReplica:
         membership, replica_disk = self._membership, self._replica_disk
         if replica_disk.cutting is not None:
             await self._cut_to(replica_disk.cutting, replica_disk.epochs)
-        self._server = await self._links.listen(membership.host, membership.ha_port, self._made)
+        self._server = await self._links.listen(membership.host, membership.ha_port, self)
         port = self._server.port
         self.ha_address = join_address(membership.ha_host, port)
         self._machine = Machine(
@@ -524,7 +527,8 @@ class RunningReplica:
 
     # Connections.
 
-    def _made(self, link: Link) -> None:
+    def connected(self, link: Link) -> None:
+        """See LinkAcceptor."""
         if self._is_closing:
             link.abort()
             return
@@ -608,7 +612,7 @@ class RunningReplica:
 
     async def _serve(self, link: Link) -> None:
         try:
-            await link.frames(lambda frame: self._received(link, frame))
+            await link.frames(self)
         except WireError as error:
             log.warning("a replica sent an invalid frame", peer=link.peer, reason=str(error))
         finally:
@@ -625,7 +629,8 @@ class RunningReplica:
         if self.machine.following.link is None:
             self._log.drop_torn()
 
-    def _received(self, link: Link, frame: wire.Frame) -> None:
+    def received(self, link: Link, frame: wire.Frame) -> None:
+        """See FrameReceiver."""
         if link.number not in self._open:
             return
         match frame:
@@ -697,7 +702,7 @@ class RunningReplica:
                     link.close()
                     self._forget_torn()
             case actions.Confirm():
-                self._listeners.confirmed(action.offset)
+                self._owner.confirm(action.offset)
             case actions.Lead() | actions.Resign() | actions.Release() | actions.Alarm():
                 self._change_role(action)
             case actions.Open():
@@ -725,13 +730,13 @@ class RunningReplica:
                 self._spawn(self._release(action.epoch))
             case actions.Lead():
                 self._role_log.elected(action.epoch)
-                self._listeners.lead(action.epoch)
+                self._owner.lead(action.epoch)
             case actions.Resign():
                 self._role_log.resigned(action.epoch, action.why)
-                self._listeners.resign(action.why)
+                self._owner.resign(action.why)
             case actions.Alarm():
                 log.critical("this replica needs an operator", reason=action.text)
-                self._listeners.alarm(action.text)
+                self._owner.require_operator(action.text)
 
     async def _ask(
         self, action: actions.Campaign | actions.Alter | actions.Renew | actions.Read
@@ -852,7 +857,9 @@ class RunningReplica:
         if not task.cancelled() and (error := task.exception()):
             if self._machine:
                 self._machine.replica_state.is_failing = True
-            self._listeners.stopped(f"replication has stopped: {error!r}; restart this broker")
+            self._owner.replication_stopped(
+                f"replication has stopped: {error!r}; restart this broker"
+            )
             log.critical("replication has stopped", exc_info=error)
 
     async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:

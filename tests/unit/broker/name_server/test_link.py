@@ -17,10 +17,13 @@ class Linked:
     def __init__(self, address: str) -> None:
         self.losses = 0
         self.requests: list[Command] = []
-        self.link = NameServiceLink(address, self._lost, self.requests.append)
+        self.link = NameServiceLink(address, self)
 
-    def _lost(self) -> None:
+    def link_lost(self) -> None:
         self.losses += 1
+
+    def request_received(self, command: Command) -> None:
+        self.requests.append(command)
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ async def test_who_is_no_name_service_is_hung_up_on(
 
 async def test_nobody_there_is_an_os_error() -> None:
     with pytest.raises(OSError, match="onnect"):
-        await NameServiceLink("127.0.0.1:1", lambda: None).connect()
+        await NameServiceLink("127.0.0.1:1").connect()
 
 
 async def test_a_name_that_leads_elsewhere_is_followed_though_the_old_address_answers(

@@ -9,7 +9,6 @@ RocketMQ trusts any report, and applies the largest one ever received to all lat
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from rockhopper.broker.replication.rocketmq.master.slaves import Slave
@@ -52,6 +51,13 @@ class FeedSettings(NamedTuple):
     """Whether an empty slave gets only the newest file."""
 
 
+class FeedOwner(Protocol):
+    """Knows all slaves."""
+
+    def report_came(self) -> None:
+        """Note that one of the slaves has changed."""
+
+
 class Feed:
     """Serves one slave. Belongs to the event loop."""
 
@@ -62,16 +68,16 @@ class Feed:
         settings: FeedSettings,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        on_report: Callable[[], None],
+        owner: FeedOwner,
     ) -> None:
-        """*on_report* is called after each change of *slave*."""
+        """*owner* is notified after each change of *slave*."""
         self.host = slave.host
         self._slave = slave
         self._log = log
         self._settings = settings
         self._reader = reader
         self._writer = writer
-        self._on_report = on_report
+        self._owner = owner
         self._is_more = asyncio.Event()
 
     def wake(self) -> None:
@@ -126,7 +132,7 @@ class Feed:
                 "sent to it: its log is not a copy of this one"
             )
         slave.acked_offset = offset
-        self._on_report()
+        self._owner.report_came()
 
     def _first_offset(self, offset: int) -> int:
         start, end = self._log.start_offset, self._log.end_offset

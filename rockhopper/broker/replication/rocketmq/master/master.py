@@ -170,7 +170,7 @@ class ClassicMaster:
             writer.transport.abort()
             return
         slave = Slave(host, port)
-        feed = Feed(slave, self._log, self._settings, reader, writer, self._report_came)
+        feed = Feed(slave, self._log, self._settings, reader, writer, self)
         task = asyncio.current_task()
         assert task is not None
         self._feeds[feed] = task
@@ -185,7 +185,7 @@ class ClassicMaster:
         finally:
             self.slaves.remove(slave)
             del self._feeds[feed]
-            self._report_came()
+            self.report_came()
 
     def _admits(self, host: str) -> bool:
         if self._refused_until_s.get(host, 0.0) >= asyncio.get_running_loop().time():
@@ -195,7 +195,8 @@ class ClassicMaster:
             return False
         return True
 
-    def _report_came(self) -> None:
+    def report_came(self) -> None:
+        """See FeedOwner."""
         self._reported.set()
         if self._acknowledging:
             self._store.safe_point.confirm(self.slaves.replicated_offset(self._acknowledging))

@@ -106,7 +106,7 @@ class SlaveFollower:
         self.store.expire_before(facts.log_min_offset)
         parts.tables.start()
         self._undo.push_async_callback(parts.tables.close)
-        self._copies.on_deleted = self._delete_queues
+        self._copies.store = self.store
         self._copies.copy(answers)
         await self._copies.copy_of_features(self._master.table)
         self._begin_copying()
@@ -218,9 +218,6 @@ class SlaveFollower:
         facts = await self._master.facts()
         self._master_end = facts.log_max_offset
         return facts
-
-    def _delete_queues(self, topics: list[str]) -> None:
-        self.store.delete_topics(topics).remove()
 
     async def _copy_tables_again(self) -> None:
         while True:

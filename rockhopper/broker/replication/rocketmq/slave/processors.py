@@ -4,8 +4,7 @@ It refuses all others with SYSTEM_BUSY, like RocketMQ's slaves: clients then try
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Protocol
 
 import structlog
 
@@ -35,17 +34,26 @@ from rockhopper.tasks import run_in_background
 
 log = structlog.get_logger("broker.following")
 
-Step = Callable[[], Coroutine[Any, Any, None]]
+
+class RestartableBroker(Protocol):
+    """A broker that can stop and start again on the same ports."""
+
+    failed: asyncio.Event
+    """Set when the process must end."""
+
+    async def start(self) -> None:
+        """Start to serve, or to follow."""
+
+    async def stop(self) -> None:
+        """Stop."""
 
 
 class Takeover:
     """The change from following to serving, at most once: the broker restarts on the same ports."""
 
-    def __init__(self, stop: Step, start: Step, *, on_failure: Callable[[], None]) -> None:
-        """*start* must not follow again once ``has_begun`` is set."""
-        self._stop = stop
-        self._start = start
-        self._on_failure = on_failure
+    def __init__(self, broker: RestartableBroker) -> None:
+        """*broker* must not follow again once ``has_begun`` is set."""
+        self._broker = broker
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -64,18 +72,18 @@ class Takeover:
         if self.has_begun:
             raise FollowError("this broker is taking over already")
         self._running = run_in_background(
-            self._run(follower), "taking over", on_failure=lambda _: self._on_failure()
+            self._run(follower), "taking over", on_failure=lambda _: self._broker.failed.set()
         )
 
     async def _run(self, follower: SlaveFollower) -> None:
         log.info("taking over", state=follower.state())
         try:
-            await self._stop()
+            await self._broker.stop()
             follower.forget()
-            await self._start()
+            await self._broker.start()
         except (StartError, OSError) as error:
             log.critical("takeover failed: restart this broker", reason=str(error))
-            self._on_failure()
+            self._broker.failed.set()
         else:
             log.info("takeover complete: this broker serves from now on")
 

@@ -12,6 +12,7 @@ from rockhopper.broker.kernel.scheduled.timers.java_files import (
 )
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 
@@ -28,8 +29,8 @@ class TableCopies:
         self._tables = tables
         self._timer_check = timer_check
         self._taken: dict[str, bytes | None] = {}
-        self.on_deleted: Callable[[list[str]], None] = lambda topics: None
-        """Called with the topics that the master has deleted."""
+        self.store: MessageStore | None = None
+        """The open store, which loses the queues of topics that the master has deleted."""
 
     def take_topics(self, answers: MasterTables) -> None:
         """Copy only the topics, before the store is open. Raises FollowError."""
@@ -87,7 +88,8 @@ class TableCopies:
             topics.delete(name)
         if gone:
             log.info("topics that the master deleted are deleted here", topics=gone)
-            self.on_deleted(gone)
+            if self.store is not None:
+                self.store.delete_topics(gone).remove()
 
     def _take_groups(self, answer: bytes) -> None:
         self._tables.groups.take_copy(answer)

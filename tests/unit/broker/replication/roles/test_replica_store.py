@@ -1,6 +1,6 @@
 """The store as replication sees it: while it is open, while it is away, and cut."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,12 @@ from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_stores import FILE_SIZE_BYTES, SIZES, Stores, fill, store_config
 
 
-async def nowhere(cut_at: int | None, between: Callable[[], object] | None) -> None:
-    raise AssertionError
+class Owner:
+    def __init__(self) -> None:
+        self.asked: list[tuple[int | None, int | None]] = []
+
+    async def reopen(self, *, cut_at: int | None = None, begin_at: int | None = None) -> None:
+        self.asked.append((cut_at, begin_at))
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def config_of(**fields: Any) -> StoreConfig:
 
 
 def copied(store: MessageStore, **fields: Any) -> ReplicaStore:
-    found = ReplicaStore(config_of(**fields), nowhere)
+    found = ReplicaStore(config_of(**fields), Owner())
     found.opened(store)
     return found
 
@@ -92,12 +96,8 @@ def test_a_master_takes_no_bytes_of_another(master: MessageStore) -> None:
 
 
 async def test_cutting_and_beginning_anew_are_done_while_it_is_closed() -> None:
-    asked: list[tuple[int | None, bool]] = []
-
-    async def reopen(cut_at: int | None, between: Callable[[], object] | None) -> None:
-        asked.append((cut_at, between is not None))
-
-    store = ReplicaStore(config_of(), reopen)
+    owner = Owner()
+    store = ReplicaStore(config_of(), owner)
     await store.cut(17)
     await store.begin_at(0)
-    assert asked == [(17, False), (None, True)]
+    assert owner.asked == [(17, None), (None, 0)]

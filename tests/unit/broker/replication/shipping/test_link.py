@@ -9,6 +9,7 @@ from rockhopper.broker.replication.election.messages import Ack, Beat
 from rockhopper.broker.replication.election.wire import Frame, WireError
 from rockhopper.broker.replication.shipping.link import GreetingConnections, Link
 from rockhopper.broker.server.listening import unfinished
+from tests.support.link_frames import Frames
 
 ONE, TWO = Ack(1, 10, True), Ack(1, 20, True)
 
@@ -37,24 +38,38 @@ class Pipe(asyncio.Transport):
     abort = close
 
 
+class Acceptor:
+    def __init__(self) -> None:
+        self.links: list[Link] = []
+
+    def connected(self, link: Link) -> None:
+        self.links.append(link)
+
+
+class Refusing(Frames):
+    def received(self, link: Link, frame: Frame) -> None:
+        super().received(link, frame)
+        raise ValueError("not this one")
+
+
 def connected() -> tuple[Link, Pipe]:
-    made: list[Link] = []
-    link, pipe = Link(3, made.append), Pipe()
+    acceptor = Acceptor()
+    link, pipe = Link(3, acceptor), Pipe()
     link.connection_made(pipe)
-    assert made == [link]
+    assert acceptor.links == [link]
     return link, pipe
 
 
 async def test_what_came_while_greeting_is_handed_on_first() -> None:
     link, _ = connected()
     link.data_received(wire.encode(ONE))
-    found: list[Frame] = []
-    taking = asyncio.ensure_future(link.frames(found.append))
+    frames = Frames()
+    taking = asyncio.ensure_future(link.frames(frames))
     await asyncio.sleep(0)
     link.data_received(wire.encode(TWO)[:5])
-    assert found == [ONE]
+    assert frames.found == [ONE]
     link.data_received(wire.encode(TWO)[5:])
-    assert found == [ONE, TWO]
+    assert frames.found == [ONE, TWO]
     link.connection_lost(ConnectionResetError())
     await taking
 
@@ -79,19 +94,14 @@ async def test_an_end_while_greeting_is_told() -> None:
 
 async def test_what_taking_a_frame_raises_ends_it() -> None:
     link, _ = connected()
-    found: list[Frame] = []
-
-    def take(frame: Frame) -> None:
-        found.append(frame)
-        raise ValueError("not this one")
-
-    taking = asyncio.ensure_future(link.frames(take))
+    frames = Refusing()
+    taking = asyncio.ensure_future(link.frames(frames))
     await asyncio.sleep(0)
     link.data_received(wire.encode(ONE) + wire.encode(TWO))
     link.data_received(wire.encode(TWO))
     with pytest.raises(ValueError, match="not this one"):
         await taking
-    assert found == [ONE]
+    assert frames.found == [ONE]
 
 
 async def test_a_peer_that_takes_less_than_comes_is_waited_for() -> None:

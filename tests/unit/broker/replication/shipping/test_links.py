@@ -20,6 +20,7 @@ from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.tls_config import TlsConfig, TlsMode
 from tests.support.certificates import Authority
+from tests.support.link_frames import Frames
 
 FACTS = SetFacts("DefaultCluster", "broker-a", 1 << 30, b"secret")
 HELLO = Hello(Replica(2, "s2"), "i2", 5, True, 70, 90, ())
@@ -35,11 +36,11 @@ class Master:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Listener:
-        server = await self._links.listen("127.0.0.1", 0, self._made)
+        server = await self._links.listen("127.0.0.1", 0, self)
         self.address = f"127.0.0.1:{server.port}"
         return server
 
-    def _made(self, link: Link) -> None:
+    def connected(self, link: Link) -> None:
         self._tasks.add(asyncio.get_running_loop().create_task(self._accepted(link)))
 
     async def _accepted(self, link: Link) -> None:
@@ -78,9 +79,9 @@ async def test_a_replica_of_the_set_is_let_in(secret: bytes) -> None:
     async with a_master(facts) as master:
         link = await Links(facts).greet(master.address, lambda: HELLO)
         assert await master.results.get() == HELLO
-        found: list[wire.Frame] = []
-        await link.frames(found.append)
-        assert found == [Ack(1, 2, True)]
+        frames = Frames()
+        await link.frames(frames)
+        assert frames.found == [Ack(1, 2, True)]
         link.close()
         assert link.is_closing
         await link.drain()

@@ -19,6 +19,7 @@ from rockhopper.broker.replication.engines.engine import MemoryEngine
 from rockhopper.broker.replication.shipping import replica
 from rockhopper.broker.replication.shipping.links import Links
 from tests.support.hang import HANG_S
+from tests.support.link_frames import Frames
 from tests.support.replica_rig import QUICK, Member, ReplicaRig
 from tests.support.turns import until
 
@@ -151,10 +152,10 @@ async def test_without_a_secret_a_stranger_gets_nothing(tmp_path: Path) -> None:
         assert master.replica
         hello = Hello(Replica(9, "stranger"), "i9", 0, True, 0, 0, ())
         link = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
-        said: list[wire.Frame] = []
-        await link.frames(said.append)
+        said = Frames()
+        await link.frames(said)
         link.close()
-        (refused,) = said
+        (refused,) = said.found
         assert isinstance(refused, Refused)
         assert "announced" in refused.why
 
@@ -165,10 +166,10 @@ async def test_an_id_that_is_taken_is_told(tmp_path: Path) -> None:
         assert master.replica
         hello = Hello(Replica(1, "another disk"), "i1", 0, True, 0, 0, ())
         link = await Links(rig.facts).greet(master.replica.ha_address, lambda: hello)
-        said: list[wire.Frame] = []
-        await link.frames(said.append)
+        said = Frames()
+        await link.frames(said)
         link.close()
-        assert said == [Refused(0, "two replicas have the id 1 (haReplicaId)")]
+        assert said.found == [Refused(0, "two replicas have the id 1 (haReplicaId)")]
 
 
 async def test_who_opens_its_store_anew_joins_when_it_can_take_the_log(tmp_path: Path) -> None:
@@ -412,10 +413,10 @@ async def test_a_master_takes_no_follower_whose_id_another_process_has(tmp_path:
         hello = Hello(announced.replica, "a copy's", 1, True, 0, 0, ())
         links = Links(rig.facts)
         link = await links.greet(master.replica.ha_address, lambda: hello)
-        said: list[object] = []
+        said = Frames()
         with contextlib.suppress(wire.WireError):
-            await link.frames(said.append)
-        assert said == [
+            await link.frames(said)
+        assert said.found == [
             Refused(0, f"another process is replica {original.number}: was its disk copied?")
         ]
         link.close()

@@ -44,11 +44,11 @@ class Served:
         self._settings = settings
         self.feed: Feed | None = None
 
-    def count(self) -> None:
+    def report_came(self) -> None:
         self.reports += 1
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.feed = Feed(self.slave, self.log, self._settings, reader, writer, self.count)
+        self.feed = Feed(self.slave, self.log, self._settings, reader, writer, self)
         try:
             await self.feed.serve()
         except (FeedError, OSError) as error:

@@ -1,5 +1,6 @@
 """What a broker answers while it follows."""
 
+import asyncio
 import json
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ class Following:
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.failed = asyncio.Event()
 
     def state(self) -> str:
         return "following"
@@ -54,7 +56,7 @@ class Following:
 
     @property
     def takeover(self) -> Takeover:
-        return Takeover(self.stop, self.start, on_failure=lambda: self.events.append("failed"))
+        return Takeover(self)
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ async def test_a_takeover_that_fails_ends_the_process(
 ) -> None:
     following.events.append("fail")
     assert (await ask(dispatcher, RequestCode.TAKE_OVER, {"force": "true"})).code == 0
-    await until(lambda: following.events[-1] == "failed")
+    await following.failed.wait()
 
 
 async def test_others_may_not_have_it_take_over(following: Following) -> None:

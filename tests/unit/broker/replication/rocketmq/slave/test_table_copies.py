@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from rockhopper.broker.kernel.scheduled.timers.java_files import load_timer_chec
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.store.message_store import MessageStore
 from tests.support.classic_master import TIMER_CHECK
 
 TOPICS = {"orders": {"readQueueNums": 3}, "batches": {"attributes": {"queue.type": "BatchCQ"}}}
@@ -25,7 +26,13 @@ class Copied:
         self.timer_check = root / "config" / "timercheck"
         self.copies = TableCopies(self.tables, self.timer_check)
         self.deleted: list[list[str]] = []
-        self.copies.on_deleted = self.deleted.append
+        self.copies.store = cast(MessageStore, self)
+
+    def delete_topics(self, topics: list[str]) -> "Copied":
+        self.deleted.append(topics)
+        return self
+
+    def remove(self) -> None: ...
 
 
 @pytest.fixture
