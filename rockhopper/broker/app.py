@@ -55,7 +55,6 @@ from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.name_server.link import serves
 from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.name_server.service import NameService
-from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processor_table import build_table
@@ -92,7 +91,6 @@ from rockhopper.broker.server.remoting.startup import (
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.live_settings import FlushDiskType
 from rockhopper.broker.settings.setting_fields import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -201,7 +199,6 @@ class Broker(ServingParts):
         """None unless RocketMQ's slaves may follow this broker."""
         self._shares = 0, 0
         self._store_host = b""
-        self._levels = DelayLevels(config.live.delay_levels)
         self.takeover = Takeover(self)
 
     @classmethod
@@ -316,13 +313,12 @@ class Broker(ServingParts):
         self._undo.callback(self._ports.close_gate)
         self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
         store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
-        levels = self._levels
         broker_share, name_share = self._shares = connection_shares(
             with_store=True,
             with_name_service=config.role is Role.ALL,
             ports=1 if config.grpc_port < 0 else 2,
         )
-        if await self._follow(store_host, levels, broker_share):
+        if await self._follow(store_host, broker_share):
             return
         if config.replication.is_replica:
             await self._join_set(host)
@@ -332,8 +328,8 @@ class Broker(ServingParts):
             self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
-            self.open_store(store_host, levels, mapped_files_max=mapped_files_share())
-        self._build(store_host, levels)
+            self.open_store(store_host, mapped_files_max=mapped_files_share())
+        self._build(store_host)
         if config.replication.serves_slaves:
             self.master = ClassicMaster(self.store, config)
         self._make_server(store_host, broker_share)
@@ -361,16 +357,15 @@ class Broker(ServingParts):
         if self.grpc is not None:
             self.grpc.end_user(name)
 
-    def _build(self, store_host: bytes, levels: DelayLevels) -> None:
+    def _build(self, store_host: bytes) -> None:
         self.build(
             store_host,
-            levels,
             name_service=self.name_service,
             call_later=asyncio.get_running_loop().call_later,
         )
         self.access.retry_groups = self.retry_owners.groups
 
-    async def _follow(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> bool:
+    async def _follow(self, store_host: bytes, connections_max: int) -> bool:
         """Follow if that is set; False when the store is this broker's own, by now or ever since.
 
         Raises:
@@ -385,7 +380,7 @@ class Broker(ServingParts):
             with store_errors_explained(self.config.store.root):
                 if following.follow_master or not following.force_takeover:
                     self.follower = follower
-                    await follower.open(store_host, levels, mapped_files_share())
+                    await follower.open(store_host, mapped_files_share())
                 if not following.follow_master:
                     await follower.take_over(force=following.force_takeover)
         except FollowError as error:
@@ -416,7 +411,7 @@ class Broker(ServingParts):
         config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
         address = self._advertiser.address_for("0.0.0.0", host)
-        open_as = OpenAs(self._store_host, self._levels, mapped_files_share())
+        open_as = OpenAs(self._store_host, mapped_files_share())
         try:
             self.member = member_of(self, self, open_as)
             membership = membership_of(config, port, address, host, self._ports.gate)
@@ -444,12 +439,10 @@ class Broker(ServingParts):
 
     # What a replica opens for its clients, from role to role: see ClientPorts.
 
-    def load_names(self) -> KeyValueTable | None:
+    def load_names(self) -> None:
         """See ClientPorts."""
-        if self.config.role is not Role.ALL:
-            return None
-        self.name_service = self._make_name_service(self._shares[1])
-        return self.name_service.values
+        if self.config.role is Role.ALL:
+            self.name_service = self._make_name_service(self._shares[1])
 
     async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
         """See ClientPorts."""
@@ -487,7 +480,7 @@ class Broker(ServingParts):
         self._passing_on.recall(self.server)
         await self.server.close()
         self._cancel_timers()
-        self._build(self._store_host, self._levels)
+        self._build(self._store_host)
 
     async def serve(self, undo: contextlib.AsyncExitStack, begin: Callable[[], None]) -> None:
         """See ClientPorts."""
@@ -573,6 +566,7 @@ class Broker(ServingParts):
             ),
         )
         service.load()
+        self.tables.include_names(service.values)
         return service
 
     async def _open_ports(self) -> None:
@@ -772,7 +766,7 @@ class Broker(ServingParts):
         before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
         self.store.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
-        if self._levels.change(config.live.delay_levels):
+        if self.delayed.levels.change(config.live.delay_levels):
             self.delayed.levels_changed()
         self.topics.seed_system_topics()
         if before != _known_to_the_hot_path(self.config):

@@ -176,7 +176,7 @@ class NotedStore:
         tables = self.broker.tables
 
         async def quiet() -> None:
-            for table in (*tables.all, tables.subscriptions):
+            for table in tables.all:
                 while table.saving is not None:
                     await asyncio.gather(table.saving, return_exceptions=True)
 

@@ -15,7 +15,6 @@ from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.addresses import host_bytes
@@ -51,14 +50,13 @@ class ServedBroker(ServingParts):
         self.access = access or AccessRules(remote_admin=False)
         self.stats = BrokerStats(now_ms=clock)
         self.announced = 0
-        levels = DelayLevels()
         self.load_tables()
-        self.open_store(STORE_HOST, levels)
+        self.open_store(STORE_HOST)
         # A machine that stalls uses no budget: time passes only when a test advances it.
         budget = self.store.reader.budget
         began_s = budget.clock()
         budget.clock = lambda: began_s + clock.monotonic_ns() / 1e9
-        self.build(STORE_HOST, levels)
+        self.build(STORE_HOST)
         if (pop := self.features.get("pop")) is not None:
             pop.open()
         self.dispatcher = Dispatcher(build_table(self), self.access)

@@ -15,7 +15,6 @@ from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -51,9 +50,10 @@ class Member(ServingParts):
         self.values = KeyValueTable(root / "config" / "kvConfig.json")
         self.load_tables()
         self.values.load()
+        self.tables.include_names(self.values)
         self.writer: StateWriter | None = None
         self.is_gone = False
-        self.open_store(STORE_HOST, DelayLevels())
+        self.open_store(STORE_HOST)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine in the loop."""
@@ -71,10 +71,10 @@ class Member(ServingParts):
         """Become a broker over the open store, and replicate all state."""
 
         async def lead() -> None:
-            self.build(STORE_HOST, DelayLevels())
+            self.build(STORE_HOST)
             await self.flushing(self.parts.open())
             self.values.start_saving()
-            self.writer = StateWriter(self, self.values, now_ms=self.passed_ms)
+            self.writer = new_writer(self)
             self.writer.begin()
             self.parts.start()
 
@@ -86,15 +86,7 @@ class Member(ServingParts):
         async def follow() -> None:
             self.tables.start()
             self.values.start_saving()
-            self.applier = StateApplier(
-                self.store,
-                self.tables,
-                self.config,
-                self.values,
-                now_ms=self.now_ms,
-                steady_ms=self.steady_ms,
-                passed_ms=self.passed_ms,
-            )
+            self.applier = StateApplier(self.store, self.tables)
             self.applier.open()
 
         self.run(follow())
@@ -141,7 +133,7 @@ class Member(ServingParts):
             if self.writer is not None:
                 self.writer.drop()
                 self.parts.stop()
-            for table in (*self.tables.every, self.values):
+            for table in self.tables.every:
                 table.stop_saving()
 
         self.run(kill())
@@ -185,6 +177,17 @@ class Member(ServingParts):
             self.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
 
         self.run(create())
+
+
+class Alone:
+    """A replica that leads, with no other that could."""
+
+    leads_alone = True
+
+
+def new_writer(member: Member) -> StateWriter:
+    """Return a writer of this member's state."""
+    return StateWriter(member.store, member.tables, Alone(), now_ms=member.passed_ms)
 
 
 class Pair:

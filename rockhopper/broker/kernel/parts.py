@@ -27,7 +27,6 @@ from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.send_checks import SendChecks
 from rockhopper.broker.kernel.send.sender import Sender
-from rockhopper.broker.kernel.state_channels import StateChannels
 from rockhopper.broker.kernel.store_protection import protect_store
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -44,7 +43,6 @@ from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.server.loop.part import Parts
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
@@ -120,7 +118,7 @@ class ServingParts:
         self.states = {
             feature.name: feature.state(layout, self.clock) for feature in self.feature_list
         }
-        self.tables = Tables(self.config, now_ms=self.now_ms, states=tuple(self.states.values()))
+        self.tables = Tables(self.config, self.clock, tuple(self.states.values()))
         self.topics = self.tables.topics
         self.groups = self.tables.groups
         self.offsets = self.tables.offsets
@@ -130,7 +128,6 @@ class ServingParts:
     def open_store(
         self,
         store_host: bytes,
-        levels: DelayLevels,
         mapped_files_max: int = MAPPED_FILES_MAX,
         cut_at: int | None = None,
     ) -> None:
@@ -144,7 +141,7 @@ class ServingParts:
             wall_ms=self.now_ms,
             batch_topic=self.topics.is_batch,
             known_offsets=self.tables.known_offsets,
-            delay_ms=levels.delay_ms,
+            delay_ms=self.tables.delays.levels.delay_ms,
             store_host=store_host,
             extent=Extent(mapped_files_max, cut_at),
         )
@@ -155,7 +152,6 @@ class ServingParts:
     def build(
         self,
         store_host: bytes,
-        levels: DelayLevels,
         *,
         name_service: NameService | None = None,
         call_later: CallLater | None = None,
@@ -184,20 +180,17 @@ class ServingParts:
         )
         self.producers = ProducerTable(now_ms=steady_ms)
         self.locks = QueueLocks(
-            now_ms=self.passed_ms, other_connection=self.consumers.connection_of
+            self.tables.locks, now_ms=self.passed_ms, other_connection=self.consumers.connection_of
         )
         self.delayed = DelayedDelivery(
             store,
             topics,
             self.long_polling,
             stats,
-            self.tables.delay_offsets,
-            levels,
+            self.tables.delays,
             now_ms=steady_ms,
         )
-        self.timers = Timers(
-            config, store, topics, self.long_polling, stats, now_ms=now_ms, steady_ms=steady_ms
-        )
+        self.timers = self.tables.timers.build(store, self.long_polling, stats)
         self.sender = Sender(
             config,
             store,
@@ -212,12 +205,12 @@ class ServingParts:
             stats,
             store_host=store_host,
             now_ms=now_ms,
-            delay_levels=levels,
+            delay_levels=self.delayed.levels,
             timers=self.timers,
         )
         self.send_back = SendBack(config, store, topics, self.groups, self.delayed, stats)
         self.timer_recall = TimerRecall(config, topics, self.timers)
-        redirect = by_delay(levels, self.timers, now_ms)
+        redirect = by_delay(self.delayed.levels, self.timers, now_ms)
         self.positions = ReaderPositions(
             store, self.consumers, self.offsets, stats, self.tables.history
         )
@@ -241,6 +234,7 @@ class ServingParts:
             store,
             topics,
             self.groups,
+            self.tables.deletions,
             self.tables.topic_ends,
             self.offsets,
             self.consumers,
@@ -271,7 +265,7 @@ class ServingParts:
             puller=self.puller,
             positions=self.positions,
             scheduled=Scheduled(self.delayed, self.timers, redirect),
-            state=StateChannels(),
+            state=self.tables.channels,
             events=events,
             announce=self.announce,
         )
@@ -283,8 +277,6 @@ class ServingParts:
             self.sender.preparations += part.prepare_send.items()
             if part.divert_send is not None:
                 self.sender.diversions.append(part.divert_send)
-        if name_service is not None:
-            self.tables.others = (name_service.values,)
         store.scrub_with(self.tables.scrub)
         self.parts = Parts(
             self.tables,

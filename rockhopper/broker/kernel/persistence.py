@@ -1,29 +1,43 @@
-"""The persisted tables of a broker, read and saved together."""
+"""Everything that a broker keeps beside the log: tables and other states, each declared once.
+
+``Tables`` creates the states of the kernel, and takes those of features. All of them are loaded,
+saved, scrubbed and replicated by iterating over the states.
+"""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import structlog
 
-from rockhopper.broker.kernel.scheduled.delayed import DelayOffsetTable
+from rockhopper.broker.kernel.deletions import Deletions
+from rockhopper.broker.kernel.members.queue_locks import LockState
+from rockhopper.broker.kernel.scheduled.delayed import DelayState
+from rockhopper.broker.kernel.scheduled.timers.timers import TimerState
 from rockhopper.broker.kernel.state import State
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
+from rockhopper.broker.kernel.state_records import Entry, StateKind, joined
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.kernel.tables.log_history import LogHistory
-from rockhopper.broker.kernel.tables.offset_journal import OffsetJournal
+from rockhopper.broker.kernel.tables.offset_journal import (
+    GatheredChanges,
+    OffsetJournal,
+    decode_changes,
+    encode_changes,
+)
 from rockhopper.broker.kernel.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.broker.kernel.tables.topics import TopicTable, queue_directories
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
-from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
@@ -32,68 +46,170 @@ log = structlog.get_logger("broker.tables")
 TOPICS_NAMED_MAX = 20
 
 
-class Tables(Part):
-    """The tables in ``config/`` of a store directory."""
+Table = TypeVar("Table", bound=JsonTable)
+OneState = TypeVar("OneState", bound=State)
+
+_SNAPSHOT_ORDER = {Channel.GATHERED: 1, None: 2}
+
+
+class OffsetState(State):
+    """The committed offsets.
+
+    kind  payload
+      4   OFFSETS: lines of the journal (kernel/tables/offset_journal.py)
+    """
+
+    kinds = (StateKind.OFFSETS,)
 
     def __init__(
-        self, config: BrokerConfig, *, now_ms: Callable[[], int], states: Sequence[State] = ()
+        self, config: BrokerConfig, channels: StateChannels, *, now_ms: Callable[[], int]
     ) -> None:
-        self.states = tuple(states)
-        """The features' states: their tables are loaded, saved and scrubbed with the kernel's."""
-        layout = self._layout = StoreLayout.of(config.store)
-        directory = layout.config
-        self.topics = TopicTable(directory / "topics.json", config, now_ms=now_ms)
-        self.groups = SubscriptionGroupTable(
-            directory / "subscriptionGroup.json", config, now_ms=now_ms
-        )
-        self.offsets = ConsumerOffsetTable(
-            directory / "consumerOffset.json",
+        layout = StoreLayout.of(config.store)
+        self._changes = GatheredChanges(channels.channel(StateKind.OFFSETS, Channel.GATHERED))
+        self.table = ConsumerOffsetTable(
+            layout.config / "consumerOffset.json",
             version_step=config.offsets_version_step,
             now_ms=now_ms,
-            journal=OffsetJournal(layout.offset_journal, layout.quarantine),
+            journal=OffsetJournal(layout.offset_journal, layout.quarantine, self._changes),
             with_light_queues=config.store.light_queues_enabled,
         )
-        for state in self.states:
+        self.tables = {self.table: None}
+
+    def known_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the queues with offsets, with the highest of any group."""
+        known: dict[tuple[str, int], int] = {}
+        for name, _, offsets in self.table.entries():
+            for queue_id, offset in offsets.items():
+                known[name, queue_id] = max(offset, known.get((name, queue_id), 0))
+        return known
+
+    def agree_with(self, store: MessageStore) -> None:
+        """Reduce offsets beyond the end of their queue."""
+        self.table.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+
+    def gathered(self) -> list[Entry]:
+        """Return the last change of each queue."""
+        return joined(
+            StateKind.OFFSETS, [encode_changes([change]) for change in self._changes.take_all()]
+        )
+
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply changes, and append them to the journal here."""
+        self.table.take_changes(decode_changes(payload))
+
+
+class TableState(State):
+    """Tables whose changes are replicated entry by entry."""
+
+    def __init__(self) -> None:
+        self.tables: dict[JsonTable, Channel | None] = {}
+
+
+class SubscriptionState(State):
+    """The subscriptions of groups, for the time until their members come back."""
+
+    def __init__(self, layout: StoreLayout, *, now_ms: Callable[[], int]) -> None:
+        self.table = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
+        self.tables = {self.table: Channel.GATHERED}
+
+    async def leave(self) -> None:
+        """Expect members of groups from now on."""
+        self.table.begin_anew()
+
+
+class Tables(Part):
+    """Everything that a broker keeps beside the log: the states of the kernel and of features."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: BrokerClock, features: Sequence[State] = ()
+    ) -> None:
+        """*features* are the features' states."""
+        now_ms = clock.wall_ms
+        self.config = config
+        self._layout = layout = StoreLayout.of(config.store)
+        self.channels = channels = StateChannels()
+        self._plain, self._names = TableState(), TableState()
+        self._kernel: list[State] = [self._plain]
+        self._features = features
+        # A follower must know a topic's queues before messages enter them.
+        self.topics = self._table(
+            TopicTable(layout.config / "topics.json", config, now_ms=now_ms), Channel.ALONE
+        )
+        self.groups = self._table(
+            SubscriptionGroupTable(layout.config / "subscriptionGroup.json", config, now_ms=now_ms)
+        )
+        self.topic_ids = self._table(TopicIds(layout.topic_ids, now_ms=now_ms))
+        self.topic_ends = self._table(
+            TopicEnds(layout.topic_ends, now_ms=now_ms), has_journal=False
+        )
+        self.history = self._table(LogHistory(layout.log_history, now_ms=now_ms), has_journal=False)
+        self.users = self._table(UserTable(layout.config / "users.json", now_ms=now_ms))
+        self.acls = self._table(AclTable(layout.config / "acls.json", now_ms=now_ms))
+        self.subscriptions = self._state(SubscriptionState(layout, now_ms=now_ms)).table
+        self.offsets = self._state(OffsetState(config, channels, now_ms=now_ms)).table
+        self.delays = self._state(DelayState(config, channels, now_ms=now_ms))
+        self.deletions = self._state(Deletions(self.topics, channels))
+        self.timers = self._state(
+            TimerState(config, self.topics, channels, now_ms=now_ms, steady_ms=clock.steady_ms)
+        )
+        self.locks = self._state(LockState(channels, clock.passed_ms))
+        for state in features:
+            self._give_channels(state)
             state.attach(self.topics, self.groups)
-        self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
-        self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
-        self.topic_ends = TopicEnds(layout.topic_ends, now_ms=now_ms)
-        self.history = LogHistory(layout.log_history, now_ms=now_ms)
-        self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
-        self.users = UserTable(directory / "users.json", now_ms=now_ms)
-        self.acls = AclTable(directory / "acls.json", now_ms=now_ms)
-        for table in (
-            self.topics,
-            self.groups,
-            self.users,
-            self.acls,
-            self.topic_ids,
-        ):
+
+    def _table(
+        self, table: Table, channel: Channel = Channel.CONFIRMED, *, has_journal: bool = True
+    ) -> Table:
+        if has_journal:
             table.changes_journal = TableJournal(
-                layout.table_changes(table.path), layout.quarantine, mode=table.file_mode
+                self._layout.table_changes(table.path),
+                self._layout.quarantine,
+                mode=table.file_mode,
             )
-        self.others: tuple[JsonTable, ...] = ()
-        """Tables that other parts load and save; they are only scrubbed here."""
+        self._plain.tables[table] = channel
+        self._give_channels(self._plain)
+        return table
+
+    def _state(self, state: OneState) -> OneState:
+        self._give_channels(state)
+        self._kernel.append(state)
+        return state
+
+    def _give_channels(self, state: State) -> None:
+        for table, channel in state.tables.items():
+            if channel is not None:
+                table.channel = self.channels.table_channel(table, channel)
+
+    def include_names(self, values: JsonTable) -> None:
+        """Scrub and replicate the values of this process's name server, which saves them."""
+        self._names.tables = {values: Channel.CONFIRMED}
+        self._give_channels(self._names)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states of the kernel and of features."""
+        return (*self._kernel, *self._features)
 
     @property
     def all(self) -> tuple[JsonTable, ...]:
-        return (
-            self.topics,
-            self.groups,
-            self.offsets,
-            self.delay_offsets,
-            self.topic_ids,
-            self.topic_ends,
-            self.history,
-            self.users,
-            self.acls,
-            *(table for state in self.states for table in state.tables),
-        )
+        """The tables of these states."""
+        return tuple(table for state in self.states for table in state.tables)
 
     @property
     def every(self) -> tuple[JsonTable, ...]:
-        """All tables with files, including those of other parts."""
-        return (*self.all, self.subscriptions, *self.others)
+        """All tables, including the values of the name server."""
+        return (*self.all, *self._names.tables)
+
+    @property
+    def replicated(self) -> dict[str, tuple[JsonTable, State]]:
+        """All replicated tables by the names of their files, in the order of snapshots.
+
+        CONFIRMED tables come first, those that records of other kinds replicate last.
+        """
+        states = (*self._kernel, self._names, *self._features)
+        found = [(table, state) for state in states for table in state.tables]
+        found.sort(key=lambda each: _SNAPSHOT_ORDER.get(each[1].tables[each[0]], 0))
+        return {table.path.name: (table, state) for table, state in found}
 
     async def scrub(self) -> None:
         """Check the files on disk; log and rewrite those that differ from the saved content."""
@@ -116,11 +232,6 @@ class Tables(Part):
         """
         for table in self.all:
             table.load()
-        try:
-            self.subscriptions.load()
-        except CorruptFileError as error:
-            # The next heartbeats restore the lost subscriptions.
-            log.warning("remembered subscriptions of groups are lost", reason=str(error))
         self._restore_topics()
 
     def _restore_topics(self) -> None:
@@ -133,11 +244,6 @@ class Tables(Part):
         for name, topic in self.topics.configs.items():
             count = max(topic.read_queue_nums, topic.write_queue_nums)
             known |= {(name, queue_id): 0 for queue_id in range(count)}
-        for name, _, offsets in self.offsets.entries():
-            for queue_id, offset in offsets.items():
-                known[name, queue_id] = max(offset, known.get((name, queue_id), 0))
-        for level, offset in self.delay_offsets.offsets.items():
-            known[SCHEDULE_TOPIC, level - 1] = offset
         for state in self.states:
             for queue, offset in state.known_offsets().items():
                 known[queue] = max(offset, known.get(queue, 0))
@@ -154,7 +260,6 @@ class Tables(Part):
         self.groups.seed_system_groups()
         self._warn_of_compaction()
         store.opened.former_end = self.topic_ends.end_of
-        self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
         for state in self.states:
             state.agree_with(store)
 
@@ -171,18 +276,18 @@ class Tables(Part):
 
     def start(self) -> None:
         """Begin to write changes; call it once the store is locked and all files are open."""
-        for table in (*self.all, self.subscriptions):
+        for table in self.all:
             table.start_saving()
 
     def stop_saving(self) -> None:
         """Stop writing, because the store was removed."""
-        for table in (*self.all, self.subscriptions):
+        for table in self.all:
             table.stop_saving()
 
     async def saved(self) -> None:
         """Return when all tables are on disk. Raises OSError after trying all of them."""
         failure: OSError | None = None
-        for table in (*self.all, self.subscriptions):
+        for table in self.all:
             try:
                 await table.on_disk()
             except OSError as error:

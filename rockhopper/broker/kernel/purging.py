@@ -31,6 +31,7 @@ class Contents(Part):
         self._groups = tables.groups
         self._offsets = tables.offsets
         self._topic_ends = tables.topic_ends
+        self._deletions = tables.deletions
         self._subscriptions = tables.subscriptions
         self._consumers = consumers
 
@@ -63,8 +64,8 @@ class Contents(Part):
         users: list[str] = []
         for name in {*self._store.topics(), *self._topics.configs}:
             (system if self._topics.is_system(name) else users).append(name)
-        self._store.delete_topics(users).remove()
-        self._store.purge_topics(system)
+        self._deletions.delete_topics(users).remove()
+        self._deletions.purge_topics(system)
 
     def _bring_back(self, topics: list[TopicConfig]) -> None:
         """Recreate what the first heartbeats of online consumers had created."""

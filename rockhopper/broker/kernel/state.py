@@ -1,28 +1,29 @@
-"""State: the data of a feature beside the log, and its way to the followers of a replica set.
+"""State: data that is kept beside the log, and its way to the followers of a replica set.
 
-A broker creates the states of all features before it opens the store. A follower creates no other
-part of a feature. It applies the changes of its master to the same files. So a broker that is
-promoted finds these files in the same condition as after a restart.
+A broker creates the states of the kernel and of all features before it opens the store. A follower
+creates nothing else of them. It applies the changes of its master to the same files. So a broker
+that is promoted finds these files in the same condition as after a restart.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 
 from rockhopper.broker.kernel.state_channels import Channel
 from rockhopper.broker.kernel.state_records import Entry
-from rockhopper.broker.kernel.tables.json_table import JsonTable
+from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
 
 
 class State:
-    """The state of one feature; a subclass overrides the methods that it needs."""
+    """The state of one owner; a subclass overrides the methods that it needs."""
 
-    tables: Mapping[JsonTable, Channel]
-    """The tables of the feature, each with the channel of its changes: CONFIRMED or GATHERED.
+    tables: Mapping[JsonTable, Channel | None] = {}
+    """The tables, each with the channel of its changed entries: CONFIRMED, GATHERED or ALONE; None
+    if records of the state's own ``kinds`` replicate the changes.
 
-    They are loaded, saved, scrubbed and replicated together with the kernel's tables. Their file
-    names are unique in the store.
+    They are loaded, saved, scrubbed and replicated together. Their file names are unique in the
+    store.
     """
 
     slave_tables: Mapping[str, tuple[str, JsonTable]] = {}
@@ -30,7 +31,7 @@ class State:
     asks for one → its name in errors, and the table."""
 
     kinds: Collection[int] = ()
-    """The kinds of records that ``apply`` accepts, unique among all features (state_records.py)."""
+    """The kinds of records that ``apply`` accepts, unique among all states (state_records.py)."""
 
     def attach(self, topics: TopicTable, groups: SubscriptionGroupTable) -> None:
         """Listen to the topics, or extend these tables; called before any table is loaded."""
@@ -48,9 +49,30 @@ class State:
     async def leave(self) -> None:
         """Close these files: the follower closes its store or is promoted. Raises OSError."""
 
+    def catch_up(self) -> bool:
+        """Process a part of the log on a follower; return whether there may be more.
+
+        Raises OSError.
+        """
+        return False
+
+    async def save(self) -> None:
+        """Write to disk what ``apply`` has changed besides ``tables``. Raises OSError."""
+
+    def document(self, table: JsonTable) -> JsonObject:
+        """Return the content of one of ``tables`` for a snapshot."""
+        return table.to_json()
+
     def snapshot(self) -> Iterator[Entry]:
         """Return the entries that a new follower applies: everything that is not in ``tables``."""
         return iter(())
+
+    def gathered(self) -> list[Entry]:
+        """Return the changes that the followers lack, and forget them.
+
+        The state's channel is GATHERED: ``StateChannel.gather`` was called with each change.
+        """
+        return []
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply a master's change on a follower.
@@ -66,5 +88,3 @@ class State:
 
 class NoState(State):
     """The state of a feature that has none."""
-
-    tables: Mapping[JsonTable, Channel] = {}

@@ -16,20 +16,13 @@ Kinds and their payloads:
                      zlib-compressed entries
     2 ENTRY          size:2 table, size:2 name, value as JSON; empty for a deleted entry
     3 DOCUMENT       size:2 table, its whole content as JSON
-    4 OFFSETS        lines of the journal of consumer offsets (kernel/tables/offset_journal.py)
-    5 DELAYED        level:8 first queue offset:8 offset behind the last:8, of a pass whose copies
-                     follow in the log
-    6 TIMERS         {slot:8 queue offset:8}… of a pass whose copies follow in the log
-    7 TIMERS_UNDONE  the same, for messages of a pass that were not delivered after all
-    8 TIMERS_ALL     queue offset:8; the following records list all messages that wait before it
+    4                of committed offsets (kernel/persistence.py)
+    5                of delay levels (kernel/scheduled/delayed.py)
+    6 to 8, and 17   of timers (kernel/scheduled/timers/timers.py)
     9 and 10         of pop (features/pop/state.py)
-   11 DELETED        topics as JSON: their messages before this record are deleted
-   12 PURGED         [topics, log offset before which their messages are purged] as JSON
-   13 ENDS           [{topic: log offset} of deletions, the same of purges] as JSON
+   11 to 13          of deleted topics (kernel/deletions.py)
    14 to 16          of sinks (features/sinks/state.py)
-   17 TIMERS_MORE    entries of slots (kernel/scheduled/timers/entries.py), behind TIMERS_ALL
-   18 LOCKS          [[group, topic, broker, queue id, client; blank for a released lock], …] as
-                     JSON
+   18                of queue locks (kernel/members/queue_locks.py)
 """
 
 import json

@@ -1,6 +1,6 @@
 """Which messages are visible: not those of queues on hold, nor those of deleted topics."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.opening import OpenedStore
@@ -19,10 +19,6 @@ class Visibility:
         self._staging = staging
         # Where the log ended when the first of the queues now on hold was held.
         self._held_from_offset: int | None = None
-        self.on_deleted: Callable[[Collection[str]], None] | None = None
-        """Called once topics are deleted, before the log has any later message for them."""
-        self.on_purged: Callable[[Collection[str], int], None] | None = None
-        """Called once topics are emptied up to an offset of the log."""
 
     def hold(self, tail: QueueTail) -> None:
         """Hide new messages of a queue until ``release``.
@@ -55,8 +51,6 @@ class Visibility:
         deleted = self.opened.delete_topics(topics, self._log.written_offset)
         for topic in topics:
             self._staging.forget_topic(topic)
-        if self.on_deleted is not None:
-            self.on_deleted(topics)
         return deleted
 
     def delete_in_front_of(self, topics: Collection[str], end: int) -> DeletedQueues | None:
@@ -89,15 +83,20 @@ class Visibility:
 
         Messages that no consumer could have seen yet stay: they count as sent later.
         """
+        return sum(self.purge_before(part, end) for part, end in self.purge_ends(topics))
+
+    def purge_before(self, topics: Collection[str], end: int) -> int:
+        """Empty topics up to *end*, one of ``purge_ends``; return how many messages went.
+
+        Raises OSError.
+        """
+        return self.opened.purge_topics(topics, end)
+
+    def purge_ends(self, topics: Collection[str]) -> list[tuple[Collection[str], int]]:
+        """Return up to which offset of the log a purge now empties the topics, in groups."""
         end = self._dispatch.offset
         held_from = self._held_from_offset
         if held_from is None:
-            return self._purge(topics, end)
+            return [(topics, end)]
         held = {topic for topic in topics if self._dispatch.is_held(topic)}
-        return self._purge(held, min(held_from, end)) + self._purge(set(topics) - held, end)
-
-    def _purge(self, topics: Collection[str], end: int) -> int:
-        count = self.opened.purge_topics(topics, end)
-        if self.on_purged is not None and topics:
-            self.on_purged(topics, end)
-        return count
+        return [(held, min(held_from, end)), (set(topics) - held, end)]

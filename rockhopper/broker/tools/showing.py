@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.tools.store_view import StoreView
@@ -130,7 +131,7 @@ def _groups(view: StoreView, ends: dict[tuple[str, int], int]) -> list[dict[str,
 
 
 def _offsets(view: StoreView) -> ConsumerOffsetTable:
-    table = Tables(view.config, now_ms=lambda: 0).offsets
+    table = Tables(view.config, BrokerClock()).offsets
     table.load()
     return table
 
@@ -155,6 +156,6 @@ def _waiting(view: StoreView, queues: list[QueueRow]) -> dict[str, int]:
 
 
 def _delay_offsets(view: StoreView) -> dict[int, int]:
-    table = Tables(view.config, now_ms=lambda: 0).delay_offsets
+    table = Tables(view.config, BrokerClock()).delays.table
     table.load()
     return dict(table.offsets)

@@ -64,7 +64,7 @@ class MessageRequestModeTable(JsonTable):
     def _changed(self, topic: str, group: str) -> None:
         self.mark_changed()
         self.save_soon()
-        self.on_entry(f"{topic}@{group}")
+        self.note_entry(f"{topic}@{group}")
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -273,4 +273,4 @@ class StaticTopicTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed(topic)
         self.save_soon()
-        self.on_entry(topic)
+        self.note_entry(topic)

@@ -73,7 +73,7 @@ class CheckCounts(JsonTable):
 
     def _changed(self, offset: int) -> None:
         self.mark_changed()
-        self.on_entry(str(offset))
+        self.note_entry(str(offset))
 
     def keep_only(self, offsets: set[int]) -> None:
         """Drop all other counts."""

@@ -16,11 +16,16 @@ may believe that it holds the lock, and learns the truth within 20 s.
     60 s    if A has not renewed its lock, queue 1 is granted to any client
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
+from rockhopper.broker.kernel.state import State
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
+from rockhopper.broker.kernel.state_records import Entry, StateKind
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.users.peer import Peer
+from rockhopper.protocol import fastjson
 
 LEASE_MS = 60_000
 UNKNOWN_MS = 30_000
@@ -52,6 +57,52 @@ CONNECTIONS_PER_LOCK_MAX = 8
 FindConnection = Callable[[str, str], Peer | None]
 
 
+class LockState(State):
+    """The owners of locks, as the followers of a replica set know them; nothing is in files.
+
+    kind  payload
+     18   LOCKS: [[group, topic, broker, queue id, client; blank for a released lock], …] as JSON
+    """
+
+    kinds = (StateKind.LOCKS,)
+
+    def __init__(self, channels: StateChannels, now_ms: Callable[[], int]) -> None:
+        self._channels = channels
+        self._channel = channels.channel(StateKind.LOCKS, Channel.GATHERED)
+        self._now_ms = now_ms
+        self._changes: dict[tuple[str, QueueKey], str] = {}
+        self.held: OrderedDict[tuple[str, QueueKey], tuple[str, int]] = OrderedDict()
+        """On a follower: the owner of each locked queue, and the time of its record."""
+
+    @property
+    def may_grant(self) -> bool:
+        """Whether no other broker can grant locks now."""
+        return self._channels.leads_alone
+
+    def note(self, group: str, queues: Iterable[QueueKey], client_id: str) -> None:
+        """Replicate the owner of queues; blank for released ones."""
+        for queue in queues:
+            if self._channel.gather():
+                self._changes[group, queue] = client_id
+
+    def gathered(self) -> list[Entry]:
+        """Return the changed owners as one entry."""
+        changes, self._changes = self._changes, {}
+        locks = [(group, *queue, client) for (group, queue), client in changes.items()]
+        return [(StateKind.LOCKS, fastjson.dumps(locks).encode())] if locks else []
+
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply changed owners."""
+        now_ms = self._now_ms()
+        for group, topic, broker, queue_id, client_id in fastjson.loads(payload):
+            self.held.pop((group, (topic, broker, queue_id)), None)
+            if client_id != FREE:
+                # The dictionary stays in the order of the records.
+                self.held[group, (topic, broker, queue_id)] = client_id, now_ms
+        while self.held and next(iter(self.held.values()))[1] < now_ms - LEASE_MS:
+            del self.held[next(iter(self.held))]
+
+
 class QueueLocks(Part):
     """The locks of all groups.
 
@@ -60,10 +111,12 @@ class QueueLocks(Part):
 
     def __init__(
         self,
+        state: LockState,
         *,
         now_ms: Callable[[], int],
         other_connection: FindConnection = lambda _group, _client_id: None,
     ) -> None:
+        self._state = state
         self._now_ms = now_ms
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
@@ -78,13 +131,6 @@ class QueueLocks(Part):
         # A blank owner: this broker has granted the lock since.
         self._before: dict[tuple[str, QueueKey], tuple[str, int]] = {}
         self._leads_from_ms: int | None = None
-        self.on_changed: Callable[[str, QueueKey, str], None] | None = None
-        """Called with group, queue and owner when a lock is granted or renewed.
-
-        When a lock is released, the owner is blank.
-        """
-        self.may_grant: Callable[[], bool] = lambda: True
-        """Returns whether no other broker can grant these locks now."""
 
     def lead(self, before: HeldLocks) -> None:
         """Start to grant locks after a failover; *before* are the locks of the previous master."""
@@ -100,11 +146,6 @@ class QueueLocks(Part):
             return now_ms - self._leads_from_ms <= UNKNOWN_MS
         return holder not in (client_id, FREE) and now_ms - renewed_ms <= LEASE_MS
 
-    def _tell(self, group: str, queues: Iterable[QueueKey], client_id: str) -> None:
-        if self.on_changed is not None:
-            for queue in queues:
-                self.on_changed(group, queue, client_id)
-
     def lock(
         self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
     ) -> list[QueueKey]:
@@ -112,7 +153,7 @@ class QueueLocks(Part):
 
         Grants nothing while another master may have been elected, because that one grants them.
         """
-        if connection.closed or not self.may_grant():
+        if connection.closed or not self._state.may_grant:
             return []
         now_ms = self._now_ms()
         locks = self._locks.setdefault(group, {})
@@ -136,7 +177,7 @@ class QueueLocks(Part):
                     self._before[group, queue] = FREE, now_ms
                 granted.append(queue)
         if granted:
-            self._tell(group, granted, client_id)
+            self._state.note(group, granted, client_id)
         self._forget_if_empty(group)
         return granted
 
@@ -157,7 +198,7 @@ class QueueLocks(Part):
                 del locks[queue]
                 self._unwatch(group, queue, lock)
                 self._count -= 1
-                self._tell(group, (queue,), FREE)
+                self._state.note(group, (queue,), FREE)
         self._forget_if_empty(group)
 
     def _is_late(self, connection: Peer, lock: _Lock) -> bool:
@@ -211,7 +252,7 @@ class QueueLocks(Part):
                 other = self._other_connection(group, lock.client_id)
                 if other is None or other is connection or other.closed:
                     del locks[queue]
-                    self._tell(group, (queue,), FREE)
+                    self._state.note(group, (queue,), FREE)
                 else:
                     lock.connections = (other,)
                     self._watch(group, queue, lock)

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.kernel.deletions import Deletions
 from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.retry_owners import RetryOwners
@@ -103,6 +104,7 @@ class TopicAdminProcessors:
     _store: MessageStore
     _topics: TopicTable
     _groups: SubscriptionGroupTable
+    _deletions: Deletions
     _topic_ends: TopicEnds
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
@@ -261,7 +263,7 @@ class TopicAdminProcessors:
         # Messages that were sent meanwhile count too; their ends are saved with the rest.
         self._keep_ends(gone)
         # First, so that the topic keeps its settings and offsets if a full disk prevents this.
-        queues = self._store.delete_topics(gone)
+        queues = self._deletions.delete_topics(gone)
         for doomed in gone:
             if self._topics.delete(doomed):
                 log.info("topic deleted by an administrator", topic=doomed)
@@ -336,7 +338,7 @@ class TopicAdminProcessors:
         if not self._is_left_to_others(name):
             names.insert(0, name)
         self._keep_ends(names)
-        self._store.purge_topics(names)
+        self._deletions.purge_topics(names)
         for purged in names:
             for group in self._offsets.groups_of(purged):
                 for queue_id in self._offsets.queues(purged, group):

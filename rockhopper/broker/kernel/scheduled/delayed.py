@@ -37,13 +37,18 @@ from rockhopper.broker.kernel.scheduled.delay_search import DelaySearch
 from rockhopper.broker.kernel.scheduled.journal_sync import JournalSync
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
 from rockhopper.broker.kernel.scheduled.timers.copies import stage_copy, written_copies
+from rockhopper.broker.kernel.state import State
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
+from rockhopper.broker.kernel.state_records import StateKind, decode_numbers, encode_numbers
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -77,6 +82,8 @@ class DelayOffsetTable(JsonTable):
         self.offsets: dict[int, int] = {}
         self._updates = 0
         self.is_damaged = False
+        self.passes: dict[int, Pass] = {}
+        """On a follower: the last pass of each level; the log shows how far it came."""
 
     def load(self) -> bool:
         """Load as JsonTable does, but leave an unreadable table empty: the log has its content.
@@ -103,6 +110,11 @@ class DelayOffsetTable(JsonTable):
         if not isinstance(table, dict):
             raise ValueError("it has no offsetTable")
         self.offsets = {int(level): int(offset) for level, offset in table.items()}
+
+    def take_copy(self, data: bytes) -> None:
+        """Replace the table by another broker's; its passes are not known here."""
+        super().take_copy(data)
+        self.passes.clear()
 
     def put(self, level: int, offset: int) -> None:
         """Set the offset of *level*, to be written with the next save."""
@@ -131,6 +143,64 @@ class _Waiting(ParkedPull):
         self._delayed.soon(self._level)
 
 
+class DelayState(State):
+    """The levels, and how far each was delivered.
+
+    kind  payload
+      5   DELAYED: level:8 first queue offset:8 offset behind the last:8, of a pass whose copies
+          follow in the log
+    """
+
+    kinds = (StateKind.DELAYED,)
+
+    def __init__(
+        self, config: BrokerConfig, channels: StateChannels, *, now_ms: Callable[[], int]
+    ) -> None:
+        layout = StoreLayout.of(config.store)
+        self.levels = DelayLevels(config.live.delay_levels)
+        self.table = DelayOffsetTable(layout.config / "delayOffset.json", now_ms=now_ms)
+        self.tables = {self.table: None}
+        self._layout = layout
+        self.next_offsets: dict[int, int] = {}
+        """The next message of each level that is delivered here; not all before it is on disk."""
+        self._channel = channels.channel(StateKind.DELAYED, Channel.STAGED)
+
+    def offset(self, level: int) -> int:
+        """Return the queue offset of the next message that *level* delivers."""
+        return self.next_offsets.get(level, self.table.offsets.get(level, 0))
+
+    def stage(self, about: Pass) -> None:
+        """Add a pass to the open commit, before its copies. Raises StoreError."""
+        if self._channel.is_replicated:
+            self._channel.note(encode_numbers(about.level, about.first_offset, about.end_offset))
+
+    def known_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the queues of the levels, with the next message of each."""
+        return {(SCHEDULE_TOPIC, level - 1): offset for level, offset in self.table.offsets.items()}
+
+    def document(self, table: JsonTable) -> JsonObject:
+        """Return the table with the offsets that are delivered, whether on disk or not."""
+        levels = range(1, self.levels.level_max + 1)
+        return {**table.to_json(), "offsetTable": {level: self.offset(level) for level in levels}}
+
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply a pass.
+
+        Everything before it is delivered; a promotion finds out how far the pass itself came.
+        """
+        level, first_offset, end_offset = decode_numbers(payload, 3)
+        self.table.put(level, first_offset)
+        self.table.passes[level] = Pass(level, first_offset, end_offset, log_offset)
+
+    async def leave(self) -> None:
+        """Write the last passes to the journal. Raises OSError."""
+        journal = DelayJournal(self._layout.own / "delay", self._layout.quarantine)
+        journal.open()
+        for about in self.table.passes.values():
+            journal.note(about)
+        journal.close()
+
+
 class DelayedDelivery(Part):
     """Delivers the messages of all delay levels to their topics. Belongs to the event loop."""
 
@@ -140,8 +210,7 @@ class DelayedDelivery(Part):
         topics: TopicTable,
         long_polling: LongPolling,
         stats: BrokerStats,
-        table: DelayOffsetTable,
-        levels: DelayLevels,
+        state: DelayState,
         *,
         now_ms: Callable[[], int],
     ) -> None:
@@ -149,14 +218,15 @@ class DelayedDelivery(Part):
         self._topics = topics
         self._long_polling = long_polling
         self._stats = stats
-        self.levels = levels
+        self._state = state
+        self.levels = state.levels
         self._now_ms = now_ms
-        self.table = table
-        self._next: dict[int, int] = {}
+        self.table = state.table
+        self._next = state.next_offsets
         self._delivered: deque[tuple[int, int, int]] = deque()
         self._timers = {
             level: WallTimer(now_ms, partial(self._run, level))
-            for level in range(1, levels.level_max + 1)
+            for level in range(1, self.levels.level_max + 1)
         }
         self._save_timer: asyncio.TimerHandle | None = None
         self._failing = False
@@ -166,11 +236,6 @@ class DelayedDelivery(Part):
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
         self._sync = JournalSync(self._journal.take_unsynced, self._journal.unsynced_again)
         self._saving: asyncio.Task[None] | None = None
-        self.on_pass: Callable[[Pass], None] | None = None
-        """Called in each pass before its copies are staged.
-
-        The function may stage records, and raise StoreError.
-        """
 
     def open(self) -> None:
         """Find the deliveries since the last save of delayOffset.json. The store must be open.
@@ -298,7 +363,7 @@ class DelayedDelivery(Part):
 
     def offset(self, level: int) -> int:
         """Return the queue offset of the next message that *level* delivers."""
-        return self._next.get(level, self.table.offsets.get(level, 0))
+        return self._state.offset(level)
 
     def settle(self) -> None:
         """Advance the table's offsets past every delivery that is on disk."""
@@ -407,8 +472,7 @@ class DelayedDelivery(Part):
     def _note(self, about: Pass) -> None:
         if self._journal.note(about):
             self._sync.soon()
-        if self.on_pass is not None:
-            self.on_pass(about)
+        self._state.stage(about)
 
     def _wait_for(self, level: int, head: StoredMessage) -> bool:
         """Wait for the next message of *level* if it is not due; return whether it waits."""

@@ -51,7 +51,7 @@ class _AccountTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed(name)
         self.save_soon()
-        self.on_entry(name)
+        self.note_entry(name)
         self.on_changed(name)
 
 

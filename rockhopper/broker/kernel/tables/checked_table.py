@@ -100,7 +100,7 @@ class CheckedTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed(name)
         self.save_soon()
-        self.on_entry(name)
+        self.note_entry(name)
 
 
 def _checksum(entries: JsonObject) -> int:

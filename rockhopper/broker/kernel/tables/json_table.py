@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from zlib import crc32
 
 import structlog
 
+from rockhopper.broker.kernel.state_channels import TableChannel
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.broker.server.loop.clock import wall_clock_ms
@@ -143,13 +144,11 @@ class JsonTable(ABC):
         self._rewriting: asyncio.TimerHandle | None = None
         self.altered_count = 0
         """How many files were found altered since the start."""
-        self.on_entry: Callable[[str], None] = _ignore_entry
-        """Called with the name of a changed or deleted entry."""
-        self.confirmed: Callable[[], Awaitable[None]] | None = None
-        """What ``saved`` awaits besides the disk: the other replicas of a set."""
+        self.channel: TableChannel | None = None
+        """The channel of changed entries, if they are replicated as such."""
 
     def entry(self, name: str) -> Any:
-        """Return one entry as JSON, None if there is none; for tables that call ``on_entry``."""
+        """Return one entry as JSON, None if there is none; for tables that call ``note_entry``."""
         raise NotImplementedError
 
     def take_entry(self, name: str, value: Any) -> None:
@@ -359,8 +358,18 @@ class JsonTable(ABC):
             StoreError: the replicas of a set did not confirm it in time.
         """
         await self.on_disk()
-        if self.confirmed is not None:
-            await self.confirmed()
+        if self.channel is not None:
+            await self.channel.confirmed()
+
+    @property
+    def awaits_replicas(self) -> bool:
+        """Whether ``saved`` waits for the other replicas of a set."""
+        return self.channel is not None and self.channel.is_awaited
+
+    def note_entry(self, name: str) -> None:
+        """Write a changed or deleted entry for the followers of a replica set, if there is one."""
+        if self.channel is not None:
+            self.channel.note(name)
 
     async def on_disk(self) -> None:
         """Return once every change so far is on disk, without the other replicas.
@@ -542,7 +551,3 @@ def _decode(data: bytes) -> JsonObject:
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
     return document
-
-
-def _ignore_entry(name: str) -> None:
-    """Ignore the change."""

@@ -26,12 +26,13 @@ import contextlib
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.kernel.state_channels import StateChannel
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.protocol.store.journal_records import encode_record
@@ -71,10 +72,38 @@ def decode_changes(lines: bytes) -> list[Change]:
     return changes
 
 
+class GatheredChanges:
+    """The changes that the followers of a replica set lack: the last one for each queue."""
+
+    def __init__(self, channel: StateChannel) -> None:
+        """*channel* is GATHERED."""
+        self._channel = channel
+        self._changes: dict[tuple[str, int], int] = {}
+
+    def note(self, key: str, queue_id: int, offset: int) -> None:
+        """Keep a change until ``take_all``, if there are followers."""
+        if not self._channel.gather():
+            return
+        changes = self._changes
+        if queue_id == _DROPPED:
+            for other in [other for other in changes if other[0] == key]:
+                del changes[other]
+        changes.pop((key, queue_id), None)
+        changes[key, queue_id] = offset
+
+    def take_all(self) -> list[Change]:
+        """Return the changes in order, and forget them."""
+        changes, self._changes = self._changes, {}
+        return [Change(key, queue_id, offset) for (key, queue_id), offset in changes.items()]
+
+
 class OffsetJournal:
     """Files of changes. ``note`` belongs to the event loop, the rest to any thread."""
 
-    def __init__(self, directory: Path, quarantine: Path) -> None:
+    def __init__(
+        self, directory: Path, quarantine: Path, gathered: GatheredChanges | None = None
+    ) -> None:
+        """*gathered* keeps each change for the followers of a replica set."""
         self._directory = directory
         self._journal = RecordJournal(
             directory, quarantine, what="committed offsets", suffix=".records"
@@ -87,8 +116,7 @@ class OffsetJournal:
         self._parts: list[list[str]] | None = None
         self.is_open = False
         """Whether changes are accepted."""
-        self.on_noted: Callable[[Change], None] | None = None
-        """Called with each change before it is written."""
+        self._gathered = gathered
 
     def read(self, file: bytes | None) -> list[Change]:
         """Return the changes since *file*, the bytes of consumerOffset.json, was written.
@@ -190,8 +218,8 @@ class OffsetJournal:
     def note(self, key: str, queue_id: int, offset: int) -> None:
         """Write a change soon; only the last one for each queue is written."""
         self._pending[key, queue_id] = offset
-        if self.on_noted is not None:
-            self.on_noted(Change(key, queue_id, offset))
+        if self._gathered is not None:
+            self._gathered.note(key, queue_id, offset)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHERING_S, self.flush)
 
@@ -200,9 +228,9 @@ class OffsetJournal:
         dropped = dict.fromkeys(keys)
         self._pending = {place: n for place, n in self._pending.items() if place[0] not in dropped}
         self._pending |= {(key, _DROPPED): 0 for key in dropped}
-        if self.on_noted is not None:
+        if self._gathered is not None:
             for key in dropped:
-                self.on_noted(Change(key, _DROPPED, 0))
+                self._gathered.note(key, _DROPPED, 0)
         self.flush()
 
     def flush(self) -> None:

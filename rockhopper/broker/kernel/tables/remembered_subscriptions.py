@@ -14,10 +14,15 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.server.loop.clock import wall_clock_ms
+from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.subscription import Subscription
+
+log = structlog.get_logger("broker.tables")
 
 REMEMBERED_MS = 60_000
 GROUPS_MAX = 10_000
@@ -32,6 +37,14 @@ class RememberedSubscriptions(JsonTable):
         self._now: dict[str, JsonObject] = {}
         self._before: dict[str, JsonObject] = {}
         self._parsed: dict[str, dict[str, Subscription]] = {}
+
+    def load(self) -> bool:
+        """Read the file; without it, the next heartbeats restore the content. Raises OSError."""
+        try:
+            return super().load()
+        except CorruptFileError as error:
+            log.warning("remembered subscriptions of groups are lost", reason=str(error))
+            return False
 
     def to_json(self) -> JsonObject:
         """Return the content of the file. It includes groups that have not come back yet."""
@@ -97,7 +110,7 @@ class RememberedSubscriptions(JsonTable):
 
     def _changed(self, group: str) -> None:
         self.mark_changed()
-        self.on_entry(group)
+        self.note_entry(group)
 
     def keep_only(self, groups: Collection[str]) -> None:
         """Delete all groups except these."""

@@ -310,7 +310,7 @@ class SubscriptionGroupTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed(name)
         self.save_soon()
-        self.on_entry(name)
+        self.note_entry(name)
         for listener in self.listeners:
             listener()
 

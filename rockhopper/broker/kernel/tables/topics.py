@@ -306,7 +306,7 @@ class TopicTable(JsonTable):
         self.mark_changed(name or None)
         self.save_soon()
         if name:
-            self.on_entry(name)
+            self.note_entry(name)
         for listener in self.listeners:
             listener(name, topic)
 

@@ -101,7 +101,7 @@ class KeyValueTable(JsonTable):
             self._count = self._length = 0
             self.mark_changed()
             for namespace in before:
-                self.on_entry(namespace)
+                self.note_entry(namespace)
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value, if it exists."""
@@ -132,7 +132,7 @@ class KeyValueTable(JsonTable):
     def _changed(self, namespace: str) -> None:
         self.mark_changed()
         self.save_soon()
-        self.on_entry(namespace)
+        self.note_entry(namespace)
 
     def _count_in(self, values: dict[str, str]) -> None:
         self._count += len(values)

@@ -35,7 +35,7 @@ class SavedAnswers:
     def answer(self, request: Request) -> Response | None:
         """Return the answer to a request that has changed the table; None if it has to wait."""
         table = self._table
-        if (table.is_saved and table.confirmed is None) or not table.is_saving_on:
+        if (table.is_saved and not table.awaits_replicas) or not table.is_saving_on:
             return Response()
         self._waiting.append(request)
         if self._task is None:

@@ -27,7 +27,6 @@ from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.advertisement import Advertisement
-from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.replication.election.operating import forget
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk, boot_id
 from rockhopper.broker.replication.election.timing import Timing
@@ -53,7 +52,6 @@ from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.server.remoting.splicing.handover import MasterFinder
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -79,7 +77,6 @@ class OpenAs(NamedTuple):
     """The arguments with which a store is opened, besides its settings."""
 
     store_host: bytes
-    levels: DelayLevels
     mapped_files_max: int
 
 
@@ -97,7 +94,7 @@ class SwitchError(Exception):
 class ClientPorts(Protocol):
     """The ports that the surrounding broker opens for clients."""
 
-    def load_names(self) -> KeyValueTable | None:
+    def load_names(self) -> None:
         """Create this process's name server, from the tables that were just read."""
 
     async def open_names(self, undo: contextlib.AsyncExitStack) -> None:
@@ -567,9 +564,8 @@ class SetMember:
         self.gate.begin()
         self._look_once()
         await self._client_ports.build_parts()
-        self.parts.locks.may_grant = lambda: self.replica.leads_alone
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
-            self.parts.locks.lead(applier.locks)
+            self.parts.locks.lead(self.parts.tables.locks.held)
         await self._client_ports.serve(self._period, self._begin_telling)
         self._is_serving = True
         self._client_ports.advertisement_changed()
@@ -581,7 +577,11 @@ class SetMember:
 
     def _begin_telling(self) -> None:
         self._writer = StateWriter(
-            self.parts, self._values, interval_ms=self._config.state_interval_ms, now_ms=now_ms
+            self.parts.store,
+            self.parts.tables,
+            self.replica,
+            interval_ms=self._config.state_interval_ms,
+            now_ms=now_ms,
         )
         self._writer.begin()
 
@@ -614,22 +614,14 @@ class SetMember:
         parts, undo = self.parts, contextlib.AsyncExitStack()
         self._period = undo
         parts.load_tables()
-        self._values = self._client_ports.load_names()
+        self._client_ports.load_names()
         # In a thread, because forwarding clients to another master continues meanwhile.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, parts.open_store, *self._open_as, cut_at)
         undo.push_async_callback(self._close_store)
         await parts.store.start()
         undo.push_async_callback(parts.tables.close)
-        applier = StateApplier(
-            parts.store,
-            parts.tables,
-            parts.config,
-            self._values,
-            now_ms=parts.now_ms,
-            steady_ms=parts.steady_ms,
-            passed_ms=parts.passed_ms,
-        )
+        applier = StateApplier(parts.store, parts.tables)
         applier.open()
         # After everything that may fail, so a failed start saves nothing.
         self._applier = applier

@@ -3,12 +3,12 @@
     state_log.py        a master's side: writes records to rmq_sys_rockhopper_state, losing none
     state_writer.py     what a master writes while it leads: every change, and snapshots
     snapshot.py         the complete state
-    kept_tables.py      the replicated tables and their names
-    kept_state.py       a follower's copy of the state: the files that a broker opens at its start
-    state_applier.py    a follower's side of the topic: in order, up to the confirmed offset
+    state_applier.py    a follower's side of the topic: in order, up to the confirmed offset, into
+                        the files that a broker opens at its start
     applied.py          the position that was applied, for the next start
 
-kernel/state_records.py describes the format of the records. A follower that becomes master opens
+kernel/persistence.py declares what is replicated, and kernel/state_records.py describes the format
+of the records. A follower that becomes master opens
 its files as after a kill: everything in the log was applied.
 
     a group commits offset 10 and later 20; the master writes OFFSETS 10, then OFFSETS 20

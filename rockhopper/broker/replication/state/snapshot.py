@@ -6,7 +6,7 @@ A snapshot is consistent: nothing changes while it is made. Records of later cha
 import zlib
 from collections.abc import Iterator
 
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.state_records import (
     PIECE_SIZE_BYTES,
     Entry,
@@ -16,20 +16,17 @@ from rockhopper.broker.kernel.state_records import (
     decode_piece,
     encode_document,
     encode_entries,
-    encode_numbers,
     encode_piece,
-    joined,
 )
-from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.protocol import fastjson
 
 _COMPRESSION = 1
 
 
-def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
+def pieces_of(tables: Tables) -> list[Entry]:
     """Return a snapshot of an open broker, with one entry for each record of the topic."""
-    data = zlib.compress(encode_entries(_entries_of(parts, kept)), _COMPRESSION)
-    size_bytes = min(PIECE_SIZE_BYTES, parts.config.store.commit_log_file_size_bytes // 4)
+    data = zlib.compress(encode_entries(_entries_of(tables)), _COMPRESSION)
+    size_bytes = min(PIECE_SIZE_BYTES, tables.config.store.commit_log_file_size_bytes // 4)
     starts = range(0, len(data), size_bytes)
     return [
         (StateKind.SNAPSHOT, encode_piece(at, len(starts), data[start : start + size_bytes]))
@@ -37,19 +34,11 @@ def pieces_of(parts: ServingParts, kept: KeptTables) -> list[Entry]:
     ]
 
 
-def _entries_of(parts: ServingParts, kept: KeptTables) -> Iterator[Entry]:
-    delay_offsets = kept.tables.delay_offsets
-    for name, table in kept.every.items():
-        document = table.to_json()
-        if table is delay_offsets:
-            # The snapshot uses the delivery offsets that are known to be on disk.
-            levels = range(1, parts.delayed.levels.level_max + 1)
-            document["offsetTable"] = {level: parts.delayed.offset(level) for level in levels}
-        yield StateKind.DOCUMENT, encode_document(name, fastjson.dumps(document).encode())
-    yield StateKind.ENDS, fastjson.dumps(parts.store.visibility.ends()).encode()
-    yield StateKind.TIMERS_ALL, encode_numbers(parts.timers.queue.offset)
-    yield from joined(StateKind.TIMERS_MORE, list(parts.timers.index.packed()))
-    for state in kept.tables.states:
+def _entries_of(tables: Tables) -> Iterator[Entry]:
+    for name, (table, state) in tables.replicated.items():
+        document = fastjson.dumps(state.document(table)).encode()
+        yield StateKind.DOCUMENT, encode_document(name, document)
+    for state in tables.states:
         yield from state.snapshot()
 
 

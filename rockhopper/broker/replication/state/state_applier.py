@@ -14,35 +14,32 @@ it.
 """
 
 import asyncio
+import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.kernel.members.queue_locks import HeldLocks
 from rockhopper.broker.kernel.persistence import Tables
-from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.scheduled.delay_journal import Pass
-from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.state_records import (
     StateKind,
     StateRecord,
     StateRecordError,
+    decode_document,
     decode_state,
+    decode_table_entry,
 )
-from rockhopper.broker.name_server.values.kv_config import KeyValueTable
-from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.replication.state import applied
 from rockhopper.broker.replication.state.applied import Applied
-from rockhopper.broker.replication.state.kept_state import KeptState
 from rockhopper.broker.replication.state.snapshot import Pieces
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
-from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
@@ -57,6 +54,8 @@ RETRY_S = 1.0
 READ_COUNT = 32
 NONE = -1
 _TIMERS = StateKind.TIMERS_ALL, StateKind.TIMERS_MORE
+_TABLES = StateKind.ENTRY, StateKind.DOCUMENT
+_NO_SENSE = ValueError, KeyError, TypeError, AttributeError, struct.error
 
 
 class _Todo(NamedTuple):
@@ -65,32 +64,89 @@ class _Todo(NamedTuple):
     log_offset: int
 
 
+class KeptState:
+    """A follower's copy of its master's state, in the files that a broker opens.
+
+    Each entry is applied in memory at once, and appended to its journal if it has one; ``save``
+    writes the tables. Applying the same entries again, in order, changes nothing. Belongs to the
+    event loop.
+    """
+
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
+        self._store = store
+        self._states = tables.states
+        self._by_kind = {kind: state for state in tables.states for kind in state.kinds}
+        self._tables = {name: table for name, (table, _) in tables.replicated.items()}
+
+    def open(self) -> None:
+        """Read the files once the store is open; blocks.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            CorruptFileError: a table is damaged.
+        """
+        for state in self._states:
+            state.follow(self._store)
+
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply one entry of the record at *log_offset*.
+
+        Raises:
+            StateRecordError: the entry is invalid, and is not applied.
+            OSError: a file cannot be written.
+        """
+        state = self._by_kind.get(kind)
+        if state is None and kind not in _TABLES:
+            raise StateRecordError(
+                f"this release does not know its kind {kind}: upgrade this replica"
+            )
+        try:
+            if state is not None:
+                state.apply(kind, payload, log_offset)
+            elif kind == StateKind.ENTRY:
+                self._apply_entry(payload)
+            else:
+                self._apply_document(payload)
+        except (*_NO_SENSE, ProtocolError) as error:
+            raise StateRecordError(f"its entry of kind {kind} is invalid: {error!r}") from error
+
+    def _apply_entry(self, payload: bytes) -> None:
+        table, name, value = decode_table_entry(payload)
+        # A replica without a name server ignores the values of one.
+        if table in self._tables:
+            self._tables[table].take_entry(name, value)
+
+    def _apply_document(self, payload: bytes) -> None:
+        table, document = decode_document(payload)
+        if table in self._tables:
+            self._tables[table].take_copy(document)
+
+    def catch_up(self) -> bool:
+        """Process a part of the log; return whether there may be more. Raises OSError."""
+        return any(state.catch_up() for state in self._states)
+
+    async def save(self) -> None:
+        """Write everything applied so far to disk. Raises OSError."""
+        for table in self._tables.values():
+            await table.saved()
+        for state in self._states:
+            await state.save()
+
+    async def close(self) -> None:
+        """Write everything to disk, for a broker to open; apply nothing more. Raises OSError."""
+        for state in self._states:
+            await state.leave()
+        for table in self._tables.values():
+            await table.saved()
+
+
 class StateApplier:
     """Belongs to the event loop; the store must be open and the saving of tables started."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        tables: Tables,
-        config: BrokerConfig,
-        values: KeyValueTable | None = None,
-        *,
-        now_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        passed_ms: Callable[[], int],
-    ) -> None:
-        """*values* are those of this process's name server, if there is one."""
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
-        timers = Timers(
-            config,
-            store,
-            tables.topics,
-            LongPolling(),
-            BrokerStats(now_ms=steady_ms),
-            now_ms=now_ms,
-            steady_ms=steady_ms,
-        )
-        self.kept = KeptState(store, tables, values, timers, passed_ms)
+        self._passes = tables.delays.table.passes
+        self.kept = KeptState(store, tables)
         self._todo: deque[_Todo] = deque()
         self._pieces = Pieces()
         self._next = 0
@@ -116,7 +172,7 @@ class StateApplier:
         noted = applied.load(self._store.layout)
         if noted is not None and self._is_here(noted):
             self._next, self._last = noted.queue_offset, (noted.log_offset, noted.writer)
-            self.kept.passes = {level: Pass(level, *rest) for level, *rest in noted.passes}
+            self._passes.update({level: Pass(level, *rest) for level, *rest in noted.passes})
             self._whole_of = noted.writer
         else:
             self._next = self._newest_snapshot()
@@ -159,11 +215,6 @@ class StateApplier:
     def next_queue_offset(self) -> int:
         """The offset of the first record that is not fully applied."""
         return self._next
-
-    @property
-    def locks(self) -> HeldLocks:
-        """The queue locks that the master has granted: for ``QueueLocks.lead``."""
-        return self.kept.locks
 
     def apply_to(self, replicated_offset: int) -> None:
         """Apply dispatched records before *replicated_offset*, now or in later loop iterations."""
@@ -216,7 +267,7 @@ class StateApplier:
         wanted = [m for m in messages if m.commit_log_offset < self._replicated_offset]
         for message in wanted:
             self._open_up(message)
-        return bool(wanted) or self.kept.follow()
+        return bool(wanted) or self.kept.catch_up()
 
     def _lose(self, queue_offset: int) -> None:
         log.warning("a part of the master's state has expired here; waiting for a snapshot")
@@ -290,7 +341,7 @@ class StateApplier:
             await asyncio.shield(self._saving)
 
     async def _save(self) -> None:
-        passes = [(p.level, p.first_offset, p.end_offset, p.log_end) for p in self._passes()]
+        passes = [(p.level, p.first_offset, p.end_offset, p.log_end) for p in self._passes.values()]
         place = Applied(self._next, *self._last, passes)
         try:
             await self.kept.save()
@@ -302,9 +353,6 @@ class StateApplier:
             self._save_later()
         finally:
             self._saving = None
-
-    def _passes(self) -> list[Pass]:
-        return list(self.kept.passes.values())
 
     async def finish(self) -> None:
         """Apply everything in the log, and write the files that a broker opens.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.kernel.persistence import Tables
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.broker_config import BrokerConfig
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.disk import sync_directory
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.opening import Extent
@@ -34,14 +34,14 @@ def recover(config: BrokerConfig) -> RecoveryReport:
 
 
 async def _recover(config: BrokerConfig) -> RecoveryReport:
-    tables = Tables(config, now_ms=_now_ms)
+    tables = Tables(config, BrokerClock(_now_ms))
     tables.load()
     store = MessageStore.open(
         config.store,
         now_ms=_now_ms,
         batch_topic=tables.topics.is_batch,
         known_offsets=tables.known_offsets,
-        delay_ms=DelayLevels(config.live.delay_levels).delay_ms,
+        delay_ms=tables.delays.levels.delay_ms,
         extent=Extent(is_in_the_making=True),
     )
     try:

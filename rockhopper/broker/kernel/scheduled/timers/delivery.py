@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -16,6 +16,8 @@ from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
 from rockhopper.broker.kernel.scheduled.timers.following import TimerQueue
 from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
 from rockhopper.broker.kernel.scheduled.timers.slot_files import Note
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
+from rockhopper.broker.kernel.state_records import StateKind, encode_slots
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
@@ -49,6 +51,7 @@ class TimerDelivery:
         stats: BrokerStats,
         index: TimerIndex,
         queue: TimerQueue,
+        channels: StateChannels,
         *,
         now_ms: Callable[[], int],
     ) -> None:
@@ -63,13 +66,8 @@ class TimerDelivery:
         self._slot_ends: dict[int, int] = {}
         self.delivered: Counter[str] = Counter()
         self.late_count = 0
-        self.on_pass: Callable[[list[DueMessage]], None] | None = None
-        """Called in each pass before its copies are staged.
-
-        The function may stage records, and raise StoreError.
-        """
-        self.on_undone: Callable[[list[DueMessage]], None] | None = None
-        """Called with messages that were not delivered after all."""
+        self._passes = channels.channel(StateKind.TIMERS, Channel.STAGED)
+        self._undone = channels.channel(StateKind.TIMERS_UNDONE)
 
     def deliver(self) -> bool:
         """Execute one pass; return whether anything was due.
@@ -96,8 +94,8 @@ class TimerDelivery:
         log_offsets: list[int | None] = []
         messages: list[StoredMessage | None] = []
         try:
-            if self.on_pass is not None:
-                self.on_pass(taken)
+            if self._passes.is_replicated:
+                self._passes.note(_slots_of(taken))
             for due in taken:
                 message = self._message(due)
                 messages.append(message)
@@ -150,8 +148,8 @@ class TimerDelivery:
         kept = set(written)
         undone = [due for due in taken if due not in kept]
         self._index.due.put_back(undone)
-        if self.on_undone is not None:
-            self.on_undone(undone)
+        if self._passes.is_replicated:
+            self._undone.note(_slots_of(undone))
 
     def _written(self, written: list[DueMessage], log_end: int, end: int) -> None:
         self._index.delivered(written)
@@ -225,3 +223,7 @@ class TimerDelivery:
             for message in written_copies(self._store, log_end, messages):
                 took_place.add((message.queue_offset, log_end))
         return took_place
+
+
+def _slots_of(due: Collection[DueMessage]) -> bytes:
+    return encode_slots((message.due_ms // SLOT_MS, message.queue_offset) for message in due)

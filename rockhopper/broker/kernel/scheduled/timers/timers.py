@@ -10,7 +10,7 @@ back, messages wait until it reaches their time again.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rockhopper.broker.kernel.scheduled.timers.checkpoint import (
     damaged_slot,
 )
 from rockhopper.broker.kernel.scheduled.timers.delivery import TimerDelivery
+from rockhopper.broker.kernel.scheduled.timers.entries import ENTRY, TimerEntry
 from rockhopper.broker.kernel.scheduled.timers.following import TIMER_QUEUE_ID, TimerQueue
 from rockhopper.broker.kernel.scheduled.timers.importing import import_queue
 from rockhopper.broker.kernel.scheduled.timers.index import TimerIndex
@@ -36,6 +37,16 @@ from rockhopper.broker.kernel.scheduled.timers.recall_handle import (
 from rockhopper.broker.kernel.scheduled.timers.recalling import recall
 from rockhopper.broker.kernel.scheduled.timers.rolling import Rolling
 from rockhopper.broker.kernel.scheduled.timers.times import asked_time_ms, out_ms
+from rockhopper.broker.kernel.state import State
+from rockhopper.broker.kernel.state_channels import StateChannels
+from rockhopper.broker.kernel.state_records import (
+    Entry,
+    StateKind,
+    decode_numbers,
+    decode_slots,
+    encode_numbers,
+    joined,
+)
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.part import Part
@@ -77,6 +88,87 @@ class _Waiting(ParkedPull):
         self._timers.arrived()
 
 
+class TimerState(State):
+    """The waiting messages, as files below ``<store>/rockhopper/timers``.
+
+    kind  payload
+      6   TIMERS: {slot:8 queue offset:8}… of a pass whose copies follow in the log
+      7   TIMERS_UNDONE: the same, for messages of a pass that were not delivered after all
+      8   TIMERS_ALL: queue offset:8; the following records list all messages that wait before it
+     17   TIMERS_MORE: entries of slots (entries.py), behind TIMERS_ALL
+    """
+
+    kinds = (StateKind.TIMERS, StateKind.TIMERS_UNDONE, StateKind.TIMERS_ALL, StateKind.TIMERS_MORE)
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        channels: StateChannels,
+        *,
+        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._channels = channels
+        self._now_ms = now_ms
+        self._steady_ms = steady_ms
+        self.timers: Timers
+        """Those over the open store; on a follower they are never started."""
+
+    def build(self, store: MessageStore, long_polling: LongPolling, stats: BrokerStats) -> "Timers":
+        """Return the timers over an open store; no I/O."""
+        self.timers = Timers(
+            self._config,
+            store,
+            self._topics,
+            long_polling,
+            stats,
+            self._channels,
+            now_ms=self._now_ms,
+            steady_ms=self._steady_ms,
+        )
+        return self.timers
+
+    def follow(self, store: MessageStore) -> None:
+        """Read the files. Raises OSError."""
+        self.build(store, LongPolling(), BrokerStats(now_ms=self._steady_ms)).open()
+
+    def catch_up(self) -> bool:
+        """Index a part of the queue. Raises OSError."""
+        return self.timers.follow()
+
+    async def save(self) -> None:
+        """Save index and checkpoint."""
+        await self.timers.save()
+
+    async def leave(self) -> None:
+        """Index the rest of the queue, save, and close the files. Raises OSError."""
+        while self.timers.follow():
+            pass
+        self.timers.leave()
+
+    def snapshot(self) -> Iterator[Entry]:
+        """Return all waiting messages."""
+        yield StateKind.TIMERS_ALL, encode_numbers(self.timers.queue.offset)
+        yield from joined(StateKind.TIMERS_MORE, list(self.timers.index.packed()))
+
+    def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
+        """Apply a pass, or a part of a snapshot. Raises OSError."""
+        timers = self.timers
+        match kind:
+            case StateKind.TIMERS:
+                timers.delivered_elsewhere(decode_slots(payload), log_offset)
+            case StateKind.TIMERS_UNDONE:
+                timers.index.undone_elsewhere(decode_slots(payload))
+            case StateKind.TIMERS_ALL:
+                (queue_offset,) = decode_numbers(payload, 1)
+                timers.take_all(queue_offset, log_offset)
+            case StateKind.TIMERS_MORE:
+                timers.index.add(TimerEntry(*fields) for fields in ENTRY.iter_unpack(payload))
+
+
 class Timers(Part):
     """The timed messages of one broker."""
 
@@ -87,6 +179,7 @@ class Timers(Part):
         topics: TopicTable,
         long_polling: LongPolling,
         stats: BrokerStats,
+        channels: StateChannels,
         *,
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
@@ -105,7 +198,9 @@ class Timers(Part):
         files = self.index.files
         self._sync = JournalSync(files.take_unsynced_notes, files.unsynced_again)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
-        self.delivery = TimerDelivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
+        self.delivery = TimerDelivery(
+            store, topics, stats, self.index, self.queue, channels, now_ms=now_ms
+        )
         live = config.store.live
         self.rolling = Rolling(
             store,

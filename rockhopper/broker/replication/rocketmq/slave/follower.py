@@ -34,7 +34,6 @@ from rockhopper.broker.replication.rocketmq.slave.log_copier import LogCopier, c
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.settings.broker_config import FlushDiskType
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.log import log_start
 from rockhopper.broker.store.message_store import MessageStore
@@ -77,7 +76,7 @@ class SlaveFollower:
         master = parts.config.following.follow_master or noted
         return None if master is None else cls(parts, master)
 
-    async def open(self, store_host: bytes, levels: DelayLevels, mapped_files_max: int) -> None:
+    async def open(self, store_host: bytes, mapped_files_max: int) -> None:
         """Open the store and start to copy. Blocks during the recovery of the store.
 
         Raises:
@@ -98,7 +97,7 @@ class SlaveFollower:
         parts.load_tables()
         self._copies = TableCopies(parts.tables, self._layout.config / "timercheck")
         self._copies.take_topics(answers)
-        parts.open_store(store_host, levels, mapped_files_max)
+        parts.open_store(store_host, mapped_files_max)
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
         self._check_store(facts)

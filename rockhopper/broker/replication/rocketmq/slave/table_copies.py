@@ -44,7 +44,7 @@ class TableCopies:
         """
         self.take_topics(answers)
         self._take("groups", answers.groups, self._take_groups)
-        offsets, delays = self._tables.offsets, self._tables.delay_offsets
+        offsets, delays = self._tables.offsets, self._tables.delays.table
         self._take("consumer offsets", answers.consumer_offsets, offsets.take_copy)
         self._take("delay offsets", answers.delay_offsets, delays.take_copy)
         self._take("timer checkpoint", answers.timer_check, self._take_timer_check)

@@ -9,6 +9,7 @@ from rockhopper.broker.features.pop.state import PopState
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.name_server.followed_master import FollowError
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.codes import RequestCode
@@ -22,7 +23,7 @@ class Copied:
     def __init__(self, root: Path) -> None:
         config = build_config({"storePathRootDir": str(root)})
         self.state = PopState(StoreLayout.of(config.store), lambda: 5)
-        tables = Tables(config, now_ms=lambda: 5, states=(self.state,))
+        tables = Tables(config, BrokerClock(lambda: 5), (self.state,))
         self.copies = TableCopies(tables, root / "timercheck")
 
     async def take(self, answer: bytes | None) -> None:

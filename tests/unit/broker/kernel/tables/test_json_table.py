@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import structlog
 
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
 from rockhopper.broker.kernel.tables import json_table
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable, TableVersion
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from tests.support.noting_writer import NotingWriter
 from tests.support.rot import flipped
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'
@@ -344,10 +346,13 @@ async def test_saved_waits_for_what_else_must_confirm(path: Path) -> None:
     table = Values(path)
     asked: list[bool] = []
 
-    async def confirmed() -> None:
-        asked.append(table.is_saved)
+    class Writer(NotingWriter):
+        async def confirmed(self) -> None:
+            asked.append(table.is_saved)
 
-    table.confirmed = confirmed
+    channels = StateChannels()
+    channels.writer = Writer()
+    table.channel = channels.table_channel(table, Channel.CONFIRMED)
     table.start_saving()
     table.put("a")
     await table.saved()

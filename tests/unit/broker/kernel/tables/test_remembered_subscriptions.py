@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rockhopper.broker.kernel.tables.remembered_subscriptions import (
     GROUPS_MAX,
@@ -10,7 +11,6 @@ from rockhopper.broker.kernel.tables.remembered_subscriptions import (
     RememberedSubscriptions,
 )
 from rockhopper.broker.store.files.disk import backup_path
-from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock
 
@@ -103,8 +103,10 @@ def test_the_oldest_of_too_many_goes(tmp_path: Path) -> None:
     assert "group-0" not in groups
 
 
-def test_a_damaged_file_is_an_error_that_the_broker_lives_with(path: Path) -> None:
+def test_a_damaged_file_is_logged_and_the_broker_starts_without_it(path: Path) -> None:
     for copy in (path, backup_path(path)):
         copy.write_text("[")
-    with pytest.raises(CorruptFileError):
-        restarted(path)
+    with capture_logs() as logs:
+        table = restarted(path)
+    assert [line["event"] for line in logs] == ["remembered subscriptions of groups are lost"]
+    assert table.to_json() == {"groups": {}}

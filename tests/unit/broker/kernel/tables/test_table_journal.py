@@ -19,6 +19,7 @@ from rockhopper.broker.kernel.tables.json_table import JsonTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.topics import TopicConfig
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
@@ -308,7 +309,7 @@ async def test_tables_of_the_broker_come_back_from_file_and_journal(
     root: Path, change: Callable[[Tables, int], None], writes: list[Path]
 ) -> None:
     config = build_config({"storePathRootDir": str(root)})
-    tables = Tables(config, now_ms=Clock())
+    tables = Tables(config, BrokerClock(Clock()))
     tables.load()
     for number in range(MANY):
         change(tables, number)
@@ -320,7 +321,7 @@ async def test_tables_of_the_broker_come_back_from_file_and_journal(
     assert writes == []
     copy = root.with_name("killed")
     shutil.copytree(root, copy)
-    again = Tables(build_config({"storePathRootDir": str(copy)}), now_ms=Clock())
+    again = Tables(build_config({"storePathRootDir": str(copy)}), BrokerClock(Clock()))
     again.load()
     for before, after in zip(tables.every, again.every, strict=True):
         if before is not tables.offsets:

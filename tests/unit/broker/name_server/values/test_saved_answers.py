@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from rockhopper.broker.kernel.state_channels import Channel, StateChannels
 from rockhopper.broker.name_server.values import saved_answers
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
 from rockhopper.broker.store.files.errors import NotReplicatedError
@@ -12,6 +13,7 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 from tests.support.name_server import NameServer
+from tests.support.noting_writer import NotingWriter
 from tests.support.peers import Peer
 
 
@@ -78,10 +80,9 @@ async def test_changes_that_wait_for_the_disk_are_bounded(
 async def test_a_value_that_replicas_do_not_confirm_is_not_acknowledged(
     server: NameServer,
 ) -> None:
-    async def confirmed() -> None:
-        raise NotReplicatedError("not in time")
-
-    server.values.confirmed = confirmed
+    channels, writer = StateChannels(), NotingWriter()
+    channels.writer, writer.failure = writer, NotReplicatedError("not in time")
+    server.values.channel = channels.table_channel(server.values, Channel.CONFIRMED)
     server.values.start_saving()
     where = {"namespace": "N", "key": "k", "value": "v"}
     answer = await server.ask_long(RequestCode.PUT_KV_CONFIG, where, b"")

@@ -22,7 +22,6 @@ from rockhopper.broker.replication.shipping import engine_health, replica
 from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.server.remoting.splicing.handover import Handover, MasterFinder
-from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import DeposedError, StoreError
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.client import Producer, PullConsumer
@@ -438,7 +437,7 @@ async def test_a_replica_that_stops_while_its_store_is_opened_closes_what_was_op
 async def test_a_replica_that_is_starting_says_so(three: ReplicaSet) -> None:
     broker = three.brokers[1]
     engine = MemoryEngine(three.memory, now_ms)
-    starting = SetMember(broker, broker, engine, OpenAs(bytes(8), DelayLevels(), 1))
+    starting = SetMember(broker, broker, engine, OpenAs(bytes(8), 1))
     assert not starting.has_started
     assert starting.why_not_ready() == "this replica is starting"
     assert list(starting.metrics()) == []

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.kernel.tables.json_table import JsonTable
-from rockhopper.broker.replication.state.kept_tables import KeptTables
 from tests.support.features import NAMES
-from tests.support.state_rig import Member, Pair
+from tests.support.noting_writer import NotingWriter
+from tests.support.state_rig import Pair
 
 MODE = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 1}
 STATIC = {
@@ -64,32 +63,28 @@ if "sinks" in NAMES:
     }
 
 
-def tables_of(member: Member) -> KeptTables:
-    return KeptTables(member.tables, member.values)
-
-
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_is_taken_told_of_and_forgotten(pair: Pair, name: str) -> None:
     entry, value = ENTRIES[name]
-    kept = tables_of(pair.master)
-    table: JsonTable = {**kept.confirmed, **kept.gathered}[name]
-    told: list[str] = []
+    table, _ = pair.master.tables.replicated[name]
+    channels, noted = pair.master.tables.channels, NotingWriter()
 
     async def change() -> None:
-        before = table.on_entry
-        table.on_entry = told.append
+        before = channels.writer
+        channels.writer = noted
         table.take_entry(entry, value)
         assert table.entry(entry) == value
-        assert told == [entry]
+        assert noted.entries == [(table, entry)]
         table.take_entry(entry, None)
         assert table.entry(entry) is None
-        assert told == [entry, entry]
-        table.on_entry = before
+        assert noted.entries == [(table, entry)] * 2
+        channels.writer = before
 
     pair.master.run(change())
 
 
 def test_every_table_has_an_entry_above(pair: Pair) -> None:
-    kept = tables_of(pair.master)
-    assert {*kept.confirmed, *kept.gathered} == ENTRIES.keys()
-    assert kept.every.keys() - ENTRIES.keys() == {"consumerOffset.json", "delayOffset.json"}
+    tables = pair.master.tables
+    by_entries = {name for name, (table, _) in tables.replicated.items() if table.channel}
+    assert by_entries == ENTRIES.keys()
+    assert tables.replicated.keys() - by_entries == {"consumerOffset.json", "delayOffset.json"}

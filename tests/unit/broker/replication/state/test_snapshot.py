@@ -10,17 +10,15 @@ from rockhopper.broker.kernel.state_records import (
     StateRecordError,
     encode_piece,
 )
-from rockhopper.broker.replication.state.kept_tables import KeptTables
 from rockhopper.broker.replication.state.snapshot import Pieces, pieces_of
 from tests.support.state_rig import Pair
 
 
 def _pieces(pair: Pair) -> list[bytes]:
     master = pair.master
-    kept = KeptTables(master.tables, None)
 
     async def made() -> list[bytes]:
-        return [payload for _, payload in pieces_of(master, kept)]
+        return [payload for _, payload in pieces_of(master.tables)]
 
     return master.run(made())
 

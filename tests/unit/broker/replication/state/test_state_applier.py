@@ -5,14 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
+from rockhopper.broker.kernel.scheduled.timers.entries import SLOT_MS
+from rockhopper.broker.kernel.state_records import (
+    StateKind,
+    StateRecordError,
+    encode_numbers,
+    encode_slots,
+)
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.replication.state import state_applier
-from rockhopper.broker.replication.state.state_writer import StateWriter
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
-from tests.support.state_rig import GROUP, Pair
+from tests.support.state_rig import GROUP, Pair, new_writer
 
 
 def test_topics_groups_and_values_are_there_after_a_failover(pair: Pair) -> None:
@@ -68,7 +74,7 @@ def test_a_topic_that_was_deleted_and_made_anew_holds_what_came_later(pair: Pair
     master.put("orders", b"old")
 
     async def delete() -> None:
-        master.store.delete_topics(["orders"]).remove()
+        master.tables.deletions.delete_topics(["orders"]).remove()
         master.topics.delete("orders")
 
     master.run(delete())
@@ -85,7 +91,7 @@ def test_a_topic_that_was_purged_is_empty(pair: Pair) -> None:
     master.put("orders", b"old")
 
     async def purge() -> None:
-        master.store.purge_topics(["orders"])
+        master.tables.deletions.purge_topics(["orders"])
 
     master.run(purge())
     master.put("orders", b"new")
@@ -220,7 +226,7 @@ def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
 
     master.run(lock())
     pair.gather()
-    assert {key: held[0] for key, held in pair.follower.applier.locks.items()} == {
+    assert {key: held[0] for key, held in pair.follower.tables.locks.held.items()} == {
         (GROUP, queues[1]): "client"
     }
 
@@ -245,7 +251,7 @@ def test_queues_go_before_what_comes_later_whatever_the_tables_say(pair: Pair) -
     master.put("orders", b"old")
 
     async def delete() -> None:
-        master.store.delete_topics(["orders"]).remove()
+        master.tables.deletions.delete_topics(["orders"]).remove()
 
     master.run(delete())
     master.put("orders", b"new")
@@ -280,7 +286,7 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
     assert master.bodies("orders") == [b"before"]
 
     async def begin() -> None:
-        StateWriter(master, master.values, now_ms=master.passed_ms).begin()
+        new_writer(master).begin()
 
     master.run(begin())
     seeded = pair.follower = pair.member("seeded")
@@ -315,7 +321,7 @@ def test_dispatch_waits_for_a_topic_and_not_for_timers(
     master.create_topic("orders")
     monkeypatch.setattr(state_applier, "SLICE_S", 0)
     dispatched: list[int] = []
-    timers = follower.applier.kept.timers
+    timers = follower.tables.timers.timers
     real = follower.store.catch_up
 
     def catch_up() -> bool:
@@ -377,3 +383,59 @@ def test_a_state_that_could_not_be_saved_is_saved_later(
     pair.pass_time(state_applier.SAVE_INTERVAL_S)
     assert len(saves) == 2
     saves[1].set_result(None)
+
+
+def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
+    with pytest.raises(StateRecordError, match="kind 99"):
+        pair.follower.applier.kept.apply(99, b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (StateKind.ENTRY, b""),
+        (StateKind.ENTRY, b"\0\1x\0\1yz"),
+        (StateKind.DELAYED, b"short"),
+        (StateKind.DELETED, b"{"),
+        (StateKind.PURGED, b"[]"),
+        (StateKind.DOCUMENT, b"\0\x0btopics.json{}"),
+        (StateKind.TIMERS, b"123"),
+    ],
+)
+def test_what_makes_no_sense_is_told(pair: Pair, kind: StateKind, payload: bytes) -> None:
+    async def take() -> None:
+        with pytest.raises(StateRecordError):
+            pair.follower.applier.kept.apply(kind, payload, 0)
+
+    pair.follower.run(take())
+
+
+def test_a_pass_leaves_the_one_before_it_behind(pair: Pair) -> None:
+    kept = pair.follower.applier.kept
+
+    async def take() -> None:
+        kept.apply(StateKind.DELAYED, encode_numbers(1, 5, 8), 100)
+        kept.apply(StateKind.DELAYED, encode_numbers(1, 8, 9), 200)
+
+    pair.follower.run(take())
+    assert pair.follower.tables.delays.table.offsets[1] == 8
+    assert pair.follower.tables.delays.table.passes[1] == (1, 8, 9, 200)
+
+
+def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> None:
+    now_ms = pair.clock()
+    for body in (b"1", b"2"):
+        pair.master.put_timer("orders", body, now_ms + 600_000)
+    pair.take()
+    timers = pair.follower.tables.timers.timers
+    assert timers.pending_count == 2
+    slot = encode_slots([((now_ms + 600_000) // SLOT_MS, 0)])
+
+    async def take(kind: StateKind) -> None:
+        pair.follower.applier.kept.apply(kind, slot, 100)
+
+    for _ in range(2):
+        pair.follower.run(take(StateKind.TIMERS))
+        assert timers.pending_count == 1
+    pair.follower.run(take(StateKind.TIMERS_UNDONE))
+    assert timers.pending_count == 2

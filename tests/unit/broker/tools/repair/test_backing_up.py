@@ -10,6 +10,7 @@ import pytest
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.tables.table_journal import TableJournal
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
@@ -282,6 +283,8 @@ def test_a_point_has_topics_with_what_changed_since_their_file_was_written(
     _back_up(root, target)
     monkeypatch.undo()
     _restored(target, tmp_path / "restored")
-    tables = Tables(build_config({"storePathRootDir": str(tmp_path / "restored")}), now_ms=Clock())
+    tables = Tables(
+        build_config({"storePathRootDir": str(tmp_path / "restored")}), BrokerClock(Clock())
+    )
     tables.load()
     assert {"old", "newer", "new"} <= tables.topics.configs.keys()

@@ -66,7 +66,7 @@ async def test_it_has_what_its_master_has(apache: ClassicMaster, make: Make) -> 
         await all_of(broker, apache)
         assert broker.store.queue_range("topic-0", 0) == (0, 600)
         assert broker.offsets.get("topic-0", "billing", 0) == 3
-        assert broker.tables.delay_offsets.offsets == {3: 4}
+        assert broker.tables.delays.table.offsets == {3: 4}
         follower = follower_of(broker)
         assert (follower.behind_bytes, follower.is_copying) == (0, True)
         assert follower.state() == f"following {apache.address}, 0 bytes behind"

@@ -10,6 +10,7 @@ from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.scheduled.timers.java_files import load_timer_check
 from rockhopper.broker.name_server.followed_master import FollowError, MasterTables
 from rockhopper.broker.replication.rocketmq.slave.table_copies import TableCopies
+from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.classic_master import TIMER_CHECK
@@ -22,7 +23,7 @@ class Copied:
 
     def __init__(self, root: Path) -> None:
         config = build_config({"storePathRootDir": str(root)})
-        self.tables = Tables(config, now_ms=lambda: 5)
+        self.tables = Tables(config, BrokerClock(lambda: 5))
         self.timer_check = root / "config" / "timercheck"
         self.copies = TableCopies(self.tables, self.timer_check)
         self.deleted: list[list[str]] = []
@@ -65,7 +66,7 @@ def test_everything_is_taken_over(copied: Copied) -> None:
     assert group.retry_max_times == 5
     assert "CID_RMQ_SYS_TRANS" in tables.groups
     assert tables.offsets.queues("orders", "billing") == {0: 7, 1: 8}
-    assert tables.delay_offsets.offsets == {3: 4}
+    assert tables.delays.table.offsets == {3: 4}
     check, _ = load_timer_check(copied.timer_check)
     assert check is not None
     assert check.queue_offset == 2
