@@ -114,7 +114,7 @@ def _served(table: Mapping[int, Row], by: str) -> Iterable[str]:
 def _rights(row: Row) -> str:
     permissions = [permission for permission in row.permissions if permission is not ADMINISTRATION]
     return ", ".join(
-        f"{permission.kind.value} {' or '.join(action.value for action in permission.actions)}"
+        f"{permission.kind} {' or '.join(action.value for action in permission.actions)}"
         for permission in permissions
     )
 

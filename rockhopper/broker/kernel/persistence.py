@@ -38,6 +38,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
+from rockhopper.broker.users.access import KINDS
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
@@ -123,7 +124,10 @@ class Tables(Part):
     def __init__(
         self, config: BrokerConfig, clock: BrokerClock, features: Sequence[State] = ()
     ) -> None:
-        """*features* are the features' states."""
+        """*features* are the features' states.
+
+        An offline tool has none, and reads rules about any kind of resource.
+        """
         now_ms = clock.wall_ms
         self.config = config
         self._layout = layout = StoreLayout.of(config.store)
@@ -144,7 +148,14 @@ class Tables(Part):
         )
         self.history = self._table(LogHistory(layout.log_history, now_ms=now_ms), has_journal=False)
         self.users = self._table(UserTable(layout.config / "users.json", now_ms=now_ms))
-        self.acls = self._table(AclTable(layout.config / "acls.json", now_ms=now_ms))
+        kinds = [kind for state in features for kind in state.resource_kinds]
+        self.acls = self._table(
+            AclTable(
+                layout.config / "acls.json",
+                now_ms=now_ms,
+                kinds=(*KINDS, *kinds) if features else None,
+            )
+        )
         self.subscriptions = self._state(SubscriptionState(layout, now_ms=now_ms)).table
         self.offsets = self._state(OffsetState(config, channels, now_ms=now_ms)).table
         self.delays = self._state(DelayState(config, channels, now_ms=now_ms))

@@ -13,6 +13,7 @@ from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.users.access import ResourceKind
 
 
 class State:
@@ -29,6 +30,9 @@ class State:
     slave_tables: Mapping[str, tuple[str, JsonTable]] = {}
     """Those of ``tables`` that RocketMQ has, too: the name of the request code by which a slave
     asks for one → its name in errors, and the table."""
+
+    resource_kinds: Collection[ResourceKind] = ()
+    """Kinds of resources, beside the kernel's, that rules of users may name."""
 
     kinds: Collection[int] = ()
     """The kinds of records that ``apply`` accepts, unique among all states (state_records.py)."""

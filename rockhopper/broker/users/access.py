@@ -11,7 +11,7 @@ Without users (guard.py) every client may do everything, except administer from 
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
@@ -32,14 +32,22 @@ class Action(Enum):
     """Send administrators' requests at all, whatever they do."""
 
 
-class ResourceKind(Enum):
-    """The kind of a resource; RocketMQ's names, and one of ours."""
+class ResourceKind(str):
+    """The kind of a resource: RocketMQ's are here; a feature may define another.
 
-    CLUSTER = "Cluster"
-    TOPIC = "Topic"
-    GROUP = "Group"
-    SINK = "Sink"
-    """A publisher of batches with exactly-once semantics, by its id."""
+    A kind is one capitalized word.
+    """
+
+    __slots__ = ()
+    TOPIC: ClassVar["ResourceKind"]
+    GROUP: ClassVar["ResourceKind"]
+    CLUSTER: ClassVar["ResourceKind"]
+
+
+ResourceKind.TOPIC = ResourceKind("Topic")
+ResourceKind.GROUP = ResourceKind("Group")
+ResourceKind.CLUSTER = ResourceKind("Cluster")
+KINDS = (ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.CLUSTER)
 
 
 class Resource(NamedTuple):
@@ -89,7 +97,7 @@ def name_missing(
 ) -> str:
     """Return a sentence with all missing permissions, so that one change of the rules is enough."""
     named = [
-        f"{' or '.join(action.value for action in actions)} {resource.kind.value}:{resource.name}"
+        f"{' or '.join(action.value for action in actions)} {resource.kind}:{resource.name}"
         for actions, resource in dict.fromkeys(missing)
     ]
     more = len(named) - MISSING_NAMED_MAX

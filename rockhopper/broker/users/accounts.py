@@ -11,12 +11,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from rockhopper.broker.users.access import Action, Resource, ResourceKind
+from rockhopper.broker.users.access import KINDS, Action, Resource, ResourceKind
 from rockhopper.broker.users.errors import InvalidParameter
 
 NAME_LENGTH_MAX = 255
 ANY = "*"
-_KINDS = {kind.value.lower(): kind for kind in ResourceKind}
 _ACTIONS = {action.value.lower(): action for action in Action if action is not Action.ADMINISTER}
 ALL_ACTIONS = frozenset(_ACTIONS.values())
 
@@ -47,16 +46,22 @@ class Pattern(NamedTuple):
     is_prefix: bool
 
     @classmethod
-    def parse(cls, text: str) -> "Pattern":
-        """Parse ``*``, ``Topic:name``, ``Topic:pre*`` or ``Topic:*``. Raises InvalidParameter."""
+    def parse(cls, text: str, kinds: Sequence[ResourceKind] | None = KINDS) -> "Pattern":
+        """Parse ``*``, ``Topic:name``, ``Topic:pre*`` or ``Topic:*``, or the same of *kinds*.
+
+        None allows any kind, for a process that does not know those of features. Raises
+        InvalidParameter.
+        """
         if text == ANY:
             return cls(None, "", is_prefix=True)
         kind_name, separator, name = text.partition(":")
-        kind = _KINDS.get(kind_name.lower())
-        if not separator or not name or kind is None or ANY in name[:-1] or len(text) > 512:
+        kind = ResourceKind(kind_name.capitalize())
+        is_kind = kind.isalpha() if kinds is None else kind in kinds
+        if not separator or not name or not is_kind or ANY in name[:-1] or len(text) > 512:
+            *others, last = [each for each in kinds or KINDS if each != ResourceKind.TOPIC]
             raise InvalidParameter(
                 f"{text[:200]!r} is not a resource: use *, Topic:name, Topic:prefix*, Topic:*, "
-                "or the same with Group, Cluster and Sink"
+                f"or the same with {', '.join(others)} and {last}"
             )
         return cls(kind, name.removesuffix(ANY), is_prefix=name.endswith(ANY))
 
@@ -64,7 +69,7 @@ class Pattern(NamedTuple):
         """Return whether a rule with this pattern applies to *resource*."""
         if self.kind is None:
             return True
-        if self.kind is not resource.kind:
+        if self.kind != resource.kind:
             return False
         if self.is_prefix:
             return resource.name.startswith(self.name)
@@ -80,7 +85,7 @@ class Pattern(NamedTuple):
     def __str__(self) -> str:
         if self.kind is None:
             return ANY
-        return f"{self.kind.value}:{self.name}{ANY if self.is_prefix else ''}"
+        return f"{self.kind}:{self.name}{ANY if self.is_prefix else ''}"
 
 
 class Rule(NamedTuple):

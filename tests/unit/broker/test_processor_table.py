@@ -234,7 +234,7 @@ async def test_what_is_asked_for_a_request(
     ext["filterGroups"] = "audit,refunds"
     await broker.ask(code, ext)
     assert [
-        (" or ".join(action.value for action in actions), f"{resource.kind.value}:{resource.name}")
+        (" or ".join(action.value for action in actions), f"{resource.kind}:{resource.name}")
         for actions, resource in rules.questions
     ] == asked
     await broker.close()

@@ -12,6 +12,7 @@ from rockhopper.broker.features.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.features.sinks.publisher import SinkError, SinkPublisher
 from rockhopper.broker.features.sinks.runs import messages_of, plain_count
 from rockhopper.broker.features.sinks.staged_parts import is_part_name
+from rockhopper.broker.features.sinks.state import SINK
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.server.loop.cooperative_work import next_slice
@@ -77,7 +78,7 @@ def _staged_topics(request: ExaminedRequest) -> Iterable[str]:
     return {decode_sink_item(part).topic for part in split_sink_items(request.body)}
 
 
-SINK = RequiredPermission((Action.PUB,), ResourceKind.SINK, in_field("sinkId"))
+PUBLISHING = RequiredPermission((Action.PUB,), SINK, in_field("sinkId"))
 STAGED_TOPICS = RequiredPermission((Action.PUB,), ResourceKind.TOPIC, _staged_topics)
 
 
@@ -95,13 +96,13 @@ class SinkProcessors:
     def rows(self) -> dict[int, Row]:
         """Return the row of each request code."""
         return {
-            RequestCode.SINK_STAGE: serves(self.stage, SINK, STAGED_TOPICS),
-            RequestCode.SINK_PUBLISH: serves(self.publish, SINK),
-            RequestCode.SINK_STATUS: serves(self.status, SINK, promises_state=False),
-            RequestCode.SINK_ABORT: serves(self.abort, SINK),
-            RequestCode.SINK_HOME: serves(self.home, SINK, promises_state=False),
-            RequestCode.SINK_PREPARE: serves(self.prepare, SINK),
-            RequestCode.SINK_DECIDE: serves(self.decide, SINK),
+            RequestCode.SINK_STAGE: serves(self.stage, PUBLISHING, STAGED_TOPICS),
+            RequestCode.SINK_PUBLISH: serves(self.publish, PUBLISHING),
+            RequestCode.SINK_STATUS: serves(self.status, PUBLISHING, promises_state=False),
+            RequestCode.SINK_ABORT: serves(self.abort, PUBLISHING),
+            RequestCode.SINK_HOME: serves(self.home, PUBLISHING, promises_state=False),
+            RequestCode.SINK_PREPARE: serves(self.prepare, PUBLISHING),
+            RequestCode.SINK_DECIDE: serves(self.decide, PUBLISHING),
         }
 
     async def stage(self, request: Request) -> Response:

@@ -42,8 +42,11 @@ from rockhopper.broker.kernel.state_records import (
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.users.access import ResourceKind
 from rockhopper.protocol import fastjson
 
+SINK = ResourceKind("Sink")
+"""A publisher of batches with exactly-once semantics, by its id."""
 PUBLISHED, PART, INTENT = 14, 15, 16
 _SUFFIX = ".part"
 
@@ -52,6 +55,7 @@ class SinksState(State):
     """The files are in *directory*. Whatever writes one blocks for the disk."""
 
     kinds = (PUBLISHED, PART, INTENT)
+    resource_kinds = (SINK,)
 
     def __init__(self, layout: StoreLayout, clock: BrokerClock) -> None:
         directory = self.directory = layout.own / "sinks"

@@ -13,11 +13,7 @@ from rockhopper.broker.users.peer import Principal
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.admin.unreachable_brokers import UnreachableBroker
 from rockhopper.client.consuming.pulling import GroupPuller
-from rockhopper.client.errors import (
-    BrokerUnreachableError,
-    ClientError,
-    RequestRefusedError,
-)
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.tls import TlsOptions
 from rockhopper.client.queues import MessageQueue
@@ -133,17 +129,17 @@ class Visit:
         """Return why the visitor may not; blank if they may."""
         if self.access.is_open:
             return ""
-        if kind is ResourceKind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
+        if kind == ResourceKind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
             groups = self.access.retry_groups(topic_or_group)
             refusals = (self.refusal(action, group, ResourceKind.GROUP) for group in groups)
             return next(filter(None, refusals), "")
-        if kind is ResourceKind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
+        if kind == ResourceKind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
             kind, topic_or_group = ResourceKind.GROUP, topic_or_group.removeprefix(DLQ_PREFIX)
         if self.access.may(self.principal, action, Resource(kind, topic_or_group)):
             return ""
         return (
             f"{self.principal.user} at {self.principal.host} is not allowed to {action.value} "
-            f"{kind.value}:{topic_or_group}"
+            f"{kind}:{topic_or_group}"
         )
 
     def hindrance(self, action: Action, name: str, kind: ResourceKind = ResourceKind.TOPIC) -> str:
@@ -162,7 +158,7 @@ class Visit:
 
     def only_seen(self, names: Iterable[str], kind: ResourceKind = ResourceKind.TOPIC) -> list[str]:
         """Return the names that the visitor may see; the page says if there are others."""
-        sees = self.sees_topic if kind is ResourceKind.TOPIC else self.sees_group
+        sees = self.sees_topic if kind == ResourceKind.TOPIC else self.sees_group
         named = list(names)
         seen = [each for each in named if sees(each)]
         self.is_part |= len(seen) < len(named)

@@ -153,7 +153,7 @@ class AuthAdminProcessors:
             rule
             for rule in self._acls.rules.get(name, ())
             if (kind and rule.policy.value.lower() != kind.lower())
-            or (resource and rule.pattern != Pattern.parse(resource))
+            or (resource and rule.pattern != Pattern.parse(resource, self._acls.kinds))
         ]
         self._acls.put(name, kept)
         log.info("rules deleted", user=name, by=request.principal.user or "nobody")
@@ -184,7 +184,7 @@ class AuthAdminProcessors:
         ext = request.ext
         name = _username(request)
         actions = parse_actions([ext.get("action", "")])
-        pattern = Pattern.parse(ext.get("resource", ""))
+        pattern = Pattern.parse(ext.get("resource", ""), self._acls.kinds)
         if pattern.kind is None or pattern.is_prefix:
             raise InvalidParameter("name one resource: Topic:name, Group:name, Cluster:name")
         user = self._users.users.get(name)
@@ -226,7 +226,7 @@ class AuthAdminProcessors:
         policies = info.get("policies")
         if not isinstance(policies, list) or not policies:
             raise InvalidParameter("the rules have no policies")
-        added, known = rules_of_policies(policies), self._acls.rules.get(name, ())
+        added, known = rules_of_policies(policies, self._acls.kinds), self._acls.rules.get(name, ())
         if request.ext.get(ADDS) == "true":
             rules = list(known)
             for rule in added:

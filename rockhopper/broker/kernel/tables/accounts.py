@@ -12,6 +12,7 @@ from typing import Any
 
 from rockhopper.broker.kernel.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.store.files.disk import write_atomically
+from rockhopper.broker.users.access import ResourceKind
 from rockhopper.broker.users.accounts import (
     Pattern,
     PolicyType,
@@ -110,9 +111,17 @@ class UserTable(_AccountTable):
 class AclTable(_AccountTable):
     """The rules by the name of their user."""
 
-    def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        now_ms: Callable[[], int],
+        kinds: Sequence[ResourceKind] | None = None,
+    ) -> None:
         super().__init__(path, now_ms=now_ms)
         self.rules: dict[str, tuple[Rule, ...]] = {}
+        self.kinds = kinds
+        """The kinds of resources that rules may name; None: any."""
 
     def to_json(self) -> JsonObject:
         """Return the content of the file."""
@@ -121,7 +130,7 @@ class AclTable(_AccountTable):
 
     def from_json(self, document: JsonObject) -> None:
         """Load the rules of a file. Raises ValueError."""
-        rules = _acls_of(document)
+        rules = _acls_of(document, self.kinds)
         self.rules.clear()
         self.rules.update(rules)
 
@@ -129,7 +138,7 @@ class AclTable(_AccountTable):
         if value is None:
             self.rules.pop(name, None)
         else:
-            self.rules[name] = _rules(value)
+            self.rules[name] = _rules(value, self.kinds)
 
     def put(self, name: str, rules: Sequence[Rule]) -> None:
         """Replace a user's rules; an empty sequence deletes them."""
@@ -146,7 +155,7 @@ class AclTable(_AccountTable):
 
     def take_entry(self, name: str, value: Any) -> None:
         """See JsonTable."""
-        self.put(name, () if value is None else _rules(value))
+        self.put(name, () if value is None else _rules(value, self.kinds))
 
 
 def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
@@ -155,10 +164,13 @@ def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:
 
 
 def read_accounts(document: Any) -> tuple[dict[str, User], dict[str, tuple[Rule, ...]]]:
-    """Decode such a document. Raises ValueError, whose message contains no secret."""
+    """Decode such a document, with rules about any kind of resource.
+
+    Raises ValueError, whose message contains no secret.
+    """
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
-    return _users_of(document), _acls_of(document)
+    return _users_of(document), _acls_of(document, None)
 
 
 def _users_of(document: JsonObject) -> dict[str, User]:
@@ -168,11 +180,13 @@ def _users_of(document: JsonObject) -> dict[str, User]:
     return {name: _user(name, value) for name, value in found.items()}
 
 
-def _acls_of(document: JsonObject) -> dict[str, tuple[Rule, ...]]:
+def _acls_of(
+    document: JsonObject, kinds: Sequence[ResourceKind] | None
+) -> dict[str, tuple[Rule, ...]]:
     found = document.get("acls")
     if not isinstance(found, dict):
         raise ValueError("it has no acls")
-    return {name: _rules(value) for name, value in found.items()}
+    return {name: _rules(value, kinds) for name, value in found.items()}
 
 
 def user_to_json(user: User) -> JsonObject:
@@ -206,8 +220,10 @@ def policies_to_json(rules: Sequence[Rule]) -> list[JsonObject]:
     ]
 
 
-def rules_of_policies(policies: Sequence[Mapping[str, Any]]) -> list[Rule]:
-    """Decode the policies of an AclInfo. Raises InvalidParameter, which names the error."""
+def rules_of_policies(
+    policies: Sequence[Mapping[str, Any]], kinds: Sequence[ResourceKind] | None
+) -> list[Rule]:
+    """Decode the policies of an AclInfo; *kinds* is as for Pattern. Raises InvalidParameter."""
     rules = []
     for policy in policies:
         name = str(policy.get("policyType") or PolicyType.CUSTOM.value).lower()
@@ -215,18 +231,20 @@ def rules_of_policies(policies: Sequence[Mapping[str, Any]]) -> list[Rule]:
         if kind is None:
             raise InvalidParameter("a policy is Custom or Default")
         for entry in policy.get("entries") or ():
-            rules += _rules_of_entry(entry, kind)
+            rules += _rules_of_entry(entry, kind, kinds)
     return rules
 
 
-def _rules_of_entry(entry: Mapping[str, Any], policy: PolicyType) -> list[Rule]:
+def _rules_of_entry(
+    entry: Mapping[str, Any], policy: PolicyType, kinds: Sequence[ResourceKind] | None
+) -> list[Rule]:
     decision = str(entry.get("decision", "")).lower()
     if decision not in ("allow", "deny"):
         raise InvalidParameter("a decision is Allow or Deny")
     resources = entry.get("resource", "")
     return [
         Rule(
-            Pattern.parse(str(resource)),
+            Pattern.parse(str(resource), kinds),
             parse_actions([str(each) for each in entry.get("actions") or ()]),
             parse_sources([str(each) for each in entry.get("sourceIps") or ()]),
             decision == "allow",
@@ -246,8 +264,8 @@ def _user(name: str, value: Any) -> User:
         raise ValueError(f"user {name[:80]!r} is invalid") from None
 
 
-def _rules(value: Any) -> tuple[Rule, ...]:
+def _rules(value: Any, kinds: Sequence[ResourceKind] | None) -> tuple[Rule, ...]:
     try:
-        return tuple(rules_of_policies(value))
+        return tuple(rules_of_policies(value, kinds))
     except InvalidParameter as error:
         raise ValueError(str(error)) from None

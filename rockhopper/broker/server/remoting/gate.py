@@ -181,6 +181,6 @@ def close_connections_of(user: str, servers: Iterable[Server]) -> None:
 
 def _changes_cluster(permissions: Iterable[RequiredPermission]) -> bool:
     return any(
-        permission.kind is ResourceKind.CLUSTER and Action.UPDATE in permission.actions
+        permission.kind == ResourceKind.CLUSTER and Action.UPDATE in permission.actions
         for permission in permissions
     )

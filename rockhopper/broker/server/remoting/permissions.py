@@ -145,7 +145,7 @@ def _demands(
     access: AccessRules, permission: RequiredPermission, request: ExaminedRequest
 ) -> Iterator[tuple[tuple[Action, ...], Resource]]:
     for name in permission.names(request):
-        if permission.kind is ResourceKind.TOPIC and name.startswith(RETRY_PREFIX):
+        if permission.kind == ResourceKind.TOPIC and name.startswith(RETRY_PREFIX):
             actions = tuple(dict.fromkeys(map(_on_group_of_retries, permission.actions)))
             for group in access.retry_groups(name):
                 yield actions, Resource(ResourceKind.GROUP, group)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.users.access import Action, Resource, ResourceKind
+from rockhopper.broker.users.access import KINDS, Action, Resource, ResourceKind
 from rockhopper.broker.users.accounts import (
     ALL_ACTIONS,
     Pattern,
@@ -80,11 +80,11 @@ def test_which_rule_decides(rules: list[str], is_allowed: bool | None) -> None:
     assert decided == {is_allowed}
 
 
-@pytest.mark.parametrize("kind", list(ResourceKind))
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["*", "", "o", "ord", "orders", "orders2", "other"])
 def test_the_index_names_the_rules_that_match(kind: ResourceKind, name: str) -> None:
     names = ("*", "o", "o*", "ord*", "orders", "orders*", "orders2", "orders-and-more*")
-    texts = ["*", *(f"{each.value}:{name}" for each in ResourceKind for name in names)]
+    texts = ["*", *(f"{each}:{name}" for each in KINDS for name in names)]
     rules = [rule(f"{decision} Pub {text}") for text in texts for decision in ("allow", "deny")]
     resource = Resource(kind, name)
     found = RuleIndex(rules).about(resource)
@@ -111,6 +111,19 @@ def test_a_pattern_is_written_as_it_is_read(text: str) -> None:
 def test_what_is_no_resource(text: str) -> None:
     with pytest.raises(InvalidParameter):
         Pattern.parse(text)
+
+
+def test_a_document_may_name_resources_of_a_feature_that_is_not_there() -> None:
+    pattern = Pattern.parse("queue:orders", kinds=None)
+    assert str(pattern) == "Queue:orders"
+    assert pattern.matches(Resource(ResourceKind("Queue"), "orders"))
+    assert not pattern.matches(ORDERS)
+    with pytest.raises(InvalidParameter, match=r"Topic:\*, or the same with Group and Cluster$"):
+        Pattern.parse("Queue:orders")
+    with pytest.raises(InvalidParameter, match=r"Group, Cluster and Queue$"):
+        Pattern.parse("Heap:orders", (*KINDS, ResourceKind("Queue")))
+    with pytest.raises(InvalidParameter):
+        Pattern.parse("Que ue:orders", kinds=None)
 
 
 def test_names_of_actions() -> None:

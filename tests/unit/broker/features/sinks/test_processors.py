@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.features.sinks.processors import (
     PROPERTIES_SIZE_BYTES_MAX,
-    SINK,
+    PUBLISHING,
     STAGED_TOPICS,
 )
 from rockhopper.broker.server.remoting.dispatcher import Request
@@ -34,7 +34,7 @@ def names(permission: RequiredPermission, body: bytes = b"", **ext: str) -> set[
 def test_each_topic_of_a_staged_part_is_named_once() -> None:
     messages = [SinkMessage(topic, 0, 0, 0, "", b"x") for topic in ("orders", "bills", "orders")]
     assert names(STAGED_TOPICS, encode_sink_body(messages)) == {"orders", "bills"}
-    assert names(SINK, sinkId="nightly") == {"nightly"}
+    assert names(PUBLISHING, sinkId="nightly") == {"nightly"}
 
 
 def message(**changes: Any) -> SinkMessage:

@@ -13,6 +13,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.names import STATE_TOPIC
+from tests.support.features import NAMES
 from tests.support.peers import Clock, UsersPeer
 from tests.support.served_broker import ServedBroker
 
@@ -99,6 +100,21 @@ async def test_rules_are_made_shown_replaced_and_deleted(
     )
     assert "alice" not in broker.tables.acls.rules
     assert (await admin.ask(Code.AUTH_GET_ACL, subject=subject)).body == b""
+
+
+async def test_rules_may_name_resources_of_the_features_that_exist(
+    broker: ServedBroker, admin: Admin
+) -> None:
+    await create(admin)
+    rules = json.loads(json.dumps(RULES).replace("Topic:orders*", "sink:nightly"))
+    answer = await admin.ask(Code.AUTH_CREATE_ACL, rules, subject="User:alice")
+    if "sinks" in NAMES:
+        assert answer.code == ResponseCode.SUCCESS
+        shown = json.loads((await admin.ask(Code.AUTH_GET_ACL, subject="User:alice")).body)
+        assert shown["policies"][0]["entries"][0]["resource"] == "Sink:nightly"
+    else:
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "'sink:nightly' is not a resource" in (answer.remark or "")
 
 
 async def test_rules_go_with_their_user(broker: ServedBroker, admin: Admin) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.users.access import KINDS, ResourceKind
 from rockhopper.broker.users.accounts import Pattern, PolicyType, Rule, User, parse_actions
 
 ALICE = User("alice", "a secret of alice", is_super=True)
@@ -49,6 +50,27 @@ def test_damage_stops_the_start_and_shows_no_secret(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError) as caught:
         users(tmp_path).load()
     assert "hidden" not in str(caught.value)
+
+
+def test_a_rule_about_a_kind_of_resource_that_does_not_exist_stops_the_start(
+    tmp_path: Path,
+) -> None:
+    rule = Rule(Pattern.parse("Queue:o*", kinds=None), parse_actions(["Pub"]), (), False)
+    table = acls(tmp_path)
+    table.put("alice", [rule])
+    table.save()
+    again = acls(tmp_path)
+    again.load()
+    assert again.rules == {"alice": (rule,)}
+    again = AclTable(
+        tmp_path / "acls.json", now_ms=lambda: 5, kinds=(*KINDS, ResourceKind("Queue"))
+    )
+    again.load()
+    assert again.rules == {"alice": (rule,)}
+    with pytest.raises(
+        CorruptFileError, match=r"'Queue:o\*' is not a resource: use .* and Cluster"
+    ):
+        AclTable(tmp_path / "acls.json", now_ms=lambda: 5, kinds=KINDS).load()
 
 
 def test_an_edited_file_counts_and_is_not_shown(
