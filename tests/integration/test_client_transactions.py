@@ -53,7 +53,7 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             await until(lambda: len(halves) == 0)
             # It is not asked about while it runs, and counts although the broker has given it up.
             async with producer.transaction(Message("orders", b"slow")):
-                await until(lambda: transactions_of(broker).held_count == 1)
+                await until(lambda: transactions_of(broker).check_back.held_count == 1)
             assert "slow" not in {asked.get_nowait() for _ in range(asked.qsize())}
         found = [
             message.body

@@ -392,7 +392,7 @@ async def test_a_late_commit_of_a_held_transaction_counts_once() -> None:
     async with Broker.temporary(settings) as broker, WireClient(broker.address) as client:
         await client.ask(Code.HEART_BEAT, body=producer_heartbeat("p1"))
         half = await send_half(client)
-        await until(lambda: transactions_of(broker).held_count == 1)
+        await until(lambda: transactions_of(broker).check_back.held_count == 1)
         for _ in range(2):
             assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
         assert bodies(await pull(broker.address, "orders")) == [b"pay K1"]

@@ -8,6 +8,7 @@ from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_inf
 from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
     SubscriptionGroup,
@@ -98,6 +99,7 @@ class PopWorld:
             self.topics,
             self.groups,
             self.offsets,
+            ConsumerGroups(now_ms=clock),
             BrokerStats(now_ms=clock),
             chance=lambda: 0.1,
         )

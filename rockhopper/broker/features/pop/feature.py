@@ -15,7 +15,6 @@ from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.protocol.names import retry_topic
 
 if TYPE_CHECKING:
     from rockhopper.broker.features.pop.grpc.half import PopGrpc
@@ -34,10 +33,10 @@ class PopPart(FeaturePart):
             topics,
             groups,
             kernel.offsets,
+            kernel.consumers,
             kernel.stats,
         )
         service.turns = kernel.puller.turns
-        service.is_pulled = self._pulls_retries
         state.replicate(kernel.state)
         kernel.puller.on_retries_read.append(service.give_to_pulling)
         kernel.scheduled.timers.on_import.append(service.adopt)
@@ -53,10 +52,6 @@ class PopPart(FeaturePart):
         )
         self.processors = processors.rows() | assignment.rows()
         self.fast = PlainAcks(service, topics, store)
-
-    def _pulls_retries(self, group: str) -> bool:
-        online = self._kernel.consumers.get(group)
-        return online is not None and online.subscription(retry_topic(group)) is not None
 
     def open(self) -> None:
         """Read the journal; blocks. Raises OSError."""

@@ -39,6 +39,7 @@ import msgspec
 import structlog
 
 from rockhopper.broker.features.pop.ordered import OrderedBatch, decode_batch, encode_batch
+from rockhopper.broker.kernel.state_channels import StateChannel
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.protocol.store.journal_records import encode_record
 
@@ -119,13 +120,13 @@ class Lanes:
         self._due_sequence = 0
         self._copied: deque[tuple[int, Lane, list[int]]] = deque()
         self.in_flight = 0
-        self.on_noted: Callable[[bytes], None] | None = None
-        """Called with each record after it was written to the journal."""
+        self.channel: StateChannel | None = None
+        """Gets each record after it was written to the journal; None: nothing is replicated."""
 
     def _note(self, record: bytes) -> None:
         self.journal.append(record)
-        if self.on_noted is not None:
-            self.on_noted(record)
+        if self.channel is not None and self.channel.is_replicated:
+            self.channel.note(without_copy(record))
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(list(self._by_key.values()))
@@ -414,6 +415,11 @@ class Lanes:
             lane.batch = None
             self._note(lane_record(lane))
         return clamped
+
+
+def without_copy(record: bytes) -> bytes:
+    """Return a journal record without its second copy: the log has its own checksum."""
+    return record[: len(record) // 2]
 
 
 def lane_record(lane: Lane) -> bytes:

@@ -11,8 +11,9 @@ RocketMQ: PopLongPollingService, with its limits.
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Generator, Iterable, Set
+from collections.abc import Callable, Generator, Iterable
 
+from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, Queue
 from rockhopper.broker.server.loop.cooperative_work import CooperativeWork, run_at_once
 from rockhopper.broker.store.message_store import MessageStore
@@ -79,15 +80,16 @@ class Waiter:
 class PopPolling:
     """All waiting pops of one broker. Belongs to the event loop."""
 
-    def __init__(self, store: MessageStore, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: MessageStore, lanes: Lanes, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lanes = lanes
         self._clock = clock
         self._waiting: dict[Key, dict[Waiter, None]] = {}
         # Topic -> queue id or ANY_QUEUE -> the number of waiting requests, by key.
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
         store.watch(self._watched, self._arrived)
         self._by_connection: dict[Peer, set[Waiter]] = {}
-        self.holding: Callable[[str, Queue | None], Set[str | None]] = _nobody
-        """The attempts of a group that hold messages of a queue in order; None means any queue."""
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
@@ -207,7 +209,7 @@ class PopPolling:
         """Try the requests that wait for *key*."""
         fruitless: set[object] = set()
         # A queue that an attempt holds is open to this attempt, but not to others.
-        holding = self.holding(key[0], near)
+        holding = self._lanes.attempts_holding(key[0], near)
         for waiter in list(self._waiting.get(key, ())):
             if waiter.done or waiter.is_asked:
                 continue
@@ -287,8 +289,3 @@ class PopPolling:
 
 
 _OVER = object()
-
-
-def _nobody(group: str, near: Queue | None) -> Set[str | None]:
-    """The default: no attempt holds messages."""
-    return frozenset()

@@ -40,7 +40,7 @@ class PopRequest(NamedTuple):
         """The key of the filter: pops with the same key find the same messages.
 
         Versions of the same expression match the same messages. An attempt that holds a queue may
-        find more: see ``PopPolling.holding``.
+        find more: see ``Lanes.attempts_holding``.
         """
         wanted = self.subscription
         expression = None if wanted is None else (wanted.expression_type, wanted.expression)

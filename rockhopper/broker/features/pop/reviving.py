@@ -16,6 +16,7 @@ import structlog
 
 from rockhopper.broker.features.pop.extra_info import origin_topic
 from rockhopper.broker.features.pop.lanes import Lane, Lanes
+from rockhopper.broker.features.pop.polling import PopPolling
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
     SubscriptionGroup,
@@ -24,6 +25,7 @@ from rockhopper.broker.kernel.tables.subscription_groups import (
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -51,16 +53,14 @@ UNCOPYABLE_RETRY_MS = 3_600_000
 _NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
-def _ignore(_: object) -> None:
-    pass
-
-
 class Reviving:
     """Copies messages that have become visible again. Belongs to the event loop."""
 
     def __init__(
         self,
+        live: LiveSettings,
         lanes: Lanes,
+        polling: PopPolling,
         store: MessageStore,
         topics: TopicTable,
         groups: SubscriptionGroupTable,
@@ -69,7 +69,9 @@ class Reviving:
         *,
         now_ms: Callable[[], int],
     ) -> None:
+        self._live = live
         self._lanes = lanes
+        self._polling = polling
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -81,12 +83,6 @@ class Reviving:
         pull."""
         self.popped_topics: dict[str, str] = {}
         """The topic that each group popped last."""
-        self.has_separate_queues: Callable[[], bool] = lambda: False
-        """Whether a retry topic has as many queues as its topic, and a copy keeps its queue id."""
-        self.on_settled: Callable[[Lane], None] = _ignore
-        """Called with a lane when fewer of its messages are in flight."""
-        self.on_freed: Callable[[Lane], None] = _ignore
-        """Called with a lane when its ordered batch no longer blocks."""
         self._timer = WallTimer(now_ms, self._run)
         self._is_running = False
         self.revived = 0
@@ -127,13 +123,23 @@ class Reviving:
                 return True
             lane, offsets = due
             if not offsets:
-                self.on_freed(lane)
+                self.ring(lane)
                 left -= 1
                 continue
             left -= len(offsets)
             if not self._revive(lane, offsets, now_ms):
                 return False
         return True
+
+    def ring(self, lane: Lane) -> None:
+        """Try the pops that wait for a lane, of which the ordered batch no longer blocks."""
+        key = lane.group, origin_topic(lane.group, lane.topic)
+        self._polling.ring(key, (lane.topic, lane.queue_id))
+
+    def commit(self, lane: Lane) -> None:
+        """Commit the offset of a lane that has fewer messages in flight."""
+        if not lane.is_dropped:
+            self._offsets.commit(lane.topic, lane.group, lane.queue_id, lane.low_water)
 
     @property
     def behind_ms(self) -> int:
@@ -144,7 +150,7 @@ class Reviving:
     def settle(self) -> None:
         """Remove messages whose copies are on disk."""
         for lane in self._lanes.settle(self._store.flushed_offset):
-            self.on_settled(lane)
+            self.commit(lane)
 
     def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
         group = self._groups.get(lane.group)
@@ -216,7 +222,7 @@ class Reviving:
         for offset in late:
             self._lanes.call_at(now_ms + UNCOPYABLE_RETRY_MS, lane, [offset])
         self.settle()
-        self.on_settled(lane)
+        self.commit(lane)
 
     def _written(self, change: Callable[[], None]) -> None:
         try:
@@ -255,7 +261,7 @@ class Reviving:
             topic = self._topics.ensure_retry_topic(lane.group, group.retry_queue_nums)
         else:
             topic = self._retry_topic(lane, origin_name)
-        stays = self.has_separate_queues() and lane.queue_id < topic.write_queue_nums
+        stays = self._live.pop_separate_retry_queues and lane.queue_id < topic.write_queue_nums
         queue_id = lane.queue_id if stays else 0
         if not self._store_copy(topic.name, message, properties, queue_id):
             return False
@@ -307,7 +313,7 @@ class Reviving:
         known = self._topics.get(name)
         origin = self._topics.get(origin_name)
         count = 1
-        if origin is not None and self.has_separate_queues():
+        if origin is not None and self._live.pop_separate_retry_queues:
             count = origin.write_queue_nums
         if known is not None and known.write_queue_nums >= count:
             return known

@@ -23,7 +23,6 @@ from rockhopper.broker.features.pop.adopting import adopt
 from rockhopper.broker.features.pop.extra_info import (
     ORDERLY_REVIVE_QUEUE,
     ExtraInfo,
-    origin_topic,
     retry_flag,
 )
 from rockhopper.broker.features.pop.in_order import InOrder, read
@@ -33,6 +32,7 @@ from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
@@ -66,6 +66,7 @@ class PopService(Part):
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
+        consumers: ConsumerGroups,
         stats: BrokerStats,
         *,
         chance: Callable[[], float] = random.random,
@@ -89,14 +90,19 @@ class PopService(Part):
         self._revive_queue = -1
         # By group, its retry topics and their original topics; None after a change of topics.
         self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
-        self.is_pulled: Callable[[str], bool] = lambda group: False
-        """Whether the members of a group pull its retry topic themselves."""
-        self.polling = PopPolling(store)
-        self.polling.holding = self.lanes.attempts_holding
-        self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
-        self.reviving.has_separate_queues = lambda: self._live.pop_separate_retry_queues
-        self.reviving.on_settled = self._commit
-        self.reviving.on_freed = self._ring
+        self._consumers = consumers
+        self.polling = PopPolling(store, self.lanes)
+        self.reviving = Reviving(
+            config.live,
+            self.lanes,
+            self.polling,
+            store,
+            topics,
+            groups,
+            offsets,
+            stats,
+            now_ms=now_ms,
+        )
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
 
     def open(self) -> None:
@@ -195,17 +201,9 @@ class PopService(Part):
             log.error("pop journal not written", reason=str(error))
 
     def _after_change(self, lane: Lane) -> None:
-        self._commit(lane)
+        self.reviving.commit(lane)
         self.reviving.reschedule()
         self.compaction.consider()
-
-    def _commit(self, lane: Lane) -> None:
-        if not lane.is_dropped:
-            self._offsets.commit(lane.topic, lane.group, lane.queue_id, lane.low_water)
-
-    def _ring(self, lane: Lane) -> None:
-        key = lane.group, origin_topic(lane.group, lane.topic)
-        self.polling.ring(key, (lane.topic, lane.queue_id))
 
     def pop_steps(
         self, wanted: PopRequest, near: Queue | None = None
@@ -247,6 +245,11 @@ class PopService(Part):
         if topic is None or self.is_pulled(wanted.group):
             return
         self._move_all(wanted, topic)
+
+    def is_pulled(self, group: str) -> bool:
+        """Return whether the members of a group pull its retry topic themselves."""
+        online = self._consumers.get(group)
+        return online is not None and online.subscription(retry_topic(group)) is not None
 
     def give_to_pulling(self, group: str) -> None:
         """Move the failed pops of a group that no longer pops to the topic that it pulls."""
@@ -393,7 +396,7 @@ class PopService(Part):
             if cursor is None:
                 cursor = self._first_offset(topic, queue_id, wanted.from_newest and not retry)
             lane = self.lanes.open(wanted.group, topic, queue_id, cursor)
-            self._commit(lane)
+            self.reviving.commit(lane)
         elif reset is not None:
             self.lanes.moved(lane, reset)
         elif committed is not None and committed > lane.cursor:
@@ -482,7 +485,7 @@ class PopService(Part):
                 self._stats.acked(topic, group).add(len(offsets), 0)
                 self._after_change(lane)
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
-                    self._ring(lane)
+                    self.reviving.ring(lane)
             return
         mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
         if not mine:
@@ -492,7 +495,7 @@ class PopService(Part):
         self._stats.acked(topic, group).add(len(mine), 0)
         self._after_change(lane)
         if was_full:
-            self._ring(lane)
+            self.reviving.ring(lane)
 
     @staticmethod
     def _entry(lane: Lane, offset: int, info: ExtraInfo) -> InFlight | None:

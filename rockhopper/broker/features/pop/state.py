@@ -16,7 +16,7 @@ import structlog
 
 from rockhopper.broker.feature import State
 from rockhopper.broker.features.pop.compaction import Compaction
-from rockhopper.broker.features.pop.lanes import Lanes, lane_record
+from rockhopper.broker.features.pop.lanes import Lanes, lane_record, without_copy
 from rockhopper.broker.features.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.kernel.state_channels import Channel, StateChannels
 from rockhopper.broker.kernel.state_records import Entry, joined
@@ -61,18 +61,12 @@ class PopState(State):
 
     def replicate(self, channels: StateChannels) -> None:
         """Write every change of the lanes for the followers."""
-        channel = channels.channel(POPPED, Channel.GATHERED, interval_ms=INTERVAL_MS)
-
-        def write(record: bytes) -> None:
-            if channel.is_replicated:
-                channel.note(_once(record))
-
-        self.lanes.on_noted = write
+        self.lanes.channel = channels.channel(POPPED, Channel.GATHERED, interval_ms=INTERVAL_MS)
 
     def snapshot(self) -> Iterator[Entry]:
         """Return all lanes."""
         yield POPPED_ALL, b""
-        yield from joined(POPPED, [_once(lane_record(lane)) for lane in self.lanes])
+        yield from joined(POPPED, [without_copy(lane_record(lane)) for lane in self.lanes])
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply changes of lanes. Raises OSError."""
@@ -89,8 +83,3 @@ class PopState(State):
                 log.warning("a replicated pop entry is invalid", kind=note, reason=repr(error))
         self.lanes.settle(log_offset)
         self.compaction.consider()
-
-
-def _once(record: bytes) -> bytes:
-    """Return a journal record without its second copy: the log has its own checksum."""
-    return record[: len(record) // 2]

@@ -15,7 +15,9 @@ a transaction 8 minutes after its producers disconnected. The check is made as s
 reconnects.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+
+import structlog
 
 from rockhopper.broker.features.transactions.check_counts import CheckCounts
 from rockhopper.broker.features.transactions.ends import TransactionEnds
@@ -25,10 +27,16 @@ from rockhopper.broker.features.transactions.open_halves import OpenHalf, OpenHa
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import Client
 from rockhopper.broker.kernel.members.guarding import may_publish
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.wall_waits import WallTimer
+from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.users.peer import Peer, TransactionCheck
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC, PROPERTY_TRANSACTION_CHECK_TIMES
+
+log = structlog.get_logger("broker.transactions")
 
 RETRY_MS = 1000
 LOOKS_PER_TURN = 200
@@ -46,14 +54,12 @@ class CheckBack:
         ledger: Ledger,
         counts: CheckCounts,
         ends: TransactionEnds,
-        hold: Callable[[OpenHalf, StoredMessage], object],
     ) -> None:
-        """*hold* moves a half message to where an operator finds it."""
         self._halves = halves
         self._ledger = ledger
         self._counts = counts
         self._ends = ends
-        self._hold = hold
+        self._topics = kernel.topics
         self._config = kernel.config
         self._live = kernel.config.live
         self._producers = kernel.producers
@@ -65,6 +71,7 @@ class CheckBack:
         self._is_running = False
         self._turns: dict[str, int] = {}
         self.check_count = 0
+        self.held_count = 0
 
     def has_looked_since(self, time_ms: int) -> bool:
         """Whether each half message that is open was looked at after *time_ms*."""
@@ -135,7 +142,7 @@ class CheckBack:
             self._ends.finish_committed(half)
             return 0
         if is_expired:
-            self._hold(half, message)
+            self.hold(half, message)
             return 0
         topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         connection = self._connection(
@@ -154,6 +161,39 @@ class CheckBack:
         self.check_count += 1
         self._schedule(half, now_ms)
         return size_bytes
+
+    def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
+        """Move a half message to the topic for operators; return the error if that fails."""
+        self._ensure_hold_topic()
+        written = self._ledger.finish(
+            half,
+            Copy(
+                TRANSACTION_CHECK_MAX_TIME_TOPIC,
+                0,
+                message,
+                message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times)},
+            ),
+        )
+        if written.failure is not None:
+            return written.failure
+        log.warning(
+            "a transaction is held for an operator: its producer never reported the outcome",
+            group=half.group,
+            id=message.message_id,
+            offset_id=message.offset_message_id,
+            checks=half.check_times,
+            resume_with="request code 323",
+        )
+        self._halves.remove(half)
+        self._counts.forget(half.offset)
+        self.held_count += 1
+        return None
+
+    def _ensure_hold_topic(self) -> None:
+        if TRANSACTION_CHECK_MAX_TIME_TOPIC not in self._topics:
+            self._topics.put(
+                TopicConfig(TRANSACTION_CHECK_MAX_TIME_TOPIC, read_queue_nums=1, write_queue_nums=1)
+            )
 
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Look again after the interval, and not later than the half message expires."""

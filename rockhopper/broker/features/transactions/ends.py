@@ -5,7 +5,7 @@ RocketMQ: EndTransactionProcessor.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import structlog
 
@@ -56,6 +56,13 @@ CommittedHalf: TypeAlias = tuple[OpenHalf, int, str, int]
 record."""
 
 
+class HalfChecks(Protocol):
+    """Looks at open half messages."""
+
+    def look_soon(self, half: OpenHalf) -> None:
+        """Look at *half* in a second, whenever it was due."""
+
+
 class TransactionEnds:
     """Ends the transactions of one broker. Belongs to the event loop."""
 
@@ -83,8 +90,8 @@ class TransactionEnds:
         self._ended: OrderedDict[int, bool] = OrderedDict()
         self.committed: dict[str, int] = {}
         self.rolled_back: dict[str, int] = {}
-        self.look_soon: Callable[[OpenHalf], None] = _ignore_half
-        """Called with a half message that is committed, but cannot be closed yet."""
+        self.checks: HalfChecks | None = None
+        """Looks again at half messages that are committed, but cannot be closed yet."""
 
     def end_transaction(self, request: EndTransactionRequest, *, commit: bool) -> int:
         """Commit or roll back; return the log's end that an answer must wait for.
@@ -215,7 +222,8 @@ class TransactionEnds:
             # store takes it, and found out again after a crash.
             half.is_committed = half.is_verified = True
             self._count(self.committed, message)
-            self.look_soon(half)
+            if self.checks is not None:
+                self.checks.look_soon(half)
             return written.end_offset
         self.forget(half, committed=True)
         self._count(self.committed, message)
@@ -283,7 +291,3 @@ class TransactionEnds:
         self._ended[offset] = committed
         if len(self._ended) > ENDED_REMEMBERED_MAX:
             self._ended.popitem(last=False)
-
-
-def _ignore_half(half: OpenHalf) -> None:
-    """The default: ignores the message."""

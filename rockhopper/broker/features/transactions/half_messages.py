@@ -8,8 +8,8 @@ RH_FINAL, which RocketMQ ignores, names the commit log offset of the final messa
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from rockhopper.broker.kernel.send.send_request import Send, is_half
 from rockhopper.broker.kernel.send.sender import Diversion
@@ -39,23 +39,29 @@ PROPERTY_FINAL_OFFSET = "RH_FINAL"
 
 _IMMUNITY_S_MAX = 10**9
 
-Opened: TypeAlias = Callable[[int, int, str, int | None], None]
-"""Called with a half message in the log: its queue offset, its log offset, the producer group, and
-for how long the producer does not want to be asked."""
+
+class TransactionOpener(Protocol):
+    """Opens transactions."""
+
+    def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
+        """Note a half message that is in the log, at *offset* of its queue.
+
+        Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
+        """
 
 
 class DivertedHalf(Diversion):
     """A half message on its way into the log."""
 
-    def __init__(self, opened: Opened, properties: dict[str, str]) -> None:
+    def __init__(self, opener: TransactionOpener, properties: dict[str, str]) -> None:
         super().__init__(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)
-        self._opened = opened
+        self._opener = opener
         self._group = properties[PROPERTY_PRODUCER_GROUP]
         self._immune_ms = immunity_ms(properties)
 
     def stored(self) -> None:
         """Open the transaction."""
-        self._opened(self.queue_offset, self.log_offset, self._group, self._immune_ms)
+        self._opener.opened(self.queue_offset, self.log_offset, self._group, self._immune_ms)
 
     def add_to_grpc_entry(self, entry: Any, message_id: str) -> None:
         """Add the id by which a producer ends the transaction."""
@@ -65,9 +71,9 @@ class DivertedHalf(Diversion):
 class HalfSends:
     """Diverts the half messages of one broker."""
 
-    def __init__(self, config: BrokerConfig, opened: Opened) -> None:
+    def __init__(self, config: BrokerConfig, opener: TransactionOpener) -> None:
         self._config = config
-        self._opened = opened
+        self._opener = opener
 
     def divert(
         self, send: Send, properties: dict[str, str], topic: str, queue_id: int
@@ -89,7 +95,7 @@ class HalfSends:
                 f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
             )
         make_half(properties, topic, queue_id, send.group)
-        return DivertedHalf(self._opened, properties)
+        return DivertedHalf(self._opener, properties)
 
 
 def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str) -> None:

@@ -4,8 +4,8 @@
     it says how its transaction ended (37)  ends.py: the final message and an op message, or the
                                             op message alone
     it says nothing                         check_back.py asks it (39)
-    it never does                           ``hold``: TRANS_CHECK_MAX_TIME_TOPIC, until an operator
-                                            resumes it (323)
+    it never does                           check_back.py holds it: TRANS_CHECK_MAX_TIME_TOPIC,
+                                            until an operator resumes it (323)
 
 RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransactionProcessor.
 """
@@ -33,12 +33,11 @@ from rockhopper.broker.features.transactions.processors import TransactionProces
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.scheduled.last_flush import last_flush
-from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.users.errors import Refusal
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRANSACTION_CHECK_TIMES,
@@ -82,16 +81,15 @@ class Transactions(FeaturePart):
             kernel.scheduled.redirect,
             now_ms=wall_ms,
         )
-        self.check_back = CheckBack(kernel, self.halves, self.ledger, counts, self.ends, self.hold)
-        self.ends.look_soon = self.check_back.look_soon
+        self.check_back = CheckBack(kernel, self.halves, self.ledger, counts, self.ends)
+        self.ends.checks = self.check_back
         store.expires_sooner_after(self.check_back.has_looked_since)
         kernel.producers.joined_listeners.append(self.check_back.producer_came)
         self._settle_timer: asyncio.TimerHandle | None = None
-        self.held_count = 0
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
         self.fast = PlainEnds(store, topics, self.halves, self.ends, now_ms)
         self.halves_opened = self.opened_together
-        self.divert_send = HalfSends(config, self.opened).divert
+        self.divert_send = HalfSends(config, self).divert
 
     def start(self) -> None:
         """Find the open half messages, and start the checks; needs an event loop."""
@@ -192,10 +190,7 @@ class Transactions(FeaturePart):
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
-        """A half message is in the log, at *offset* of its queue.
-
-        Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
-        """
+        """See TransactionOpener."""
         self._open([(offset, log_offset, group)], immune_ms)
 
     def opened_together(self, halves: list[tuple[int, int, str]]) -> None:
@@ -232,42 +227,9 @@ class Transactions(FeaturePart):
             self.halves,
             self.ends,
             self.check_back.check_count,
-            self.held_count,
+            self.check_back.held_count,
             self._now_ms(),
         )
-
-    def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
-        """Move a half message to the topic for operators; return the error if that fails."""
-        self._ensure_hold_topic()
-        written = self.ledger.finish(
-            half,
-            Copy(
-                TRANSACTION_CHECK_MAX_TIME_TOPIC,
-                0,
-                message,
-                message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times)},
-            ),
-        )
-        if written.failure is not None:
-            return written.failure
-        log.warning(
-            "a transaction is held for an operator: its producer never reported the outcome",
-            group=half.group,
-            id=message.message_id,
-            offset_id=message.offset_message_id,
-            checks=half.check_times,
-            resume_with="request code 323",
-        )
-        self.halves.remove(half)
-        self.counts.forget(half.offset)
-        self.held_count += 1
-        return None
-
-    def _ensure_hold_topic(self) -> None:
-        if TRANSACTION_CHECK_MAX_TIME_TOPIC not in self._topics:
-            self._topics.put(
-                TopicConfig(TRANSACTION_CHECK_MAX_TIME_TOPIC, read_queue_nums=1, write_queue_nums=1)
-            )
 
     def resume(self, message: StoredMessage) -> int:
         """Make a held message a half message again; return the log's end to wait for.

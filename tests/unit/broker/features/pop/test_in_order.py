@@ -151,10 +151,12 @@ def test_a_cursor_is_written_when_it_moves(world: PopWorld) -> None:
 
 @pytest.mark.parametrize("order_of_events", ["change, ack", "ack, change"])
 def test_a_queue_is_free_as_soon_as_a_shortened_time_is_over(
-    world: PopWorld, order_of_events: str
+    world: PopWorld, order_of_events: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[int] = []
-    world.pop_service.reviving.on_freed = lambda lane: freed.append(world.now_ms())
+    monkeypatch.setattr(
+        world.pop_service.reviving, "ring", lambda lane: freed.append(world.now_ms())
+    )
     first, second = world.pop(2, invisible_ms=60_000, order=True)
     start_ms = world.now_ms()
     for event in order_of_events.split(", "):

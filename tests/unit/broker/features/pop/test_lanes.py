@@ -3,11 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from rockhopper.broker.features.pop.lanes import InFlight, Lane, Lanes, lane_record
 from rockhopper.broker.features.pop.ordered import OrderedBatch
+from rockhopper.broker.kernel.state_channels import StateChannel
 from rockhopper.broker.store.files import disk
 from rockhopper.protocol.store.journal_records import decode_records
 from tests.support.pop_world import journal_in
@@ -27,6 +29,18 @@ def state(lanes: Lanes) -> list[tuple[object, ...]]:
         (lane.group, lane.topic, lane.queue_id, lane.cursor, dict(lane.entries), lane.batch)
         for lane in lanes
     )
+
+
+class Noted:
+    """A channel that keeps what is written to it."""
+
+    is_replicated = True
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+
+    def note(self, record: bytes) -> None:
+        self.records.append(record)
 
 
 @pytest.fixture
@@ -125,15 +139,15 @@ def test_a_copy_that_is_told_again_counts_for_those_that_are_still_in_flight(
     lane: tuple[Lanes, Lane],
 ) -> None:
     lanes, opened_lane = lane
-    noted: list[bytes] = []
+    noted = Noted()
     lanes.popped(opened_lane, 12, 1000, 500, [10])
     lanes.popped(opened_lane, 14, 1000, 500, [12])
-    lanes.on_noted = noted.append
+    lanes.channel = cast(StateChannel, noted)
     lanes.copied(opened_lane, [10, 12], 5000)
-    lanes.on_noted = None
+    lanes.channel = None
     lanes.acked(opened_lane, [10])
     opened_lane.entries[12] = opened_lane.entries[12]._replace(copy_end=-1)
-    (record,) = decode_records(noted[0]).records
+    (record,) = decode_records(noted.records[0]).records
     lanes.apply(*record)
     assert opened_lane.entries[12].is_copied
     lanes.settle(5000)

@@ -7,8 +7,10 @@ from typing import cast
 import pytest
 
 from rockhopper.broker.features.pop import polling as module
+from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.polling import PopPolling, Waiter
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, Queue
+from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.held_clock import HeldClock
 from tests.support.peers import Peer
@@ -33,7 +35,9 @@ class Polled:
     def __init__(self) -> None:
         self.store = Watching()
         self.now_s = 0.0
-        self.polling = PopPolling(cast(MessageStore, self.store), clock=lambda: self.now_s)
+        self.lanes = Lanes(cast(RecordJournal, None))
+        store = cast(MessageStore, self.store)
+        self.polling = PopPolling(store, self.lanes, clock=lambda: self.now_s)
         self.asked: list[str] = []
         self.near: list[Queue | None] = []
         self.found: set[str] = set()
@@ -230,7 +234,7 @@ async def test_closing_answers_everybody_and_takes_nobody_more(polled: Polled) -
 
 
 async def test_of_orderly_pops_those_are_asked_beyond_the_first_whose_attempt_holds_a_queue(
-    polled: Polled,
+    polled: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, Queue | None]] = []
 
@@ -238,7 +242,7 @@ async def test_of_orderly_pops_those_are_asked_beyond_the_first_whose_attempt_ho
         seen.append((group, near))
         return {"c"}
 
-    polled.polling.holding = holding
+    monkeypatch.setattr(polled.lanes, "attempts_holding", holding)
     for attempt_id in ("a", "b", "c", "d"):
         polled.park(attempt_id, attempt_id=attempt_id)
     polled.polling.ring(KEY, ("orders", 1))

@@ -426,7 +426,7 @@ def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
 
 @pytest.mark.parametrize("order", [False, True])
 def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
-    tmp_path: Path, order: bool
+    tmp_path: Path, order: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = PopWorld(tmp_path)
     pulled = f"%RETRY%{GROUP}"
@@ -435,9 +435,9 @@ def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
     unnamed = failed._replace(properties="")
     for message in (failed, failed._replace(properties="RETRY_TOPIC\x01others\x02"), unnamed):
         world.store.put(message)
-    world.pop_service.is_pulled = lambda group: True
+    monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: True)
     assert world.pop(order=order) == []
-    world.pop_service.is_pulled = lambda group: False
+    monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: False)
     found = world.pop(order=order)
     assert [(each.body, each.message.reconsume_times) for each in found] == [(b"failed", 3)] * 2
     world.flush()
@@ -457,7 +457,9 @@ def test_a_group_that_became_orderly_gets_what_it_popped_and_failed(tmp_path: Pa
     world.abandon()
 
 
-def test_what_a_group_popped_and_failed_comes_when_it_pulls(tmp_path: Path) -> None:
+def test_what_a_group_popped_and_failed_comes_when_it_pulls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = PopWorld(tmp_path)
     world.send(b"failed")
     world.pop()
@@ -465,7 +467,7 @@ def test_what_a_group_popped_and_failed_comes_when_it_pulls(tmp_path: Path) -> N
     assert world.store.queue_range(RETRY, 0) == (0, 1)
     world.pop_service.give_to_pulling(GROUP)
     assert world.store.queue_range(f"%RETRY%{GROUP}", 0) == (0, 0)
-    world.pop_service.is_pulled = lambda group: True
+    monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: True)
     world.pop_service.give_to_pulling(GROUP)
     result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
     (message,) = decode_messages(result.body)
@@ -488,7 +490,9 @@ def test_what_waits_for_a_pulling_group_is_of_the_topic_that_was_sent(tmp_path: 
     world.abandon()
 
 
-def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(tmp_path: Path) -> None:
+def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = PopWorld(tmp_path)
     world.send(b"sent")
     older = f"%RETRY%{GROUP}_{TOPIC}"
@@ -498,7 +502,7 @@ def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(tmp_path: Path) ->
     world.groups.find_or_create(f"{GROUP}_{TOPIC}")
     for body, properties in ((b"failed", failed), (b"others", f"RETRY_TOPIC\x01{TOPIC}\x02")):
         world.store.put(MessageToStore(older, 0, body, properties))
-    world.pop_service.is_pulled = lambda group: True
+    monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: True)
     world.pop_service.give_to_pulling(GROUP)
     result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
     (message,) = decode_messages(result.body)

@@ -139,7 +139,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
 
 
 def test_what_is_held_is_counted_and_its_topic_made(held: TransactionRig) -> None:
-    assert transactions_of(held.broker).held_count == 1
+    assert transactions_of(held.broker).check_back.held_count == 1
     topic = held.broker.topics.get(HOLD_TOPIC)
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums) == (1, 1)
@@ -184,11 +184,11 @@ def test_a_full_disk_leaves_what_is_held_and_what_is_open(held: TransactionRig) 
     with pytest.raises(DiskFullError, match=FULL):
         call(held, transactions.ends.roll_back, half)
     assert list(transactions.halves) == [half]
-    assert transactions.held_count == 1
+    assert transactions.check_back.held_count == 1
     assert transactions.resume(other) == store.max_commit_log_offset
     store.disk_full_reason = None
     held.pass_time(60)
-    assert transactions.held_count == 2
+    assert transactions.check_back.held_count == 2
 
 
 def test_a_purge_forgets_what_is_open(rig: TransactionRig) -> None:
