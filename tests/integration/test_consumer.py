@@ -26,6 +26,7 @@ from tests.support.billing import (
     take,
 )
 from tests.support.direct import short_send_fields
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 from tests.support.wire import WireClient
@@ -374,6 +375,7 @@ async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
         assert [message.body for message in await take(another, 1)] == [b"0"]
 
 
+@needs("request_reply")
 async def test_a_responder_is_not_run_again_when_its_requester_has_gone(
     broker: Broker, producer: Producer
 ) -> None:

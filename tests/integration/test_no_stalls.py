@@ -24,7 +24,7 @@ from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields, topic_fields
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.hang import HANG_S
 from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
@@ -229,6 +229,7 @@ def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroke
     assert watched.times.longest_s < STALL_S * slowness(), watched.times.what
 
 
+@needs("pop")
 def test_a_long_batch_of_acknowledgements_does_not_keep_it_either(watched: WatchedBroker) -> None:
     watched.client.ask(request(310, SEND_V2 | {"b": "popped"}))
     for _ in range(2):

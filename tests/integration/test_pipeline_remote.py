@@ -12,6 +12,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, QueuePull
 from rockhopper.pipeline.remote import Remote, result
 from rockhopper.protocol.store.message_codec import decode_messages
+from tests.support.features import needs
 
 MESSAGES = 3000
 
@@ -72,7 +73,7 @@ async def test_ends_of_queues_are_told_one_by_one_where_a_broker_cannot_tell_man
     assert await asyncio.to_thread(remote.ranges, queues) == ranges
 
 
-@pytest.mark.parametrize("knows_many", [True, False])
+@pytest.mark.parametrize("knows_many", [pytest.param(True, marks=needs("bulk_pull")), False])
 async def test_many_queues_are_read_at_once(remote: Remote, knows_many: bool) -> None:
     queues = await asyncio.to_thread(remote.queues, "T")
     ranges = await asyncio.to_thread(remote.ranges, queues)

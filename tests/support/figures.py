@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 
 from docs.site.settings_page import GROUPS
 from rockhopper.broker.settings.setting_fields import settings_of
+from tests.support.features import NAMES
 from tests.support.prose import Page
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +115,7 @@ _MADE = re.compile(
 _MADE_PAGE = "<!-- Made by `make pages`"
 _SMALL = 4  # Prose counts fewer things than this without a limit: "two groups".
 _OPERATION = re.compile(r" ([*/+-]) (\d+)$")
+_FEATURE = re.compile(r"rockhopper\.broker\.features\.(\w+)")
 _SHOWN = ("number", "low", "counted", "large", "bounded")
 _CODE = re.compile(r"\d{5,}")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -238,10 +240,12 @@ def value_of(source: str) -> Value | None:
     if operation := _OPERATION.search(source):
         sign, by = operation.groups()
         value = value_of(source[: operation.start()])
-        assert value is not None
-        return value._replace(value=Fraction(_OPERATORS[sign](value.value, Fraction(by))))
+        return value and value._replace(value=Fraction(_OPERATORS[sign](value.value, Fraction(by))))
     kind, _, rest = source.partition(" ")
     if kind in ("outside:", "plain:") and rest.strip():
+        return None
+    feature = _FEATURE.match(kind)
+    if feature and feature[1] not in NAMES:
         return None
     try:
         if kind == "setting":

@@ -16,6 +16,7 @@ from rockhopper.pipeline.network.planning import NetworkPartition
 from rockhopper.pipeline.network.rules import read_rules
 from rockhopper.pipeline.network.source import NetworkReader
 from rockhopper.pipeline.remote import connect
+from tests.support.features import needs
 from tests.support.network_queries import Query, numbered, options, read, rows_of
 from tests.support.pipeline_broker import PipelineBroker
 
@@ -52,6 +53,7 @@ def test_a_topic_of_many_queues_is_read_in_few_batches(broker: PipelineBroker) -
     assert read(broker, "wide", subExpression="none") == []
 
 
+@needs("bulk_pull")
 def test_what_is_in_queues_that_a_topic_has_left_is_read(broker: PipelineBroker) -> None:
     for topic in ("shrunk", "shrunk-to-one"):
         broker.create(topic, 4)
@@ -318,6 +320,7 @@ def test_offsets_out_of_range_where_loss_is_expected(broker: PipelineBroker, top
     assert read(broker, topic, endingOffsets=ending, failOnDataLoss="false") == numbered(0, 3)
 
 
+@needs("bulk_pull")
 def test_messages_that_go_while_they_are_read(broker: PipelineBroker, topic: str) -> None:
     broker.send(topic, numbered(0, 3), 0)
     for fails in ("true", "false"):

@@ -15,6 +15,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network import discovery
 from rockhopper.protocol.codes import RequestCode
+from tests.support.features import needs
 from tests.support.network_queries import Query, numbered, read
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids
@@ -265,6 +266,7 @@ def test_a_topic_made_anew_before_the_first_batch(broker: PipelineBroker, topic:
     assert query.batch() == numbered(0, 9)
 
 
+@needs("bulk_pull")
 def test_a_topic_made_anew_between_planning_and_reading(broker: PipelineBroker, topic: str) -> None:
     broker.send(topic, numbered(0, 5), 0)
     strict = Query(broker, topic, startingOffsets="earliest")
@@ -340,6 +342,7 @@ def test_a_topic_that_vanishes_between_two_looks_at_the_routes(
         strict.batch()
 
 
+@needs("bulk_pull")
 def test_a_stream_reads_on_in_queues_that_its_topic_has_left(
     broker: PipelineBroker, topic: str
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_stream_reads_on_in_queues_that_its_topic_has_left(
     assert sorted(query.bodies) == numbered(0, 6)
 
 
+@needs("bulk_pull")
 def test_a_group_sees_what_is_done_in_queues_that_its_topic_has_left(
     broker: PipelineBroker, topic: str
 ) -> None:

@@ -192,10 +192,9 @@ async def live_with_everything_open(broker: Broker) -> None:
     "damaged",
     [
         pytest.param("rockhopper/sinks/published.json", marks=needs("sinks")),
-        "config/messageRequestMode.json",
+        pytest.param("config/messageRequestMode.json", marks=needs("pop")),
     ],
 )
-@needs("transactions")
 @needs("transactions")
 async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) -> None:
     async with broker_on(tmp_path) as broker:

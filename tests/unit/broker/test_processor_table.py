@@ -11,6 +11,7 @@ from rockhopper.broker.users.access import Action, Resource
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from tests.support.features import needs
 from tests.support.name_server import NameServer
 from tests.support.peers import Clock, Peer
 from tests.support.rules import Rules
@@ -187,13 +188,21 @@ async def test_every_row_names_an_action_and_what_it_is_about(
         (Code.SEND_MESSAGE_V2, [("Pub", "Topic:orders")]),
         (Code.SEND_BATCH_MESSAGE, [("Pub", "Topic:orders")]),
         (Code.PULL_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
-        (Code.POP_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        pytest.param(
+            Code.POP_MESSAGE,
+            [("Sub", "Topic:orders"), ("Sub", "Group:billing")],
+            marks=needs("pop"),
+        ),
         (
             Code.UPDATE_CONSUMER_OFFSET,
             [("Sub or Update", "Topic:orders"), ("Sub or Update", "Group:billing")],
         ),
         (Code.GET_CONSUMER_LIST_BY_GROUP, [("Sub or Get", "Group:billing")]),
-        (Code.POLLING_INFO, [("Get", "Topic:orders"), ("Get", "Group:billing")]),
+        pytest.param(
+            Code.POLLING_INFO,
+            [("Get", "Topic:orders"), ("Get", "Group:billing")],
+            marks=needs("pop"),
+        ),
         (
             Code.QUERY_CONSUME_QUEUE,
             [("Administer", "Cluster:*"), ("Get", "Topic:orders"), ("Get", "Group:billing")],
@@ -213,15 +222,23 @@ async def test_every_row_names_an_action_and_what_it_is_about(
             ],
         ),
         (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing"), ("Sub", "Topic:orders")]),
-        (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
+        pytest.param(Code.END_TRANSACTION, [("Pub", "Topic:orders")], marks=needs("transactions")),
         (Code.GET_MAX_OFFSET, [("Sub or Get", "Topic:orders")]),
         (Code.UPDATE_AND_CREATE_TOPIC, [("Administer", "Cluster:*"), ("Create", "Topic:orders")]),
         (Code.DELETE_TOPIC_IN_BROKER, [("Administer", "Cluster:*"), ("Delete", "Topic:orders")]),
         (Code.DELETE_SUBSCRIPTIONGROUP, [("Administer", "Cluster:*"), ("Delete", "Group:billing")]),
         (Code.GET_ALL_TOPIC_CONFIG, [("Administer", "Cluster:*"), ("List", "Topic:*")]),
         (Code.UPDATE_BROKER_CONFIG, [("Administer", "Cluster:*"), ("Update", "Cluster:*")]),
-        (Code.BULK_PULL, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
-        (Code.BULK_PULL_QUEUES, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        pytest.param(
+            Code.BULK_PULL,
+            [("Sub", "Topic:orders"), ("Sub", "Group:billing")],
+            marks=needs("bulk_pull"),
+        ),
+        pytest.param(
+            Code.BULK_PULL_QUEUES,
+            [("Sub", "Topic:orders"), ("Sub", "Group:billing")],
+            marks=needs("bulk_pull"),
+        ),
     ],
 )
 async def test_what_is_asked_for_a_request(

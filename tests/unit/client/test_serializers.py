@@ -26,6 +26,7 @@ from rockhopper import (
     TransactionState,
 )
 from rockhopper.client.serializers import decoded, encoded
+from tests.support.features import NAMES
 from tests.support.hang import HANG_S
 
 
@@ -200,12 +201,15 @@ async def test_batches_delays_requests_and_transactions_carry_values() -> None:
         async with asking, answering, billing:
             await asking.send(asking.message("orders", Order(1, AT), delay_s=0.1))
             await asking.send_batch([asking.message("orders", Order(2, AT), tags="new")])
-            async with asking.transaction(asking.message("orders", Order(3, AT))):
-                pass
-            replied = await asking.request(asking.message("questions", Order(4, AT)))
-            assert replied.value == {"seen": 1}
+            numbers = {1, 2}
+            if "transactions" in NAMES:
+                async with asking.transaction(asking.message("orders", Order(3, AT))):
+                    numbers.add(3)
+            if "request_reply" in NAMES:
+                replied = await asking.request(asking.message("questions", Order(4, AT)))
+                assert replied.value == {"seen": 1}
             async with asyncio.timeout(HANG_S):
                 messages = aiter(billing)
-                assert {(await anext(messages)).value.number for _ in range(3)} == {1, 2, 3}
+                assert {(await anext(messages)).value.number for _ in numbers} == numbers
             with pytest.raises(MessageRejectedError, match="does not fit Order"):
                 asking.message("orders", {"number": "x"})

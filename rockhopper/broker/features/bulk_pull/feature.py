@@ -24,6 +24,9 @@ class BulkPullFeature:
     tests: tuple[str, ...] = (
         "tests/integration/test_bulk_pull.py",
         "tests/unit/broker/features/bulk_pull",
+        # Pages that describe it.
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_table_of_ours_is_up_to_date",
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> NoState:

@@ -31,6 +31,9 @@ class RequestReplyFeature:
     tests: tuple[str, ...] = (
         "tests/integration/test_request_reply.py",
         "tests/unit/broker/features/request_reply",
+        # Pages that describe it.
+        "tests/unit/docs/site/test_compatibility_page.py::test_each_code_is_served_or_listed",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> NoState:

@@ -33,7 +33,12 @@ class StaticTopicFeature:
 
     name = "static_topics"
     requires: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ("tests/unit/broker/features/static_topics",)
+    tests: tuple[str, ...] = (
+        "tests/unit/broker/features/static_topics",
+        # Pages that describe it.
+        "tests/unit/docs/site/test_compatibility_page.py::test_each_code_is_served_or_listed",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
+    )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> StaticTopicState:
         """Return the mappings."""

@@ -19,6 +19,13 @@ class TransactionFeature:
         "tests/integration/test_transactions_killed.py",
         "tests/support/transaction_rig.py",
         "tests/unit/broker/features/transactions",
+        # Pages that describe it.
+        "tests/unit/docs/operations/test_troubleshooting.py::test_each_message_stands_in_the_code"
+        "[a transaction is held for an operator: its producer never reported the outcome]",
+        "tests/unit/docs/site/test_compatibility_page.py::test_each_code_is_served_or_listed",
+        "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
+        "tests/unit/docs/site/test_metrics_page.py::test_the_page_is_up_to_date",
+        "tests/unit/docs/test_names_in_prose.py::test_files_of_a_store_are_those_of_the_code",
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> CheckCountState:

@@ -23,6 +23,7 @@ from rockhopper import (
 from rockhopper.client.middleware.hooks import SendNext
 from rockhopper.client.sync.producers import TransactionOptions
 from rockhopper.sync import Consumer, Producer, PullConsumer, TransactionProducer
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 
 
@@ -42,6 +43,7 @@ def test_what_is_wrong_with_the_arguments_is_raised_where_they_stand() -> None:
         Producer(group="no group")
 
 
+@needs("request_reply")
 def test_a_question_is_answered(broker: ThreadedBroker) -> None:
     with Producer(timeout_s=HANG_S) as producer, Consumer("answering", "questions") as consumer:
         with ThreadPoolExecutor(1) as threads:
@@ -61,6 +63,7 @@ def stored(topic: str) -> int:
         return sum(consumer.end_offset(queue) for queue in consumer.queues())
 
 
+@needs("transactions")
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_transaction_ends_with_its_block(broker: ThreadedBroker, fails: bool) -> None:
     def pay() -> None:
@@ -77,6 +80,7 @@ def test_a_transaction_ends_with_its_block(broker: ThreadedBroker, fails: bool) 
     assert stored("payments") == (0 if fails else 1)
 
 
+@needs("transactions")
 @pytest.mark.parametrize(("answer", "count"), [("commit", 1), ("rollback", 0)])
 def test_a_local_transaction_is_a_plain_function_of_the_calling_thread(
     broker: ThreadedBroker, answer: str, count: int
@@ -94,6 +98,7 @@ def test_a_local_transaction_is_a_plain_function_of_the_calling_thread(
     assert stored("payments") == count
 
 
+@needs("transactions")
 def test_a_coroutine_function_is_no_local_transaction_and_no_check(broker: ThreadedBroker) -> None:
     async def late(_: object) -> str:
         raise AssertionError
@@ -120,6 +125,7 @@ def test_the_options_that_a_type_checker_sees_are_all_there_are() -> None:
     assert TransactionOptions.__annotations__.keys() == taken - {"group", "check"}
 
 
+@needs("transactions")
 def test_a_transaction_goes_through_middleware(broker: ThreadedBroker) -> None:
     class Noting(Middleware):
         async def on_send(self, sending: Sending, call_next: SendNext) -> Sequence[SendReceipt]:

@@ -63,7 +63,10 @@ class ClassicProcessors:
         self._ha_port = ha_port
 
     def rows(self, table: Mapping[int, Row]) -> dict[int, Row]:
-        """Return the rows that replace or extend those of *table*."""
+        """Return the rows that replace or extend those of *table*.
+
+        A broker without the feature pop has no table of request modes.
+        """
         rows = {
             int(code): table[code]._replace(
                 processor=self._for_slaves(table[code].processor),
@@ -73,7 +76,7 @@ class ClassicProcessors:
                     if permission is not ADMINISTRATION
                 ),
             )
-            for code in TABLES
+            for code in TABLES & table.keys()
         }
         return rows | {
             Code.EXCHANGE_BROKER_HA_INFO: serves(self.exchange, SEE_CLUSTER),

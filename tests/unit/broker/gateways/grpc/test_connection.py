@@ -13,7 +13,7 @@ from rockhopper.broker.gateways.grpc.connection import (
 )
 from rockhopper.protocol.grpc_v2.framing import framed
 from rockhopper.protocol.http2.frames import PREFACE, FrameType, frame
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving, request, sending
 
 
@@ -108,6 +108,7 @@ async def test_answers_that_nobody_reads_end_the_connection(client: GrpcClient) 
     assert client.pipe.is_closed
 
 
+@needs("pop")
 async def test_rude_clients_are_waited_for_so_long(client: GrpcClient) -> None:
     connection = client.connection
     now_s = connection.connected_at_s
@@ -148,6 +149,7 @@ async def test_bodies_that_do_not_end_hold_no_more_than_so_much(client: GrpcClie
     assert client.connection.overdue(now_s + FRAME_TIMEOUT_S + 1) == "a request was not completed"
 
 
+@needs("pop")
 async def test_an_error_of_the_peer_ends_the_connection_and_its_calls(
     served: GrpcBroker, client: GrpcClient
 ) -> None:

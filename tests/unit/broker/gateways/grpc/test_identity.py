@@ -11,6 +11,7 @@ from rockhopper.broker.users.accounts import Pattern, Rule, User
 from rockhopper.broker.users.guard import Guard
 from rockhopper.protocol.grpc_v2.codes import Code
 from rockhopper.protocol.signing import sign
+from tests.support.features import needs
 from tests.support.grpc_client import (
     GrpcBroker,
     GrpcClient,
@@ -132,7 +133,7 @@ async def test_a_replay_is_refused_once_its_user_has_changed(
     assert reply.status.code == Code.UNAUTHORIZED
 
 
-@pytest.mark.parametrize("rpc", ["ReceiveMessage", "PullMessage"])
+@pytest.mark.parametrize("rpc", [pytest.param("ReceiveMessage", marks=needs("pop")), "PullMessage"])
 async def test_a_call_that_waits_gets_nothing_once_its_right_is_taken_away(
     tmp_path: Path, clock: Clock, rpc: str
 ) -> None:

@@ -39,6 +39,7 @@ from rockhopper.protocol.command import Command
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.protocol.subscription import Subscription
+from tests.support.features import needs
 from tests.support.peers import UsersPeer
 from tests.support.served_broker import ServedBroker
 
@@ -158,10 +159,10 @@ async def test_notes_of_a_replica_set_are_messages_for_nobody(
 NAMING_A_TOPIC = (
     Code.PULL_MESSAGE,
     Code.LITE_PULL_MESSAGE,
-    Code.POP_MESSAGE,
-    Code.PEEK_MESSAGE,
-    Code.BULK_PULL,
-    Code.BULK_PULL_QUEUES,
+    pytest.param(Code.POP_MESSAGE, marks=needs("pop")),
+    pytest.param(Code.PEEK_MESSAGE, marks=needs("pop")),
+    pytest.param(Code.BULK_PULL, marks=needs("bulk_pull")),
+    pytest.param(Code.BULK_PULL_QUEUES, marks=needs("bulk_pull")),
     Code.QUERY_MESSAGE,
     Code.VIEW_MESSAGE_BY_ID,
     Code.UPDATE_AND_CREATE_TOPIC,

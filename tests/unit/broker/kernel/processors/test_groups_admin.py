@@ -14,6 +14,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.subscription import Subscription
 from tests.support.direct import pull_fields
+from tests.support.features import needs
 from tests.support.peers import Clock, Peer
 from tests.support.popping import pop_fields
 from tests.support.served_broker import ServedBroker
@@ -276,6 +277,7 @@ async def test_what_was_handed_out_and_not_committed_is_in_flight(broker: Served
     assert body["totalInflightDiff"] == 2
 
 
+@needs("pop")
 async def test_what_was_popped_and_not_acknowledged_is_in_flight(broker: ServedBroker) -> None:
     broker.create_topic("orders", queues=1)
     await update(broker)

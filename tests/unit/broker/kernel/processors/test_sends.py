@@ -7,6 +7,7 @@ from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields, send_fields
+from tests.support.features import needs
 from tests.support.served_broker import ServedBroker
 
 
@@ -35,6 +36,7 @@ async def test_namespaces_of_version_2_share_topics_as_the_page_on_migrating_say
     assert len(decode_messages(answer.body)) == 2
 
 
+@needs("transactions")
 async def test_a_producer_group_cannot_smuggle_properties_into_a_transaction(
     broker: ServedBroker,
 ) -> None:
@@ -74,6 +76,7 @@ async def test_a_topic_counts_the_bytes_of_its_records(broker: ServedBroker, cod
     assert broker.stats.put("orders").bytes == broker.store.max_commit_log_offset > 0
 
 
+@needs("transactions")
 async def test_the_end_of_a_transaction_that_is_none_is_refused(broker: ServedBroker) -> None:
     ext = {
         "producerGroup": "g",

@@ -18,6 +18,7 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
+from tests.support.features import needs
 from tests.support.peers import Clock
 from tests.support.served_broker import BORN_HOST, STORE_HOST, ServedBroker
 
@@ -247,7 +248,11 @@ async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBrok
         (send(b"", is_batch=True, properties={"DELAY": "1"}), IllegalMessage),
         (send(b"", is_batch=True, topic="%RETRY%g"), Refusal),
         (send(encode_batch([(0, b"", b"DELAY\x011\x02")]), is_batch=True), IllegalMessage),
-        (send(group="a\x01b", properties={"TRAN_MSG": "true"}, sys_flag=4), IllegalMessage),
+        pytest.param(
+            send(group="a\x01b", properties={"TRAN_MSG": "true"}, sys_flag=4),
+            IllegalMessage,
+            marks=needs("transactions"),
+        ),
     ],
 )
 async def test_what_is_refused_is_counted_and_leaves_nothing(

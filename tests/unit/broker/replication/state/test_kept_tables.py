@@ -45,10 +45,11 @@ ENTRIES: dict[str, tuple[str, Any]] = {
     "log-history.json": ("0123456789abcdef", [1, 1200, 1700000000000]),
     "users.json": ("root", USER),
     "acls.json": ("root", ACL),
-    "messageRequestMode.json": ("orders@g", MODE),
     "kvConfig.json": ("namespace", {"key": "value"}),
     "subscriptions.json": ("g", {"fingerprint": 1, "subscriptions": [["orders", "TAG", "*", 3]]}),
 }
+if "pop" in NAMES:
+    ENTRIES |= {"messageRequestMode.json": ("orders@g", MODE)}
 if "transactions" in NAMES:
     ENTRIES |= {"transactions.json": ("17", 4)}
 if "static_topics" in NAMES:

@@ -165,6 +165,7 @@ async def test_a_transaction_ends_as_its_producer_says(
     assert len(stored(served, "tx")) == count
 
 
+@needs("transactions")
 async def test_who_names_another_topic_ends_nothing(served: GrpcBroker, client: GrpcClient) -> None:
     sent = await client.ask("SendMessage", sending("tx", message_type=4))
     ended = request(

@@ -11,6 +11,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.command import Command
+from tests.support.features import needs
 from tests.support.peers import Peer
 from tests.support.served_broker import ServedBroker
 
@@ -21,7 +22,7 @@ TABLES = (
     Code.GET_ALL_CONSUMER_OFFSET,
     Code.GET_ALL_DELAY_OFFSET,
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    Code.GET_ALL_MESSAGE_REQUEST_MODE,
+    pytest.param(Code.GET_ALL_MESSAGE_REQUEST_MODE, marks=needs("pop")),
     Code.GET_TIMER_CHECK_POINT,
     Code.GET_TIMER_METRICS,
 )
