@@ -18,5 +18,5 @@ def entries_of(log: WrittenLog, *, with_keys: bool = True, **rules: Any) -> Entr
         piece = FilePiece(segment.path, start, start, end, end, is_followed=False, is_live=False)
         for records in scan(piece):
             assert not isinstance(records, DamagedRange)
-            entries.add(records)
+            entries.append_records(records)
     return entries

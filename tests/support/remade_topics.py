@@ -10,7 +10,7 @@ from tests.support.refusing_brokers import refuse
 
 def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make brokers answer like Apache's, where a recreated topic begins at 0."""
-    monkeypatch.setattr(TopicEnds, "add", lambda *_: None)
+    monkeypatch.setattr(TopicEnds, "store_ends", lambda *_: None)
     refuse(monkeypatch, RequestCode.TOPIC_IDS)
 
 

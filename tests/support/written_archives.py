@@ -24,7 +24,7 @@ def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: 
         for batch in reader.read(partition):
             for topic in sorted(set(batch.column("topic").to_pylist())):
                 part = batch.filter(pc.equal(batch.column("topic"), topic))
-                writer.add(topic, part.select(FILE_COLUMNS))
+                writer.write_batch(topic, part.select(FILE_COLUMNS))
     written = writer.finish()
     manifest = Manifest(1, 0, {}, FILE_COLUMNS, None, tuple(written.files))
     catalog.commit(manifest, written.staged)

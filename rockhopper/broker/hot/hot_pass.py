@@ -450,7 +450,9 @@ class HotPass:
         if served is not None:
             for part in pull_answer(*served, request.opaque):
                 reply_batch.answer(part)
-            self._times.add(RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], reply_batch.began_s)
+            self._times.record_requests(
+                RequestCode.PULL_MESSAGE, PULL_CODES[served[0]], reply_batch.began_s
+            )
         if key is not None and (served is None or served[0] is PullOutcome.FOUND):
             self._plain_pulls.allow(key, pull)
         return True

@@ -27,7 +27,7 @@ class Family:
         self.samples: list[tuple[tuple[str, ...], float]] = []
         self.histograms: list[tuple[tuple[str, ...], list[tuple[str, float]], float]] = []
 
-    def add(self, value: float, *labels: str) -> "Family":
+    def add_sample(self, value: float, *labels: str) -> "Family":
         """Add one number."""
         self.samples.append((labels, value))
         return self

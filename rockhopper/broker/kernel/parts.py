@@ -169,7 +169,7 @@ class ServingParts:
         self.log_end_at_start = store.max_commit_log_offset
         self.request_times = RequestTimes()
         self.flush_times = Latencies()
-        store.flush_service.on_took = self.flush_times.add
+        store.flush_service.on_took = self.flush_times.record
         self.long_polling = LongPolling(self.store)
         self.store.wake_with(self.long_polling.arrived)
         self.consumers = ConsumerGroups(

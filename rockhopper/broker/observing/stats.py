@@ -47,7 +47,7 @@ class Traffic:
         self.bytes = 0
         self.calls = 0
 
-    def add(self, messages: int, size_bytes: int) -> None:
+    def count_request(self, messages: int, size_bytes: int) -> None:
         """Count one request."""
         self.messages += messages
         self.bytes += size_bytes

@@ -387,7 +387,7 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
             if bare.upper() in _CLIENTS_OWN:
                 continue
-            layer.add(key_of.get(bare.upper(), bare), text, f"environment variable {name}")
+            layer.set(key_of.get(bare.upper(), bare), text, f"environment variable {name}")
     return layer
 
 

@@ -28,7 +28,7 @@ class Layer:
     repeated: list[SettingError] = field(default_factory=list)
     """Entries without effect, because their key is repeated later."""
 
-    def add(self, key: str, text: str, place: str) -> None:
+    def set(self, key: str, text: str, place: str) -> None:
         """Add a setting; the last one with a key counts."""
         if key in self.texts:
             is_secret = TLS_SPELLINGS.get(key, key) in (*SECRETS, *SECRET_KEYS)
@@ -47,7 +47,7 @@ def file_layer(path: Path) -> Layer:
         if each.fault is not None:
             layer.faults.append(SettingError(each.key, each.value[:80], each.fault).at(place))
         else:
-            layer.add(each.key, each.value, place)
+            layer.set(each.key, each.value, place)
     return layer
 
 

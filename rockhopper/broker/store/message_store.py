@@ -310,7 +310,7 @@ class MessageStore(StoreReading):
         if elapsed_s < QUICK_S:
             self.put_times.quick += messages
         else:
-            self.put_times.add(elapsed_s, messages)
+            self.put_times.record(elapsed_s, messages)
         self._hand_on(staged)
         return self._log.written_offset
 

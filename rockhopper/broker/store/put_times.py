@@ -38,7 +38,7 @@ class PutTimes:
         self._ranges, self._powers = [0] * len(RANGES), [0] * _POWERS
         self._ranges_before, self._powers_before = self._ranges[:], self._powers[:]
 
-    def add(self, elapsed_s: float, messages: int) -> None:
+    def record(self, elapsed_s: float, messages: int) -> None:
         """Count the messages of a pass that took *elapsed_s*."""
         if elapsed_s < QUICK_S:
             self.quick += messages

@@ -147,7 +147,7 @@ class Staging:
             if encoded is None:
                 return None
             record, unit, packed_keys, unique_key, waits = encoded
-            if commit_log.add(record):
+            if commit_log.stage_encoded(record):
                 break
             self._run = None
         run = self._run
@@ -173,7 +173,7 @@ class Staging:
         *runs* begin at the next offsets of their queues.
         """
         staged = self._open(self._log.staged_offset)
-        added = self._log.add(records)
+        added = self._log.stage_encoded(records)
         assert added
         take_offsets(runs)
         staged.runs += runs
@@ -227,7 +227,7 @@ class Staging:
             if encoded is None:
                 return None
             records, units, packed_keys = encoded
-            if commit_log.add(records):
+            if commit_log.stage_encoded(records):
                 break
             self._run = None
         run = self._run
@@ -327,7 +327,7 @@ class Staging:
                 raise RecordTooLargeError(
                     f"a header field does not fit a record: {error}"
                 ) from None
-            if commit_log.add(record):
+            if commit_log.stage_encoded(record):
                 break
             self._run = None
         code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)

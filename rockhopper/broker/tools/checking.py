@@ -45,10 +45,10 @@ def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) 
     """Check the whole store; *progress* receives the current log offset. Raises OSError."""
     began = time.monotonic()
     for problem in view.problems:
-        findings.add("file", problem.path, problem.reason, RESTORE_FILE)
+        findings.report("file", problem.path, problem.reason, RESTORE_FILE)
     for directory, what, way_out in kept_there(view.layout):
         told = f"RocketMQ keeps {what} of this store in RocksDB, which is not read here"
-        findings.add("file", directory, told, way_out)
+        findings.report("file", directory, told, way_out)
     queues, index = QueueCheck(view, findings), IndexCheck(view, findings)
     log_start = view.log.min_offset
     count = 0
@@ -94,4 +94,4 @@ def _name_holes(view: StoreView, findings: Findings) -> None:
         path = view.layout.commit_log if file is None else file.path
         if file is not None:
             place["file_position"] = hole.start - file.base_offset
-        findings.add("record", path, hole.reason, REPAIR, **place)
+        findings.report("record", path, hole.reason, REPAIR, **place)

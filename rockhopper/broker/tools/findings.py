@@ -54,7 +54,7 @@ class Findings:
         self.notes: Counter[str] = Counter()
         """Facts worth reporting that are not damage, with their counts."""
 
-    def add(self, kind: str, path: Path, what: str, remedy: str, **place: Any) -> None:
+    def report(self, kind: str, path: Path, what: str, remedy: str, **place: Any) -> None:
         """Add a damage. *place* may have log_offset, queue_offset, file_position and others."""
         self.counts[kind] += 1
         if sum(self.counts.values()) > NAMED_MAX:

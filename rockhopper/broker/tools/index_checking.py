@@ -61,7 +61,7 @@ class DamageRuns:
         self._findings = findings
         self._runs: dict[str, _DamageRun] = {}
 
-    def add(
+    def record_damage(
         self, kind: str, path: Path, position: int, step_bytes: int, what: str, length: int = 1
     ) -> None:
         """Add a damage; the next one of its run would be *step_bytes* after it.
@@ -91,7 +91,7 @@ class DamageRuns:
             if run.length > 1:
                 place["count"] = run.length
                 what = f"{what}, and so on"
-            self._findings.add("index", run.path, what, REBUILD, **place)
+            self._findings.report("index", run.path, what, REBUILD, **place)
 
 
 class CheckedIndexFile:
@@ -189,7 +189,7 @@ class CheckedIndexFile:
             for slot in wrong[:1]:
                 what = f"slot {slot} holds {found[slot]}, not {wanted[slot]}"
                 at = INDEX_HEADER_SIZE_BYTES + 4 * slot
-                runs.add("slot", self.path, at, 4, what, len(wrong))
+                runs.record_damage("slot", self.path, at, 4, what, len(wrong))
         if not self._is_settled or self.next_number == 1:
             return
         begin_ms, end_ms, first_offset, last_offset, used_count, number = self.header
@@ -203,11 +203,11 @@ class CheckedIndexFile:
         ):
             if have != want:
                 what = f"its header's {name} is {have}, not {want}"
-                runs.add(name, self.path, 0, INDEX_HEADER_SIZE_BYTES, what)
+                runs.record_damage(name, self.path, 0, INDEX_HEADER_SIZE_BYTES, what)
 
     def name(self, runs: DamageRuns, kind: str, number: int, what: str) -> None:
         """Report a damage of an entry."""
-        runs.add(kind, self.path, self.position_of(number), INDEX_ENTRY_SIZE_BYTES, what)
+        runs.record_damage(kind, self.path, self.position_of(number), INDEX_ENTRY_SIZE_BYTES, what)
 
 
 class IndexCheck:
@@ -240,7 +240,7 @@ class IndexCheck:
             try:
                 if path.stat().st_size < shape.file_size_bytes:
                     what = f"the file has {path.stat().st_size} bytes, not {shape.file_size_bytes}"
-                    findings.add("index", path, what, REBUILD)
+                    findings.report("index", path, what, REBUILD)
                     former_end_ms = None
                     continue
                 file = CheckedIndexFile(path, shape, former_end_ms, is_settled=is_settled)
@@ -345,7 +345,7 @@ class IndexCheck:
             path, offset, count = self._missing
             self._missing = None
             what = "entries of messages' keys are missing, from this message on"
-            self._findings.add("index", path, what, REBUILD, log_offset=offset, count=count)
+            self._findings.report("index", path, what, REBUILD, log_offset=offset, count=count)
 
     def _no_more_entries(self) -> None:
         """Handle the end of the index: later keys of the log are missing, or not indexed yet."""

@@ -56,7 +56,7 @@ class _Gathered:
         self.batches: list[ExpectedUnit] = []
         self.claimed: list[list[int]] = []
 
-    def add(self, first_offset: int, units: bytes, count: int) -> None:
+    def append_units(self, first_offset: int, units: bytes, count: int) -> None:
         last = self.runs[-1] if self.runs else None
         if last is not None and last[0] + last[2] == first_offset:
             last[1].append(units)
@@ -126,7 +126,7 @@ class QueueCheck:
 
     def _ask(self, topic: str, queue_id: int, offset: int, units: bytes, count: int) -> None:
         self._gathered_bytes += len(units)
-        self._gathered(topic, queue_id).add(offset, units, count)
+        self._gathered(topic, queue_id).append_units(offset, units, count)
 
     def _ask_for_batches(self, topic: str, queue_id: int, offset: int, units: bytes) -> None:
         batches = self._gathered(topic, queue_id).batches
@@ -148,7 +148,7 @@ class QueueCheck:
                     queue = self._view.queues.open(topic, queue_id)
                     self._compare_runs(topic, queue_id, queue, gathered)
             except ValueError as error:
-                self._findings.add(
+                self._findings.report(
                     "record", self._view.layout.commit_log, str(error), REBUILD, topic=topic
                 )
             gathered.runs, gathered.batches = [], []
@@ -212,7 +212,7 @@ class QueueCheck:
     def _name(
         self, topic: str, queue_id: int, each: "Differing", what: str, **more: object
     ) -> None:
-        self._findings.add(
+        self._findings.report(
             "queue",
             each.queue.path_at(each.position),
             what,
@@ -310,7 +310,7 @@ class QueueCheck:
         right = f"not {size_bytes}" if size_bytes else "and nothing tells which size is right"
         for file in odd_files(queues, size_bytes or 0):
             what = f"the file has {file.size_bytes} bytes, {right}"
-            self._findings.add("file", file.path, what, REBUILD)
+            self._findings.report("file", file.path, what, REBUILD)
 
     def _look_for_strays(
         self, topic: str, queue_id: int, queue: QueueFiles, start: int, end: int

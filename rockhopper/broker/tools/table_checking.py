@@ -36,7 +36,7 @@ def check_tables(view: StoreView, findings: Findings) -> int:
         if data is not None:
             count += 1
             if data.strip(b"\0") and not any(decode_checkpoint(data)):
-                findings.add("table", path, "the checkpoint makes no sense", _MADE_ANEW)
+                findings.report("table", path, "the checkpoint makes no sense", _MADE_ANEW)
     for path in _tables(view):
         count += 1
         _check_table(view, findings, path)
@@ -53,7 +53,7 @@ def check_tables(view: StoreView, findings: Findings) -> int:
                 decode_geometry(data) if name == GEOMETRY_FILE else checked_line.decode(data)
             except ValueError as error:
                 what = f"the note is damaged: {error}"
-                findings.add("table", layout.own / name, what, _MADE_ANEW)
+                findings.report("table", layout.own / name, what, _MADE_ANEW)
     return count
 
 
@@ -92,7 +92,7 @@ def _check_replica_file(findings: Findings, path: Path) -> None:
     if damaged:
         is_sound = len(damaged) < sum(1 for _, data in read if data is not None)
         remedy = _COPY_COUNTS if is_sound else "the broker refuses to start with it"
-        findings.add("table", path, "; ".join(damaged), remedy)
+        findings.report("table", path, "; ".join(damaged), remedy)
 
 
 def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
@@ -104,19 +104,19 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
     saved = unseal(backup) if backup else None
     if data is None or not data.strip():
         if backup:
-            findings.add("table", path, "the table is missing or empty", _COPY_COUNTS)
+            findings.report("table", path, "the table is missing or empty", _COPY_COUNTS)
         return
     try:
         fastjson.loads(data)
     except (ProtocolError, ValueError) as error:
         remedy = RESTORE_FILE if backup is None else _COPY_COUNTS
-        findings.add("table", path, f"the table cannot be read: {error}", remedy)
+        findings.report("table", path, f"the table cannot be read: {error}", remedy)
         return
     if saved is None and backup and is_damaged(backup):
         what = "the copy is damaged"
-        findings.add("table", backup_path(path), what, "the broker writes it anew")
+        findings.report("table", backup_path(path), what, "the broker writes it anew")
     elif saved is not None and saved.content != data and saved.before != crc32(data):
-        findings.add("table", path, "the table is not as it was saved", _EDITED)
+        findings.report("table", path, "the table is not as it was saved", _EDITED)
 
 
 def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
@@ -160,7 +160,7 @@ def _check_records(view: StoreView, findings: Findings, path: Path) -> None:
             findings.notes["notes that were cut off at their end"] += 1
             continue
         what = f"{end - start} bytes are no sound note"
-        findings.add("table", path, what, "notes around it count", file_position=start)
+        findings.report("table", path, what, "notes around it count", file_position=start)
 
 
 def _read(path: Path) -> bytes | None:

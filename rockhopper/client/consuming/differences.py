@@ -28,7 +28,7 @@ class Differences:
         for found in self._sets():
             found.clear()
 
-    def add(self, topic: str, readers: Collection[str], client_id: str) -> None:
+    def record(self, topic: str, readers: Collection[str], client_id: str) -> None:
         """Record the readers of a topic that not all members read."""
         if not readers:
             self.unread.add(topic)

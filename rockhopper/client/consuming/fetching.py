@@ -149,7 +149,7 @@ class Fetcher:
             return
         if held.queue.topic == self._settings.retry_topic:
             _restore_topics(result.messages)
-        held.add(result.messages, result.next_offset)
+        held.append_messages(result.messages, result.next_offset)
         if result.messages:
             self._listener.fetched(held)
 

@@ -28,7 +28,7 @@ class Room:
         self.free = asyncio.Event()
         self.free.set()
 
-    def add(self, count: int, size_bytes: int) -> None:
+    def count_received(self, count: int, size_bytes: int) -> None:
         """Count received messages."""
         self.count += count
         self.bytes += size_bytes
@@ -140,15 +140,15 @@ class ProcessQueue:
             min(own.bytes_max - own.bytes, shared.bytes_max - shared.bytes),
         )
 
-    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+    def append_messages(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
         """Add the messages of a pull; the next pull begins at `next_offset`."""
         self.fetch_offset = next_offset
         added = list(messages)
         if added:
             self.waiting.extend(added)
             size_bytes = sum([message.size_bytes for message in added])
-            self.room.add(len(added), size_bytes)
-            self._shared_room.add(len(added), size_bytes)
+            self.room.count_received(len(added), size_bytes)
+            self._shared_room.count_received(len(added), size_bytes)
             self._check_span()
 
     def next_message(self) -> ReceivedMessage:

@@ -357,7 +357,7 @@ class Rebalancer:
                 self._differences.at_risk.add(topic)
             return members
         if not is_retry:
-            self._differences.add(topic, named, self._session.client_id)
+            self._differences.record(topic, named, self._session.client_id)
         return [member for member in members if member in readers]
 
     def _check_risk(self, topic: str, answer: GetConsumerListByGroupBody) -> None:

@@ -106,7 +106,7 @@ class Consumption:
         self._request_id = uuid.uuid4().hex.upper()
         self._started_ms = trace.now_ms()
         for message in self._messages:
-            trace.add(
+            trace.buffer_record(
                 TraceRecord(
                     "SubBefore",
                     (
@@ -130,7 +130,7 @@ class Consumption:
         now_ms = self._trace.now_ms()
         cost_ms = (now_ms - self._started_ms) // len(self._messages)
         for message in self._messages:
-            self._trace.add(
+            self._trace.buffer_record(
                 TraceRecord(
                     "SubAfter",
                     (
@@ -186,7 +186,7 @@ class MessageTrace:
         finally:
             await end_tasks([sender])
 
-    def add(self, record: TraceRecord) -> None:
+    def buffer_record(self, record: TraceRecord) -> None:
         """Add a record to the buffer; never waits and never fails."""
         if len(self._waiting) >= _RECORDS_WAITING_MAX:
             self.dropped_count += 1
@@ -217,7 +217,7 @@ class MessageTrace:
         for message, receipt in zip(messages, receipts, strict=True):
             properties = decode_properties(message.properties)
             keys = properties.get(PROPERTY_KEYS, "")
-            self.add(
+            self.buffer_record(
                 TraceRecord(
                     "Pub",
                     (
@@ -253,7 +253,7 @@ class MessageTrace:
     ) -> None:
         """Record the outcome of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
         keys = " ".join(message.keys)
-        self.add(
+        self.buffer_record(
             TraceRecord(
                 "EndTransaction",
                 (
@@ -277,7 +277,7 @@ class MessageTrace:
     def recalled(self, group: str, topic: str, message_id: str) -> None:
         """Record that a message was recalled."""
         fields = (self.now_ms(), DEFAULT_REGION, group, topic, message_id, True)
-        self.add(TraceRecord("Recall", fields, (message_id,)))
+        self.buffer_record(TraceRecord("Recall", fields, (message_id,)))
 
     async def _send_records(self) -> None:
         while self._waiting or not self._is_closing.is_set():

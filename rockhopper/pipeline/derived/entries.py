@@ -76,7 +76,7 @@ class QueueKey(NamedTuple):
 
 
 class Entries:
-    """Collects the expected units and entries of the records passed to ``add``, in log order."""
+    """Collects the expected units and entries of the records appended, in log order."""
 
     def __init__(self, rules: DispatchRules, *, with_keys: bool = True) -> None:
         """Without *with_keys*, no index entries are computed."""
@@ -88,7 +88,7 @@ class Entries:
         self.undispatched_count = 0
         """Records without a place in a queue: prepared, rolled back, or of a deleted topic."""
 
-    def add(self, records: Records) -> None:
+    def append_records(self, records: Records) -> None:
         """Add the units and entries of *records*, which must be sound."""
         count = len(records)
         self.record_count += count

@@ -37,7 +37,7 @@ def has_tag_keys(root: Path | None, store: StoreDirectory, geometry: Geometry) -
             try:
                 for found in scan(piece):
                     if not isinstance(found, DamagedRange):
-                        entries.add(found)
+                        entries.append_records(found)
                 _, held = entries_between(info, start, end)
             except OSError:
                 continue

@@ -141,7 +141,7 @@ class BulkPullProcessor:
     def _told(self, pull: Pull, found: GetResult) -> tuple[PullOutcome, GetResult]:
         if found.status is GetStatus.FOUND:
             self._stats.get_found += 1
-            self._stats.got(pull.topic, pull.group).add(found.count, len(found.body))
+            self._stats.got(pull.topic, pull.group).count_request(found.count, len(found.body))
             return PullOutcome.FOUND, found
         self._stats.get_missed += 1
         return outcome_of(found.status, pull.offset), found

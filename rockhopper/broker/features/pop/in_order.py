@@ -99,7 +99,9 @@ class InOrder:
                 start = max(offsets[0], lane.cursor)
         self._lanes.ordered(lane, offsets[0], following)
         self._lanes.call_at(following.blocked_until(), lane)
-        answer.add(lane.queue_id, start, found, flag=NORMAL, broker_name=self._config.broker_name)
+        answer.append_messages(
+            lane.queue_id, start, found, flag=NORMAL, broker_name=self._config.broker_name
+        )
         answer.add_order_counts(lane.queue_id, offsets, following.counts)
 
     def _move_in_order(self, lane: Lane, cursor: int) -> None:

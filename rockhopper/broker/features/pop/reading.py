@@ -73,7 +73,7 @@ class PopAnswer:
         """The number of earlier deliveries, by queue id and queue offset; orderly pops only."""
         self._order_counts: list[str] = []
 
-    def add(
+    def append_messages(
         self,
         queue_id: int,
         start: int,

@@ -283,7 +283,7 @@ class Reviving:
         if not self._store_copy(topic.name, message, properties):
             return False
         self.buried += 1
-        self._stats.dead(origin, lane.group).add(1, message.size_bytes)
+        self._stats.dead(origin, lane.group).count_request(1, message.size_bytes)
         return True
 
     def _origin(self, lane: Lane, properties: Mapping[str, str]) -> str | None:
@@ -336,7 +336,7 @@ class Reviving:
                 reason=str(error),
             )
             return False
-        self._stats.put(topic).add(1, message.size_bytes)
+        self._stats.put(topic).count_request(1, message.size_bytes)
         return True
 
 

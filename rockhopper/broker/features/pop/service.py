@@ -313,13 +313,13 @@ class PopService(Part):
             before = answer.count
             self._pop_lane(wanted, lane, answer, retry=retry)
             if answer.count > before and not wanted.order:
-                self._stats.checkpointed(wanted.topic, wanted.group).add(1, 0)
+                self._stats.checkpointed(wanted.topic, wanted.group).count_request(1, 0)
                 if not retry:
                     self._stats.got(topic, wanted.group).handed_out(queue_id, lane.cursor)
         if answer.count:
             self._stats.get_found += 1
             traffic = self._stats.got(wanted.topic, wanted.group)
-            traffic.add(answer.count, sum(map(len, answer.records)))
+            traffic.count_request(answer.count, sum(map(len, answer.records)))
         else:
             self._stats.get_missed += 1
         if answer.count and (answer.rest or answer.is_unfinished):
@@ -451,7 +451,9 @@ class PopService(Part):
             self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
         if found:
             flag = retry_flag(wanted.group, wanted.topic, lane.topic)
-            answer.add(lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name)
+            answer.append_messages(
+                lane.queue_id, start, found, flag=flag, broker_name=self._config.broker_name
+            )
 
     def _is_for(self, wanted: PopRequest, topic: str, record: bytes) -> bool:
         """Whether a message of a possibly shared retry topic belongs to *wanted*'s group.
@@ -482,7 +484,7 @@ class PopService(Part):
             return
         if info.is_orderly:
             if self._in_order.ack(lane, offsets, info):
-                self._stats.acked(topic, group).add(len(offsets), 0)
+                self._stats.acked(topic, group).count_request(len(offsets), 0)
                 self._after_change(lane)
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
                     self.reviving.ring(lane)
@@ -492,7 +494,7 @@ class PopService(Part):
             return
         was_full = len(lane.entries) >= self._live.pop_in_flight_max
         self.lanes.acked(lane, mine)
-        self._stats.acked(topic, group).add(len(mine), 0)
+        self._stats.acked(topic, group).count_request(len(mine), 0)
         self._after_change(lane)
         if was_full:
             self.reviving.ring(lane)
@@ -542,7 +544,7 @@ class PopService(Part):
         pop_ms = max(now_ms, entry.pop_ms + 1)
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
         self.lanes.changed(lane, offset, InFlight(pop_ms, invisible_ms, is_suspended=suspend))
-        self._stats.checkpointed(topic, group).add(1, 0)
+        self._stats.checkpointed(topic, group).count_request(1, 0)
         self._after_change(lane)
         return pop_ms, invisible_ms
 
@@ -585,7 +587,7 @@ class PopService(Part):
                 if retry:
                     found = [each for each in found if self._is_for(wanted, topic, each[1])]
                 if found:
-                    answer.add(
+                    answer.append_messages(
                         queue_id,
                         found[0][0],
                         found,

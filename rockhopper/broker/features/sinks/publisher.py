@@ -229,7 +229,7 @@ class SinkPublisher(Part):
                 f"{self._parts.size_bytes >> 20} MiB are staged for sinks already; at most "
                 f"{self._staged_bytes_max >> 20} are allowed (sinkStagedBytesMax)"
             )
-        part = self._parts.add(key, sequence, messages, count, topics, self._passed_ms())
+        part = self._parts.append_entry(key, sequence, messages, count, topics, self._passed_ms())
         if part.size_bytes - part.synced_bytes >= SYNC_AHEAD_BYTES and not self._syncing:
             part.synced_bytes = part.size_bytes
             self._syncing = run_in_background(

@@ -124,7 +124,7 @@ class StagedParts:
             key for key, part in self._parts.items() if part.topics is None or topic in part.topics
         ]
 
-    def add(
+    def append_entry(
         self,
         key: PartKey,
         sequence: int,

@@ -129,7 +129,7 @@ class TransactionEnds:
             self.committed[topic] = self.committed.get(topic, 0) + len(sizes_bytes)
             traffic = self._stats.put(topic)
             for size_bytes in sizes_bytes:
-                traffic.add(1, size_bytes)
+                traffic.count_request(1, size_bytes)
 
     def roll_back(self, half: OpenHalf) -> int:
         """End *half* without a message; return the log's end. Raises StoreError."""
@@ -278,7 +278,7 @@ class TransactionEnds:
         topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         counters[topic] = counters.get(topic, 0) + 1
         if counters is self.committed:
-            self._stats.put(topic).add(1, message.size_bytes)
+            self._stats.put(topic).count_request(1, message.size_bytes)
 
     def forget(self, half: OpenHalf, *, committed: bool) -> None:
         """Remove *half* from the open ones, and remember how its transaction ended."""

@@ -102,7 +102,7 @@ class OpenHalves:
             order.popleft()
         return halves[order[0]] if order else None
 
-    def add(self, half: OpenHalf, due_ms: int) -> None:
+    def register(self, half: OpenHalf, due_ms: int) -> None:
         """Add a half message; its first check is at *due_ms*."""
         self._halves[half.offset] = half
         self.order.append(half.offset)

@@ -99,7 +99,7 @@ class Transactions(FeaturePart):
             if half.stored_ms > counted_ms:
                 half.ahead_ms = ahead_ms
             half.check_times = max(half.check_times, self.counts.get(half.offset))
-            self.halves.add(half, half.stored_ms + self._patience_ms(immune_ms))
+            self.halves.register(half, half.stored_ms + self._patience_ms(immune_ms))
         self.counts.keep_only({half.offset for half in self.halves})
         if self.halves:
             log.info("open transactions found", count=len(self.halves))
@@ -179,7 +179,7 @@ class Transactions(FeaturePart):
         moved.ahead_ms = half.ahead_ms
         self.halves.remove(half)
         self.counts.forget(half.offset)
-        self.halves.add(moved, half.due_ms)
+        self.halves.register(moved, half.due_ms)
         if moved.check_times:
             self.counts.put(offset, moved.check_times)
         self.check_back.arm()
@@ -207,7 +207,7 @@ class Transactions(FeaturePart):
         for offset, log_offset, group in halves:
             half = OpenHalf(offset, log_offset, group, now_ms, op_floor=op_floor)
             half.ahead_ms = ahead_ms
-            self.halves.add(half, due_ms)
+            self.halves.register(half, due_ms)
         self.check_back.arm_for(due_ms)
 
     def purge(self) -> None:

@@ -70,7 +70,7 @@ class GrpcGateway:
             broker.request_times,
             gate,
         )
-        service.add(probes(store.check_writable))
+        service.register_rpcs(probes(store.check_writable))
         self.server = GrpcServer(
             service,
             connections_max=connections_max,

@@ -69,7 +69,7 @@ class GrpcService:
         self.find = self._rpcs.get
         """Returns the RPC of a path, or None."""
 
-    def add(self, rpcs: Mapping[str, Rpc]) -> None:
+    def register_rpcs(self, rpcs: Mapping[str, Rpc]) -> None:
         """Add RPCs of other services, by path."""
         self._rpcs |= rpcs
 

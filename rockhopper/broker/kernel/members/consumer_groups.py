@@ -142,7 +142,7 @@ class ConsumerGroup:
             self._kinds[member.kind] += 1
             self._lost.pop(shape, None)
 
-    def add(self, member: Member) -> None:
+    def register_member(self, member: Member) -> None:
         """Add a member; its subscriptions follow."""
         self.members[member.connection] = member
         self._readers = None
@@ -517,7 +517,7 @@ class ConsumerGroups(Part):
         if member is None or is_new:
             former = online.remove(client.connection)
             member = Member(client, self._now_ms())
-            online.add(member)
+            online.register_member(member)
             if former is not None:
                 online.subscribe(member, former.subscriptions, former.settings)
         member.last_seen_ms = self._now_ms()

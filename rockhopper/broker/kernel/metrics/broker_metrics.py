@@ -37,27 +37,27 @@ def families(
     yield build_info()
     store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
     permission = parts.config.live.broker_permission
-    yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
-    yield gauge("rocketmq_topic_number", "Topics, including system and retry topics").add(
+    yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add_sample(permission)
+    yield gauge("rocketmq_topic_number", "Topics, including system and retry topics").add_sample(
         len(topics)
     )
-    yield gauge("rocketmq_consumer_group_number", "Consumer groups, including system groups").add(
-        len(parts.groups)
-    )
+    yield gauge(
+        "rocketmq_consumer_group_number", "Consumer groups, including system groups"
+    ).add_sample(len(parts.groups))
     yield readiness(is_ready=is_ready)
-    yield counter("rockhopper_log_lines_dropped_total", "Log lines that could not be written").add(
-        dropped_count()
-    )
+    yield counter(
+        "rockhopper_log_lines_dropped_total", "Log lines that could not be written"
+    ).add_sample(dropped_count())
     yield from _waiting(stalls, parts.timers)
-    yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add(
+    yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add_sample(
         len(parts.long_polling)
     )
     yield (
         counter(
             "rockhopper_pulls_total", "Pulls, by whether they found a message at once", "result"
         )
-        .add(stats.get_found, "found")
-        .add(stats.get_missed, "missed")
+        .add_sample(stats.get_found, "found")
+        .add_sample(stats.get_missed, "missed")
     )
     yield None
     yield from _traffic_in(stats, topics)
@@ -76,37 +76,37 @@ def families(
 
 def readiness(*, is_ready: bool) -> Family:
     """Return the state of /readyz, for a broker in any role."""
-    return gauge("rockhopper_ready", "1 when /readyz reports ready").add(is_ready)
+    return gauge("rockhopper_ready", "1 when /readyz reports ready").add_sample(is_ready)
 
 
 def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
-    yield counter("rockhopper_stalls_total", f"Event loop stalls: waits over {STALL_S:g} s").add(
-        stalls.count
-    )
-    yield counter("rockhopper_stall_seconds_total", "Total time of all event loop stalls").add(
-        stalls.total_s
-    )
-    yield gauge("rockhopper_stall_longest_seconds", "Longest event loop stall").add(
+    yield counter(
+        "rockhopper_stalls_total", f"Event loop stalls: waits over {STALL_S:g} s"
+    ).add_sample(stalls.count)
+    yield counter(
+        "rockhopper_stall_seconds_total", "Total time of all event loop stalls"
+    ).add_sample(stalls.total_s)
+    yield gauge("rockhopper_stall_longest_seconds", "Longest event loop stall").add_sample(
         stalls.longest_s
     )
     yield gauge(
         "rockhopper_timers_pending", "Timer messages that wait for their delivery time"
-    ).add(timers.pending_count)
+    ).add_sample(timers.pending_count)
     yield gauge(
         "rocketmq_timer_enqueue_lag", "Timer messages stored and not yet sorted by time"
-    ).add(max(timers.queue.range[1] - timers.queue.offset, 0))
-    yield gauge("rocketmq_timer_dequeue_latency", "How overdue the first timer message is").add(
-        timers.delivery.behind_ms
-    )
+    ).add_sample(max(timers.queue.range[1] - timers.queue.offset, 0))
+    yield gauge(
+        "rocketmq_timer_dequeue_latency", "How overdue the first timer message is"
+    ).add_sample(timers.delivery.behind_ms)
     delivered = counter(
         "rocketmq_timer_dequeue_total", "Timer messages delivered to their topics", "topic"
     )
     for topic, count in timers.delivery.delivered.items():
-        delivered.add(count, topic)
+        delivered.add_sample(count, topic)
     yield delivered
     yield counter(
         "rockhopper_timers_late_total", "Timer messages delivered over a second late"
-    ).add(timers.delivery.late_count)
+    ).add_sample(timers.delivery.late_count)
 
 
 def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
@@ -115,13 +115,13 @@ def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | Non
     size = counter("rocketmq_throughput_in_total", "Bytes of records stored", *labels)
     for index, (topic, traffic) in enumerate(stats.by_key("put")):
         is_system = _text(topics.is_system(topic))
-        messages.add(traffic.messages, topic, is_system)
-        size.add(traffic.bytes, topic, is_system)
+        messages.add_sample(traffic.messages, topic, is_system)
+        size.add_sample(traffic.bytes, topic, is_system)
         if index % SAMPLES_PER_TURN == 0:
             yield None
     yield messages
     yield size
-    yield counter("rockhopper_send_failures_total", "Sends refused").add(stats.put_failed)
+    yield counter("rockhopper_send_failures_total", "Sends refused").add_sample(stats.put_failed)
 
 
 def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
@@ -136,8 +136,8 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
             _text(is_retry_topic(topic)),
             _text(topics.is_system(topic)),
         )
-        messages.add(traffic.messages, *values)
-        size.add(traffic.bytes, *values)
+        messages.add_sample(traffic.messages, *values)
+        size.add_sample(traffic.bytes, *values)
         if index % SAMPLES_PER_TURN == 0:
             yield None
     yield messages
@@ -150,7 +150,7 @@ def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | No
     )
     for key, traffic in stats.by_key("dead"):
         topic, _, group = key.partition("@")
-        dead.add(traffic.messages, topic, group)
+        dead.add_sample(traffic.messages, topic, group)
     yield dead
 
 
@@ -159,9 +159,9 @@ def build_info() -> Family:
     labels = ("version", "python", "compiled")
     compiled_parts = "all" if not MISSING else "some"
     python = platform.python_version()
-    return gauge("rockhopper_build_info", "Always 1: the labels name the version", *labels).add(
-        1, own_version(), python, compiled_parts
-    )
+    return gauge(
+        "rockhopper_build_info", "Always 1: the labels name the version", *labels
+    ).add_sample(1, own_version(), python, compiled_parts)
 
 
 def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
@@ -174,44 +174,44 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
         ("commit_log", "consume_queues"), store.disks_used_percent, strict=True
     ):
         if percent >= 0:
-            used.add(percent / 100, holds)
+            used.add_sample(percent / 100, holds)
     yield used
-    yield gauge("rockhopper_disk_refusing_ratio", "Disk usage above which sends are refused").add(
-        live.disk_warning_percent / 100
-    )
+    yield gauge(
+        "rockhopper_disk_refusing_ratio", "Disk usage above which sends are refused"
+    ).add_sample(live.disk_warning_percent / 100)
 
 
 def _storage(parts: ServingParts) -> Iterator[Family]:
     store = parts.store
     end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
-    yield gauge("rocketmq_storage_message_reserve_time", "Age of the oldest stored message").add(
-        max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0
-    )
-    yield gauge("rocketmq_storage_size", "Size of the commit log").add(
+    yield gauge(
+        "rocketmq_storage_message_reserve_time", "Age of the oldest stored message"
+    ).add_sample(max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
+    yield gauge("rocketmq_storage_size", "Size of the commit log").add_sample(
         end - store.min_commit_log_offset
     )
     yield gauge(
         "rocketmq_storage_flush_behind_bytes", "Bytes appended and not yet flushed to disk"
-    ).add(end - store.flushed_offset)
+    ).add_sample(end - store.flushed_offset)
     yield gauge(
         "rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not yet dispatched to queues"
-    ).add(end - store.dispatched_offset)
-    yield counter("rockhopper_filter_tests_total", "Messages evaluated by SQL92 filters").add(
-        store.tested_count
-    )
-    yield counter("rockhopper_damaged_messages_total", "Damaged messages found in the store").add(
-        store.damaged_count
-    )
+    ).add_sample(end - store.dispatched_offset)
+    yield counter(
+        "rockhopper_filter_tests_total", "Messages evaluated by SQL92 filters"
+    ).add_sample(store.tested_count)
+    yield counter(
+        "rockhopper_damaged_messages_total", "Damaged messages found in the store"
+    ).add_sample(store.damaged_count)
     yield counter(
         "rockhopper_mended_entries_total", "Queue and index entries repaired from the log"
-    ).add(store.mended_count)
+    ).add_sample(store.mended_count)
     yield counter(
         "rockhopper_altered_tables_total", "Table files found changed since they were saved"
-    ).add(parts.tables.altered_count)
+    ).add_sample(parts.tables.altered_count)
     yield counter(
         "rockhopper_index_faults_total", "Index entries and keys that disagree with the log"
-    ).add(store.index_fault_count)
-    yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add(
+    ).add_sample(store.index_fault_count)
+    yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add_sample(
         store.is_writable
     )
 
@@ -221,7 +221,7 @@ def _clients(
 ) -> Iterator[Family]:
     opened = gauge("rockhopper_connections", "Open connections", "server")
     for name, count in connections.items():
-        opened.add(count, name)
+        opened.add_sample(count, name)
     yield opened
     consuming = gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
     shared = gauge(
@@ -238,19 +238,19 @@ def _clients(
         "consumer_group",
     )
     for group in consumers:
-        consuming.add(len(group.members), group.name)
+        consuming.add_sample(len(group.members), group.name)
         if group.shared_ids:
-            shared.add(len(group.shared_ids), group.name)
+            shared.add_sample(len(group.shared_ids), group.name)
         if count := group.kind_count:
-            differing.add(count, group.name)
-            unread.add(sum(not ids for ids in group.readers.by_topic.values()), group.name)
+            differing.add_sample(count, group.name)
+            unread.add_sample(sum(not ids for ids in group.readers.by_topic.values()), group.name)
     yield consuming
     yield shared
     yield differing
     yield unread
     producing = gauge("rocketmq_producer_connections", "Producers online", "producer_group")
     for name, clients in producers.groups().items():
-        producing.add(len(clients), name)
+        producing.add_sample(len(clients), name)
     yield producing
 
 

@@ -162,7 +162,7 @@ def _by_topic(
                 yield None
             online = _text(consumers.get(group) is not None)
             value = float(getattr(sums, field))
-            family.add(value, topic, group, _text(is_retry_topic(topic)), online)
+            family.add_sample(value, topic, group, _text(is_retry_topic(topic)), online)
         yield family
 
 
@@ -183,12 +183,14 @@ def _by_queue(lag: _Lag, queues_max: int) -> Iterator[Family | None]:
         if number % SAMPLES_PER_TURN == 0:
             yield None
         values = (queue.topic, queue.group, str(queue.queue_id))
-        messages.add(queue.behind, *values)
-        age.add(queue.age_s, *values)
+        messages.add_sample(queue.behind, *values)
+        age.add_sample(queue.age_s, *values)
     yield messages
     yield age
     left_out = len(lag.lagging) + len(lag.level) - len(shown)
-    yield gauge("rockhopper_queue_lag_left_out", "Queues without their own series").add(left_out)
+    yield gauge("rockhopper_queue_lag_left_out", "Queues without their own series").add_sample(
+        left_out
+    )
 
 
 def _is_broadcast(consumers: ConsumerGroups, group: str) -> bool:

@@ -13,16 +13,16 @@ def tls_families(gate: Gate, connections: Mapping[str, int]) -> Iterator[Family]
         return
     opened = Family("gauge", "rockhopper_tls_connections", "Open TLS connections", "server")
     for name, count in connections.items():
-        opened.add(count, name)
+        opened.add_sample(count, name)
     yield opened
-    yield Family("counter", "rockhopper_tls_handshakes_failed_total", "Failed TLS handshakes").add(
-        tls.handshakes.failures.count
-    )
+    yield Family(
+        "counter", "rockhopper_tls_handshakes_failed_total", "Failed TLS handshakes"
+    ).add_sample(tls.handshakes.failures.count)
     yield Family(
         "gauge", "rockhopper_tls_handshakes_under_way", "TLS handshakes in progress or waiting"
-    ).add(tls.handshakes.count)
+    ).add_sample(tls.handshakes.count)
     yield Family(
         "gauge",
         "rockhopper_tls_certificate_expires_seconds",
         "Expiry time of the certificate, as a Unix time",
-    ).add(tls.expires_at_s)
+    ).add_sample(tls.expires_at_s)

@@ -354,7 +354,7 @@ class TopicAdminProcessors:
         for topic in topics:
             if is_light(topic):
                 continue
-            self._topic_ends.add(topic, self._store.visibility.queue_ends(topic))
+            self._topic_ends.store_ends(topic, self._store.visibility.queue_ends(topic))
 
     def get_topic(self, request: Request) -> Response:
         """351: return the settings of one topic.

@@ -261,7 +261,7 @@ class Puller:
             if is_counted:
                 stats.get_found += 1
                 traffic = stats.got(pull.topic, pull.group)
-                traffic.add(result.count, len(result.body))
+                traffic.count_request(result.count, len(result.body))
                 traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
             if self._live.slave_read:
                 self._suggest(pull.group, result)

@@ -467,7 +467,7 @@ class DelayedDelivery(Part):
             self._delivered.append((store.max_commit_log_offset, level, next_offset))
         for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
-            self._stats.put(topic).add(1, message.size_bytes)
+            self._stats.put(topic).count_request(1, message.size_bytes)
 
     def _note(self, about: Pass) -> None:
         if self._journal.note(about):

@@ -99,7 +99,7 @@ class SendBack:
         )
         end = self._put_copy(message, topic, queue_id, properties)
         counter = self._stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, message.size_bytes)
+        counter.count_request(1, message.size_bytes)
         return end
 
     def _bury(self, message: StoredMessage, group: str) -> int:
@@ -109,7 +109,7 @@ class SendBack:
         properties[PROPERTY_DELAY_LEVEL] = "0"
         end = self._put_copy(message, dead_topic.name, 0, properties)
         counter = self._stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, message.size_bytes)
+        counter.count_request(1, message.size_bytes)
         return end
 
     def _put_copy(
@@ -121,7 +121,7 @@ class SendBack:
         store.begin()
         store.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
         end = store.commit()
-        self._stats.put(topic).add(1, message.size_bytes)
+        self._stats.put(topic).count_request(1, message.size_bytes)
         return end
 
 

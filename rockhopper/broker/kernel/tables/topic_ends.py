@@ -29,7 +29,7 @@ class TopicEnds(CheckedTable):
         "topics that are created again begin at offset 0: the list of former end offsets is damaged"
     )
 
-    def add(self, topic: str, ends: Mapping[int, int]) -> None:
+    def store_ends(self, topic: str, ends: Mapping[int, int]) -> None:
         """Store the ends of the queues of a topic that is about to be deleted or emptied."""
         ends_by_id = {str(queue_id): end for queue_id, end in ends.items() if end > 0}
         merged = {**self.entries.get(topic, {}), **ends_by_id}

@@ -22,25 +22,25 @@ def of_set(machine: Machine, replicated_offset: int) -> Iterator[Family]:
     replica_state = machine.replica_state
     role = _gauge("role", "1 for the current role of this replica", "role")
     for each in ReplicaRole:
-        role.add(each is machine.role, each.value)
+        role.add_sample(each is machine.role, each.value)
     yield role
-    yield _gauge("epoch", "Epoch of the master that this replica knows").add(
+    yield _gauge("epoch", "Epoch of the master that this replica knows").add_sample(
         state.epoch if state else 0
     )
-    yield _gauge("in_sync", "Replicas in sync: they have every acknowledged message").add(
+    yield _gauge("in_sync", "Replicas in sync: they have every acknowledged message").add_sample(
         len(state.in_sync) if state else 0
     )
-    yield _gauge("in_sync_floor", "minInSyncReplicas").add(state.min_in_sync if state else 0)
-    yield _gauge("is_in_sync", "1 when this replica is in sync").add(
+    yield _gauge("in_sync_floor", "minInSyncReplicas").add_sample(state.min_in_sync if state else 0)
+    yield _gauge("is_in_sync", "1 when this replica is in sync").add_sample(
         bool(state and replica_state.me in state.in_sync)
     )
-    yield _gauge("log_start_bytes", "Start of the log; older messages were deleted").add(
+    yield _gauge("log_start_bytes", "Start of the log; older messages were deleted").add_sample(
         replica_state.log_start
     )
-    yield _gauge("log_end_bytes", "End of the log").add(replica_state.log_end)
+    yield _gauge("log_end_bytes", "End of the log").add_sample(replica_state.log_end)
     yield _gauge(
         "confirmed_bytes", "High watermark: all in-sync replicas have the log up to here"
-    ).add(replicated_offset)
+    ).add_sample(replicated_offset)
 
 
 def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[Family]:
@@ -53,21 +53,21 @@ def of_followers(machine: Machine, seconds: Callable[[int], float]) -> Iterator[
     for replica, follower in sorted(term.followers.items()) if term else ():
         if follower.link is not None:
             held = max(follower.acknowledgeable_offset, 0)
-            lag_bytes.add(max(end - held, 0), str(replica.id))
-            lag_seconds.add(seconds(held) if held < end else 0, str(replica.id))
+            lag_bytes.add_sample(max(end - held, 0), str(replica.id))
+            lag_seconds.add_sample(seconds(held) if held < end else 0, str(replica.id))
     yield lag_bytes
     yield lag_seconds
 
 
 def of_engine(health: EngineHealth) -> Iterator[Family]:
     """Return the metrics of the engine's answers."""
-    yield _gauge("engine_silent_seconds", "Time since the last answer of the engine").add(
+    yield _gauge("engine_silent_seconds", "Time since the last answer of the engine").add_sample(
         health.silent_ms / 1000
     )
-    yield _gauge("engine_renewal_seconds", "Duration of the last lease renewal").add(
+    yield _gauge("engine_renewal_seconds", "Duration of the last lease renewal").add_sample(
         health.renewal_ms / 1000
     )
-    yield _counter("engine_unknown", "Changes whose outcome the engine did not report").add(
+    yield _counter("engine_unknown", "Changes whose outcome the engine did not report").add_sample(
         health.unknown_count
     )
 
@@ -76,7 +76,7 @@ def of_clock(ahead_ms: int | None) -> Family:
     """Return how far this clock is ahead of the master's; no sample if *ahead_ms* is None."""
     ahead = _gauge("clock_ahead_seconds", "How far a follower's clock is ahead of its master's")
     if ahead_ms is not None:
-        ahead.add(ahead_ms / 1000)
+        ahead.add_sample(ahead_ms / 1000)
     return ahead
 
 
@@ -84,17 +84,17 @@ def of_past(elections: Mapping[str, int], counts: Mapping[str, int]) -> Iterator
     """Return the totals since the start; *elections* are by cause."""
     won = _counter("elections", "Elections that this replica won", "cause")
     for cause in (*CAUSES.values(), "other"):
-        won.add(elections.get(cause, 0), cause)
+        won.add_sample(elections.get(cause, 0), cause)
     yield won
     for name, help_text in _PAST.items():
-        yield _counter(name, help_text).add(counts.get(name, 0))
+        yield _counter(name, help_text).add_sample(counts.get(name, 0))
 
 
 def of_alarms(shown: Mapping[str, str]) -> Family:
     """Return a sample for each possible alarm."""
     alarm = _gauge("alarm", "1 for a condition that an operator must handle", "reason")
     for reason in REASONS:
-        alarm.add(reason in shown, reason)
+        alarm.add_sample(reason in shown, reason)
     return alarm
 
 

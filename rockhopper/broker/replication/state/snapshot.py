@@ -51,7 +51,7 @@ class Pieces:
     def __bool__(self) -> bool:
         return bool(self._data)
 
-    def add(self, payload: bytes) -> list[Entry] | None:
+    def append(self, payload: bytes) -> list[Entry] | None:
         """Add the next piece; return all entries after the last one.
 
         Raises:

@@ -296,7 +296,7 @@ class StateApplier:
 
     def _take_piece(self, payload: bytes, log_offset: int, writer: int) -> None:
         try:
-            entries = self._pieces.add(payload)
+            entries = self._pieces.append(payload)
         except StateRecordError as error:
             self._tell(log_offset, error)
             return

@@ -32,7 +32,7 @@ class Latencies:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
 
-    def add(self, elapsed_s: float, count: int = 1) -> None:
+    def record(self, elapsed_s: float, count: int = 1) -> None:
         """Count *count* events with this duration."""
         self.counts[bisect_left(BOUNDS_S, elapsed_s)] += count
         self.sum_s += elapsed_s * count
@@ -71,9 +71,9 @@ class RequestTimes:
             row = self._served.get(code)
             if row is None:
                 row = self._served[code] = self._row((code, _SUCCESS, False, False))
-            row.add(elapsed_s, count)
+            row.record(elapsed_s, count)
 
-    def add(
+    def record_requests(
         self,
         code: int,
         response_code: int,
@@ -85,11 +85,11 @@ class RequestTimes:
     ) -> None:
         """Count *count* requests answered now and read at *began_s* of ``now_s``."""
         row = self._row((code, response_code, has_waited, is_oneway))
-        row.add(self.now_s() - began_s, count)
+        row.record(self.now_s() - began_s, count)
 
     def add_named(self, kind: RequestLabels, began_s: float) -> None:
         """Count a request of another protocol, which has no codes but names."""
-        self._named.setdefault(kind, Latencies()).add(self.now_s() - began_s)
+        self._named.setdefault(kind, Latencies()).record(self.now_s() - began_s)
 
     def _row(self, key: tuple[int, int, bool, bool]) -> Latencies:
         row = self._rows.get(key)

@@ -234,7 +234,7 @@ class Request:
     def note(self, response: Response, *, has_waited: bool = False) -> None:
         """Count the request as answered, for the statistics."""
         if self._times is not None:
-            self._times.add(
+            self._times.record_requests(
                 self.code,
                 response.code,
                 self._began_s,

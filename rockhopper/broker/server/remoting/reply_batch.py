@@ -168,7 +168,7 @@ class ReplyBatch:
 
     def _note(self, counts: dict[int, int], response_code: int) -> None:
         for code, count in counts.items():
-            self._times.add(code, response_code, self.began_s, count)
+            self._times.record_requests(code, response_code, self.began_s, count)
 
     def _refuse(self, frames: bytes, error: StoreError) -> None:
         """Respond with *error*, in the place of *frames*."""
@@ -193,7 +193,7 @@ class ReplyBatch:
             served, self._served = self._served, {}
             if self._has_waited:
                 for code, count in served.items():
-                    self._times.add(
+                    self._times.record_requests(
                         code, ResponseCode.SUCCESS, self.began_s, count, has_waited=True
                     )
             else:

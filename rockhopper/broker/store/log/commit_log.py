@@ -107,7 +107,7 @@ class CommitLog:
         """The offset of the oldest file's first byte."""
         return self._files.min_offset
 
-    def add(self, records: bytes) -> bool:
+    def stage_encoded(self, records: bytes) -> bool:
         """Stage records that were encoded for ``staged_offset``; they stay in one file.
 
         Returns False if the current file has no room for them. Then all staged records are written,

@@ -69,7 +69,7 @@ def walk_plain(
         if run is None or run.next_offset != record.queue_offset:
             run = newest[record.topic, record.queue_id] = _Growing(record)
             runs.append(run)
-        keys += run.add(record)
+        keys += run.append_record(record)
         position += record.size_bytes
         record_count += 1
         store_time_ms = record.store_time_ms
@@ -120,7 +120,7 @@ class _Growing:
     def next_offset(self) -> int:
         return self._first.queue_offset + len(self._units)
 
-    def add(self, record: Record) -> list[bytes]:
+    def append_record(self, record: Record) -> list[bytes]:
         """Add *record*; return its keys."""
         unique_key, keys, tags = keys_and_tags(record.properties)
         code = hash_of_tags(tags)

@@ -62,7 +62,7 @@ class DeletedTopics:
             )
             return {}
 
-    def add(self, topic: str, end: int) -> None:
+    def record_deletion(self, topic: str, end: int) -> None:
         """Record a deletion durably, before anything of the topic is deleted. Blocks."""
         self.add_all((topic,), end)
 

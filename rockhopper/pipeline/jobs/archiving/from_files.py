@@ -80,7 +80,7 @@ def _archive_piece(piece: FilePiece, reading: "_Sorted", writer: SplitWriter) ->
         seen.log_end = seen.last_offset + int(found.ends[-1]) - at
         seen.last_head = found.data[at : at + HEAD_BYTES].tobytes().hex()
         for topic, batch in reading.sorted(found):
-            writer.add(topic, batch)
+            writer.write_batch(topic, batch)
     return True
 
 

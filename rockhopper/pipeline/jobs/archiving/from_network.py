@@ -41,7 +41,7 @@ class NetworkWork:
         for topic, same in groupby(ranges, lambda wanted: wanted.queue.topic):
             for batch in read_ranges(tuple(same), self.rules):
                 if batch.num_rows:
-                    writer.add(topic, batch)
+                    writer.write_batch(topic, batch)
         return writer.finish()
 
 

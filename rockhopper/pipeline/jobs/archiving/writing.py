@@ -123,7 +123,7 @@ class SplitWriter:
         # Syncs a file while the task writes the next one.
         self._settling = ThreadPoolExecutor(1, "settling")
 
-    def add(self, topic: str, batch: pa.RecordBatch) -> None:
+    def write_batch(self, topic: str, batch: pa.RecordBatch) -> None:
         """Add messages of one topic and broker; *batch* has at least FILE_COLUMNS.
 
         If it has a column ``value``, that is stored unchanged.

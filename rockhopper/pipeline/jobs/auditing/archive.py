@@ -227,14 +227,16 @@ def compare_sums(
             in_log = sums.get((topic, queue_id, 2 * number + 1), MessageSums())
             both += in_log.rows
             if in_log != each.sums:
-                findings.add(_difference(each, in_log))
+                findings.record(_difference(each, in_log))
             if in_log.rows == each.sums.rows:
                 _compare_columns(each, in_log, columns, findings)
             between = sums.get((topic, queue_id, 2 * number), MessageSums()).rows
             if between and number:
                 reason = f"{between} messages of the log are in no file of the archive"
                 where = topic, queue_id, ranges[number - 1].last + 1, between
-                findings.add(Finding(FaultKind.ARCHIVE_MISSING, reason, None, None, None, *where))
+                findings.record(
+                    Finding(FaultKind.ARCHIVE_MISSING, reason, None, None, None, *where)
+                )
         waiting += sums.get((topic, queue_id, 2 * len(ranges)), MessageSums()).rows
     return both, only_archived, waiting
 
@@ -250,7 +252,7 @@ def _compare_columns(
     differ = [name for name, one, other in pairs if one != other]
     if differ:
         what = f"other values than the log in {', '.join(differ)}"
-        findings.add(_about(each, FaultKind.ARCHIVE_DIFFERS, what, each.sums.rows))
+        findings.record(_about(each, FaultKind.ARCHIVE_DIFFERS, what, each.sums.rows))
 
 
 def _difference(each: ArchivedRange, in_log: MessageSums) -> Finding:
@@ -285,7 +287,7 @@ def check_archived_file(location: str, file: ArchivedFile) -> FileComparison:
     def add(reason: str, queue: tuple[str, str, int] | None = None) -> None:
         topic, _, queue_id = queue or (file.topic, "", None)
         about = topic, queue_id, None, 1 if queue else file.rows
-        findings.add(Finding(FaultKind.ARCHIVE_FILE, reason, where, None, None, *about))
+        findings.record(Finding(FaultKind.ARCHIVE_FILE, reason, where, None, None, *about))
 
     where = f"{location.rstrip('/')}/{file.path}"
     try:
@@ -383,7 +385,7 @@ def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> AuditFi
     for path in _visible(catalog.files, ("topic=", "date=")):
         if path not in listed:
             reason = "no manifest lists it, and spark.read.parquet reads it all the same"
-            found.add(Finding(FaultKind.ARCHIVE_FOREIGN, reason, f"{where}/{path}"))
+            found.record(Finding(FaultKind.ARCHIVE_FOREIGN, reason, f"{where}/{path}"))
     return found
 
 

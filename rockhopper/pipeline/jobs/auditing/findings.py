@@ -114,7 +114,7 @@ class AuditFindings:
     counts: Counter[str] = field(default_factory=Counter)
     """Findings by kind, kept or not."""
 
-    def add(self, finding: Finding) -> None:
+    def record(self, finding: Finding) -> None:
         """Add a finding."""
         self.counts[finding.kind] += 1
         if self.counts[finding.kind] <= KEPT_MAX:

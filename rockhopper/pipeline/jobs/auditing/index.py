@@ -54,7 +54,7 @@ def check_index_entries(
         first, last = int(required["position"][low]), int(required["position"][high - 1])
         span = "" if first == last else f" up to {last}"
         reason = f"{high - low} keys of the messages from here{span} are not in the index"
-        findings.add(
+        findings.record(
             Finding(FaultKind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low)
         )
     optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
@@ -69,7 +69,7 @@ def check_index_entries(
 def _report(part: _Part, mask: Array, what: str, findings: AuditFindings) -> None:
     file, first, entries = part
     for low, high in runs_of(mask):
-        findings.add(
+        findings.record(
             Finding(
                 FaultKind.INDEX_SURPLUS,
                 f"{high - low} entries from number {first + low} on {what}",
@@ -158,7 +158,7 @@ def _check_header_times(part: _Part, is_known: Array, ms: Array, findings: Audit
         if not 0 <= held - int(ms[row]) <= slack:
             reason = f"its header says that it {name} at {held} ms, and its message has {ms[row]}"
             position = int(entries["position"][row])
-            findings.add(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
+            findings.record(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
 
 
 def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> AuditFindings:
@@ -172,11 +172,11 @@ def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> AuditF
     if not is_live:
         for number, position, reason in problems:
             at = file.entries_at + number * INDEX_ENTRY_SIZE_BYTES
-            findings.add(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
+            findings.record(Finding(FaultKind.INDEX_FILE, reason, file.path, at, position))
         if len(behind):
             count, position = len(behind), int(behind["position"][0])
             reason = f"{count_text(count, 'entry', 'entries')} pointing behind the end of the log"
-            findings.add(
+            findings.record(
                 Finding(FaultKind.INDEX_SURPLUS, reason, file.path, None, position, count=count)
             )
     return findings

@@ -211,11 +211,11 @@ class _Audit:
         for name in self.store.foreign_files:
             reason = "it is no file of a commit log"
             path = str(self.store.commit_log / name)
-            self.findings.add(Finding(FaultKind.FOREIGN_FILE, reason, path))
+            self.findings.record(Finding(FaultKind.FOREIGN_FILE, reason, path))
         for former, file in pairwise(self.store.segments):
             if file is self.store.segments[-1] and file.size_bytes != former.size_bytes:
                 reason = f"the file has {file.size_bytes} bytes, the one before {former.size_bytes}"
-                self.findings.add(
+                self.findings.record(
                     Finding(FaultKind.LOG_DAMAGE, reason, file.path, None, file.base_offset)
                 )
 
@@ -232,7 +232,7 @@ class _Audit:
                 continue
             except (OSError, ValueError) as error:
                 reason = f"it is no index file: {error}"
-                self.findings.add(Finding(FaultKind.INDEX_FILE, reason, str(path)))
+                self.findings.record(Finding(FaultKind.INDEX_FILE, reason, str(path)))
         self.result.index_file_count = len(paths)
         found = [info for info in found if info.next_number > 1]
         return tuple(self._settled(number, info, found) for number, info in enumerate(found))
@@ -258,7 +258,7 @@ class _Audit:
         unindexed = sum(part.unindexed_key_count for part in self.parts)
         if unindexed:
             assert self.root is not None
-            self.findings.add(no_index(self.root / INDEX_DIRECTORY, unindexed))
+            self.findings.record(no_index(self.root / INDEX_DIRECTORY, unindexed))
 
     def check_end(self) -> None:
         """Check that the log reaches as far as it was flushed."""
@@ -278,7 +278,9 @@ class _Audit:
         self.lost.append(lost)
         reason = f"{reason}: it was on disk up to commit log offset {lost.end}"
         count = lost.end - lost.start
-        self.findings.add(Finding(FaultKind.LOG_DAMAGE, reason, path, None, reached, count=count))
+        self.findings.record(
+            Finding(FaultKind.LOG_DAMAGE, reason, path, None, reached, count=count)
+        )
 
     def check_rests(self) -> None:
         """Check the units that belong to no record."""
@@ -384,11 +386,11 @@ def _check_claims(key: QueueKey, spans: list[ComparedSpan], findings: AuditFindi
         findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
         reason = "the head of the record claims a queue offset that it cannot have"
         where = span.start, key.topic, key.queue_id, span.first, span.count
-        findings.add(Finding(FaultKind.LOG_DAMAGE, reason, None, None, *where))
+        findings.record(Finding(FaultKind.LOG_DAMAGE, reason, None, None, *where))
     for span in claimed_twice(tuple(spans)):
         reason = f"several records claim {span.count} offsets from here on"
         about = key.topic, key.queue_id, span.first, span.count
-        findings.add(Finding(FaultKind.CONFLICT, reason, None, None, None, *about))
+        findings.record(Finding(FaultKind.CONFLICT, reason, None, None, None, *about))
 
 
 def _joined(kept: list[Finding], findings: AuditFindings) -> list[Finding]:

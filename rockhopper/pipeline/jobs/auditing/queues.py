@@ -92,7 +92,7 @@ def _report(
         else:
             reason = _difference(part[start], held[start], end - start)
         first, position = int(part["offset"][start]), int(part["position"][start])
-        findings.add(_about_units(files, first, end - start, kind, reason, position))
+        findings.record(_about_units(files, first, end - start, kind, reason, position))
 
 
 def _about_units(
@@ -194,7 +194,7 @@ def check_batch(
         reason = f"no unit for {count} records with {messages} messages"
         position, offset = int(units["position"][low]), int(units["offset"][low])
         about = position, key.topic, key.queue_id, offset, count
-        findings.add(Finding(FaultKind.UNIT_MISSING, reason, str(files.directory), None, *about))
+        findings.record(Finding(FaultKind.UNIT_MISSING, reason, str(files.directory), None, *about))
     rows = np.searchsorted(units["position"], positions)
     for row, expected in enumerate(rows.tolist()):
         path, at = files.place(first + row)
@@ -203,11 +203,11 @@ def check_batch(
         where = path, at, int(positions[row]), key.topic, key.queue_id, offset
         if expected == len(units) or int(units["position"][expected]) != int(positions[row]):
             reason = "the unit points to a place where no record of this queue starts"
-            findings.add(Finding(FaultKind.UNIT_SURPLUS, reason, *where))
+            findings.record(Finding(FaultKind.UNIT_SURPLUS, reason, *where))
             continue
         differs = _differing({name: name for name in _FIELDS}, units[expected], unit)
         if differs:
-            findings.add(Finding(FaultKind.UNIT_WRONG, f"the unit has {differs}", *where))
+            findings.record(Finding(FaultKind.UNIT_WRONG, f"the unit has {differs}", *where))
     return len(held)
 
 
@@ -249,7 +249,7 @@ def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> Res
         files = ListedQueueFiles(root, key)
         for path in files.foreign:
             reason = "it is no file of a consume queue"
-            result.findings.add(
+            result.findings.record(
                 Finding(
                     FaultKind.FOREIGN_FILE, reason, path, topic=key.topic, queue_id=key.queue_id
                 )
@@ -321,13 +321,15 @@ def _report_surplus(
         reason = f"{count_text(count, 'unit')} pointing behind the end of the log"
     else:
         reason = f"{count_text(count, 'unit')} pointing to places where no message of this queue is"
-    result.findings.add(_about_units(files, first, count, kind, reason, position))
+    result.findings.record(_about_units(files, first, count, kind, reason, position))
 
 
 def _report_gap(files: ListedQueueFiles, first: int, behind: int, result: RestResult) -> None:
     missing = count_text(behind - first, "message")
     reason = f"{missing} neither in the log nor in the queue, with others behind"
-    result.findings.add(_about_units(files, first, behind - first, FaultKind.MESSAGE_LOST, reason))
+    result.findings.record(
+        _about_units(files, first, behind - first, FaultKind.MESSAGE_LOST, reason)
+    )
 
 
 def _check_batch_rest(
@@ -342,13 +344,13 @@ def _check_batch_rest(
     if inside < end and not bounds.is_live:
         path, at = files.place(inside)
         reason = f"{count_text(end - inside, 'unit')} pointing behind the end of the log"
-        result.findings.add(
+        result.findings.record(
             Finding(FaultKind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
         )
     if inside - expired > compared:
         surplus = count_text(inside - expired - compared, "unit")
         reason = f"{surplus} pointing to places of the log without a record"
         path = str(files.directory)
-        result.findings.add(
+        result.findings.record(
             Finding(FaultKind.UNIT_SURPLUS, reason, path, topic=key.topic, queue_id=key.queue_id)
         )

@@ -92,7 +92,7 @@ def _audit_piece(work: AuditWork, piece: FilePiece, part: AuditPart) -> None:
         if work.checks_bodies:
             _check_records(found, piece, work.has_multi_tags, part.findings)
         if has_entries:
-            entries.add(found)
+            entries.append_records(found)
         if work.archived is not None:
             add_log_sums(work.archived, found, work.gone, part.archive_sums)
     if has_entries:
@@ -105,7 +105,7 @@ def _note_damage(damage: DamagedRange, piece: FilePiece, part: AuditPart) -> Non
     reason = f"{damage.reason}; no record up to commit log offset {damage.end}"
     at = None if piece.is_missing else damage.start - piece.base_offset
     count = damage.end - damage.start
-    part.findings.add(Finding(kind, reason, damage.path, at, damage.start, count=count))
+    part.findings.record(Finding(kind, reason, damage.path, at, damage.start, count=count))
 
 
 def _check_records(
@@ -126,7 +126,7 @@ def _check_records(
         topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
         queue_id, queue_offset = (int(records.heads[at][row]) for at in ("queueId", "queueOffset"))
         where = offset, topic.decode("utf-8", "replace"), queue_id, queue_offset
-        findings.add(Finding(kind, reason, piece.path, offset - piece.base_offset, *where))
+        findings.record(Finding(kind, reason, piece.path, offset - piece.base_offset, *where))
 
 
 def _compare(work: AuditWork, piece: FilePiece, entries: Entries, part: AuditPart) -> None:
@@ -167,7 +167,7 @@ def _without_impossible(
         offset = int(units["position"][row])
         where = offset, key.topic, key.queue_id, int(units["offset"][row])
         at = offset - piece.base_offset
-        findings.add(Finding(FaultKind.LOG_DAMAGE, reason, piece.path, at, *where))
+        findings.record(Finding(FaultKind.LOG_DAMAGE, reason, piece.path, at, *where))
     return np.delete(units, rows) if rows else units
 
 

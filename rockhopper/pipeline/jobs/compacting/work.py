@@ -41,7 +41,7 @@ class CompactWork:
         table = pa.concat_tables([self._read(file, schema) for file in group])
         writer = SplitWriter(self.target, number)
         for batch in _by_broker(table.sort_by(_ORDER)):
-            writer.add(group[0].topic, batch)
+            writer.write_batch(group[0].topic, batch)
         written = writer.finish()
         self._check(group, written)
         place = group[0].place or group[0].path

@@ -86,7 +86,7 @@ def rebuild_pieces(task: PieceTask) -> PieceResult:
                 if isinstance(found, DamagedRange):
                     result.damages.append(found)
                     continue
-                entries.add(found)
+                entries.append_records(found)
                 result.size_bytes += int((found.ends - found.offsets).sum())
         except FileNotFoundError:
             continue  # It has expired, like its units.

@@ -40,7 +40,7 @@ class Tally:
         self._rows = 0
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in KEYS}
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def count_batch(self, batch: pa.RecordBatch) -> None:
         """Count the messages of a batch with inputs.COLUMNS."""
         if batch.num_rows:
             self._waiting.append(_thin(batch))
@@ -70,7 +70,7 @@ def tally(task: Task) -> Tables:
     """Count the messages of one task."""
     counted = Tally()
     for batch in task.batches():
-        counted.add(batch)
+        counted.count_batch(batch)
     return counted.tables()
 
 

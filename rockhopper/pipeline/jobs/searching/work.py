@@ -38,7 +38,7 @@ class SearchMatches:
     skipped: list[str] = field(default_factory=list)
     """Damaged places and deleted files."""
 
-    def add(self, rows: list[Row], limit: int) -> None:
+    def append_rows(self, rows: list[Row], limit: int) -> None:
         """Add matches."""
         self.match_count += len(rows)
         self.rows += rows
@@ -84,7 +84,7 @@ def search_store(task: StoreTask) -> SearchMatches:
                     continue
                 for batch in reading.messages(chosen):
                     matches = task.condition.matching(batch)
-                    found.add(list(_rows(matches, piece)), task.limit)
+                    found.append_rows(list(_rows(matches, piece)), task.limit)
         except FileNotFoundError:
             found.skipped.append(f"{piece.path}: expired")
     found.cut(task.limit)
@@ -129,7 +129,7 @@ def search_network(task: NetworkTask) -> SearchMatches:
         rows = task.condition.matching(batch).to_pylist()
         for row in rows:
             row["place"] = f"broker {row['brokerName']}"
-        found.add(rows, task.limit)
+        found.append_rows(rows, task.limit)
     found.cut(task.limit)
     return found
 
@@ -178,7 +178,7 @@ def _search_group(
     rows = _readable(whole.take(matches.column("row")).select(COLUMNS)).to_pylist()
     for row in rows:
         row["place"] = where
-    found.add(rows, task.limit)
+    found.append_rows(rows, task.limit)
 
 
 def _readable(table: Any) -> Any:

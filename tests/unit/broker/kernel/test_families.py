@@ -11,13 +11,13 @@ HOSTILE = 'a"b\\c\nd'
 
 async def test_the_page_says_what_was_noted_whatever_the_labels_hold() -> None:
     times = Latencies()
-    times.add(0.002, 3)
+    times.record(0.002, 3)
     page, content_type = await rendered(
         BrokerConfig(),
         [
-            gauge("a_gauge", "One", "topic").add(7, HOSTILE),
+            gauge("a_gauge", "One", "topic").add_sample(7, HOSTILE),
             None,
-            counter("a_total", "Two").add(8),
+            counter("a_total", "Two").add_sample(8),
             histogram("a_seconds", "Three", "what").observe(times, "x", bounds_s=(0.001, 0.003)),
         ],
     )

@@ -12,7 +12,7 @@ def run(stats: BrokerStats, clock: Clock, samples: int, messages: int = 0) -> No
     """Let *samples* intervals pass, with *messages* sent to ``orders`` in each."""
     for _ in range(samples):
         clock.advance(SAMPLE_INTERVAL_MS)
-        stats.put("orders").add(messages, 100 * messages)
+        stats.put("orders").count_request(messages, 100 * messages)
         stats.sample()
 
 
@@ -29,7 +29,7 @@ def test_rates_of_a_young_broker_cover_its_age() -> None:
     stats = BrokerStats(now_ms=clock)
     assert stats.tps("put_messages") == [0.0, 0.0, 0.0]
     clock.advance(5000)
-    stats.put("orders").add(50, 5000)
+    stats.put("orders").count_request(50, 5000)
     assert stats.tps("put_messages") == [5.0, 5.0, 5.0]
     clock.advance(15_000)
     assert stats.tps("put_messages") == [2.5, 2.5, 2.5]
@@ -39,7 +39,7 @@ def test_pulls_that_found_something_and_nothing_count_apart_and_together() -> No
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     stats.get_found, stats.get_missed = 20, 10
-    stats.got("orders", "billing").add(640, 1)
+    stats.got("orders", "billing").count_request(640, 1)
     clock.advance(10_000)
     assert stats.tps("get_found")[0] == 2.0
     assert stats.tps("get_missed")[0] == 1.0
@@ -52,8 +52,8 @@ def test_stats_items_have_sum_rate_and_average_of_the_last_minute() -> None:
     stats = BrokerStats(now_ms=clock)
     stats.put("orders")
     clock.advance(10_000)
-    stats.put("orders").add(30, 3000)
-    stats.put("orders").add(10, 1000)
+    stats.put("orders").count_request(30, 3000)
+    stats.put("orders").count_request(10, 1000)
     minute, hour, day = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
     assert (minute.sum, minute.tps, minute.average_per_call) == (40, 4.0, 20.0)
     assert (hour.sum, day.sum) == (40, 40)
@@ -68,7 +68,7 @@ def test_a_new_topic_is_not_taken_for_a_busy_one() -> None:
     stats = BrokerStats(now_ms=clock)
     stats.put("orders")
     clock.advance(16)
-    stats.put("orders").add(3, 300)
+    stats.put("orders").count_request(3, 300)
     assert stats.topic_put_tps("orders") == 0.3
     clock.advance(10_000 - 16)
     assert stats.topic_put_tps("orders") == 0.3
@@ -90,9 +90,9 @@ def test_minute_forgets_what_is_older_while_the_hour_remembers() -> None:
 
 def test_items_by_group_are_keyed_by_topic_and_group() -> None:
     stats = BrokerStats(now_ms=Clock())
-    stats.got("orders", "billing").add(3, 30)
-    stats.sent_back("orders", "billing").add(1, 10)
-    stats.dead("orders", "billing").add(1, 10)
+    stats.got("orders", "billing").count_request(3, 30)
+    stats.sent_back("orders", "billing").count_request(1, 10)
+    stats.dead("orders", "billing").count_request(1, 10)
     for item in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "DLQ_PUT_NUMS"):
         assert stats.windows(item, "orders@billing") is not None
         assert stats.windows(item, "orders@others") is None
@@ -110,10 +110,10 @@ def test_counters_are_the_same_object_each_time() -> None:
 
 def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
     stats = BrokerStats(now_ms=Clock())
-    stats.put("orders").add(7, 70)
-    stats.put("orders2").add(1, 10)
-    stats.got("orders", "billing").add(5, 50)
-    stats.got("orders2", "billing").add(1, 1)
+    stats.put("orders").count_request(7, 70)
+    stats.put("orders2").count_request(1, 10)
+    stats.got("orders", "billing").count_request(5, 50)
+    stats.got("orders2", "billing").count_request(1, 1)
     stats.forget_topic("orders")
     assert stats.windows("TOPIC_PUT_NUMS", "orders") is None
     assert stats.windows("TOPIC_PUT_NUMS", "orders2") is not None
@@ -129,7 +129,7 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     noon_s = time.mktime((2026, 6, 1, 12, 0, 0, 0, 0, -1))
     clock = Clock(int(noon_s * 1000))
     stats = BrokerStats(now_ms=clock)
-    stats.put("orders").add(100, 1)
+    stats.put("orders").count_request(100, 1)
     stats.sample()
     assert stats.put_total_today_morning == 0
     clock.advance(12 * 3_600_000 - 1)
@@ -138,7 +138,7 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     clock.advance(1)
     stats.sample()
     assert stats.put_total_today_morning == 100
-    stats.put("orders").add(20, 1)
+    stats.put("orders").count_request(20, 1)
     clock.advance(24 * 3_600_000)
     stats.sample()
     assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (100, 120)
@@ -155,7 +155,7 @@ def test_what_has_not_moved_is_not_sampled_and_counts_all_the_same() -> None:
         clock.advance(SAMPLE_INTERVAL_MS)
         stats.sample()
     assert len(history.samples[0]) == taken
-    stats.put("orders").add(7, 700)
+    stats.put("orders").count_request(7, 700)
     minute, hour, _ = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
     assert minute.sum == 7
     assert minute.tps == pytest.approx(7 / 70)
@@ -166,12 +166,12 @@ def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     assert stats.windows_of_broker("BROKER_PUT_NUMS") is None
-    stats.put("orders").add(5, 50)
-    stats.put("SCHEDULE_TOPIC_XXXX").add(2, 20)
-    stats.got("orders", "billing").add(3, 30)
-    stats.acked("orders", "billing").add(2, 0)
-    stats.checkpointed("orders", "billing").add(1, 0)
-    stats.producer_registrations.add(4, 0)
+    stats.put("orders").count_request(5, 50)
+    stats.put("SCHEDULE_TOPIC_XXXX").count_request(2, 20)
+    stats.got("orders", "billing").count_request(3, 30)
+    stats.acked("orders", "billing").count_request(2, 0)
+    stats.checkpointed("orders", "billing").count_request(1, 0)
+    stats.producer_registrations.count_request(4, 0)
     sums = {
         "BROKER_PUT_NUMS": 7,
         "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": 5,
@@ -196,7 +196,7 @@ def test_reading_is_timed_for_each_queue_and_its_end_is_remembered() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     traffic = stats.got("orders", "billing")
-    traffic.add(3, 30)
+    traffic.count_request(3, 30)
     traffic.read(1, 3, 0.0051)
     assert stats.pulled_offset("orders", "billing", 1) == 3
     assert stats.pulled_offset("orders", "billing", 0) == 0
@@ -214,7 +214,7 @@ def test_many_topics_are_sampled_and_summed_up_in_steps() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     for number in range(3 * HISTORIES_PER_STEP):
-        stats.put(f"topic-{number}").add(1, 10)
+        stats.put(f"topic-{number}").count_request(1, 10)
     clock.advance(SAMPLE_INTERVAL_MS)
     assert sum(1 for _ in stats.sample_in_steps()) == 6
     minute, _, _ = stats.windows("TOPIC_PUT_NUMS", "topic-0") or pytest.fail("not counted")

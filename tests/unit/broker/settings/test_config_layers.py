@@ -25,14 +25,14 @@ def test_the_last_line_of_a_key_counts_and_a_joined_one_begins_where_it_begins(
 def test_a_secret_that_comes_twice_is_not_shown(key: str) -> None:
     layer = Layer()
     for place in ("here", "there"):
-        layer.add(key, "s3cret", place)
+        layer.set(key, "s3cret", place)
     assert "s3cret" not in str(layer.repeated[0])
 
 
 def test_a_later_layer_and_our_own_spelling_are_the_place() -> None:
     first, second = Layer(), Layer()
-    first.add("theirs", "1", "first")
-    second.add("ours", "1", "second")
+    first.set("theirs", "1", "first")
+    second.set("ours", "1", "second")
     assert place_of("ours", [first, Layer()], {"theirs": "ours"}) == "first"
     assert place_of("ours", [first, second], {"theirs": "ours"}) == "second"
     assert place_of("other", [first, second], {}) is None

@@ -64,7 +64,7 @@ def test_what_is_sealed_takes_nothing_more(store: MessageStore) -> None:
     with pytest.raises(DeposedError, match="another leads"):
         put(store)
     store.begin()
-    store.opened.commit_log.add(b"x" * 100)
+    store.opened.commit_log.stage_encoded(b"x" * 100)
     with pytest.raises(DeposedError):
         store.opened.commit_log.write()
     assert store.max_commit_log_offset == end

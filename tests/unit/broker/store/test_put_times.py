@@ -33,15 +33,15 @@ def test_every_range_is_named_before_anything_was_counted() -> None:
 )
 def test_a_pass_counts_all_its_messages_in_one_range(elapsed_s: float, name: str) -> None:
     times = PutTimes()
-    times.add(elapsed_s, 7)
+    times.record(elapsed_s, 7)
     assert {name: count for name, count in counts(times).items() if count} == {name: 7}
 
 
 def test_percentiles_are_powers_of_two_of_a_microsecond() -> None:
     times = PutTimes()
-    times.add(0.0001, 989)
-    times.add(0.003, 10)
-    times.add(2.0, 1)
+    times.record(0.0001, 989)
+    times.record(0.003, 10)
+    times.record(2.0, 1)
     assert times.quick == 989
     assert times.percentile_ms(0.5) == 0.0
     assert times.percentile_ms(0.99) == 4.095
@@ -50,7 +50,7 @@ def test_percentiles_are_powers_of_two_of_a_microsecond() -> None:
 
 def test_a_period_is_forgotten_after_the_next_one() -> None:
     times = PutTimes()
-    times.add(0.0, 7)
+    times.record(0.0, 7)
     times.begin_period()
     assert counts(times)["[<=0ms]"] == 7
     times.begin_period()

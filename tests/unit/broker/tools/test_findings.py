@@ -7,8 +7,8 @@ from rockhopper.broker.tools.findings import Findings
 def test_each_damage_is_one_line_and_one_object() -> None:
     told: list[str] = []
     found = Findings(Path("/s"), lambda damage: told.append(damage.line()))
-    found.add("queue", Path("/s/consumequeue/A/0"), "wrong", "mend it", queue_offset=3)
-    found.add("record", Path("/log/0"), "gone", "restore it")
+    found.report("queue", Path("/s/consumequeue/A/0"), "wrong", "mend it", queue_offset=3)
+    found.report("record", Path("/log/0"), "gone", "restore it")
     assert told == ["consumequeue/A/0 queue_offset=3: wrong; mend it", "/log/0: gone; restore it"]
     assert found.damages[0].json()["queueOffset"] == 3
     assert not found.is_sound
@@ -17,6 +17,6 @@ def test_each_damage_is_one_line_and_one_object() -> None:
 def test_so_many_are_named_and_all_are_counted() -> None:
     found = Findings(Path("/s"))
     for _ in range(findings.NAMED_MAX + 5):
-        found.add("table", Path("/s/a"), "wrong", "mend it")
+        found.report("table", Path("/s/a"), "wrong", "mend it")
     assert len(found.damages) == findings.NAMED_MAX
     assert found.counts["table"] == findings.NAMED_MAX + 5

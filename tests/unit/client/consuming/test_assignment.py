@@ -116,7 +116,7 @@ def fill(held: ProcessQueue, count: int) -> None:
         ReceivedMessage(held.queue, StoredMessage("orders", 0, offset, 0, b"x"))
         for offset in range(first, first + count)
     ]
-    held.add(messages, first + count)
+    held.append_messages(messages, first + count)
 
 
 @pytest.mark.parametrize(

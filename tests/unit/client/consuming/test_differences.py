@@ -23,7 +23,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def round_of(differences: Differences, **readers: tuple[str, ...]) -> None:
     differences.begin()
     for topic, ids in readers.items():
-        differences.add(topic, ids, "me")
+        differences.record(topic, ids, "me")
     differences.tell()
 
 

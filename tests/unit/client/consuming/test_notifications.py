@@ -48,7 +48,7 @@ class Parts:
         held = ProcessQueue(queue, 4, room=Room(9, 1 << 30), shared_room=Room(9, 1 << 30))
         if queue == A:
             stored = [StoredMessage("orders", 0, n, n * 100, b"x") for n in (4, 5)]
-            held.add([ReceivedMessage(queue, each) for each in stored], 6)
+            held.append_messages([ReceivedMessage(queue, each) for each in stored], 6)
         return held
 
     def commit_all_soon(self) -> None:

@@ -21,14 +21,14 @@ def holding(*offsets: int, start: int = 0, room: Room | None = None) -> ProcessQ
         QUEUE, start, room=room or Room(1000, 1 << 20), shared_room=Room(1000, 1 << 20), span_max=50
     )
     if offsets:
-        held.add([message(offset) for offset in offsets], offsets[-1] + 1)
+        held.append_messages([message(offset) for offset in offsets], offsets[-1] + 1)
     return held
 
 
 async def test_nothing_to_do_stands_where_the_next_fetch_begins() -> None:
     held = holding(start=7)
     assert held.position == 7
-    held.add([], 12)
+    held.append_messages([], 12)
     assert held.position == 12
 
 
@@ -102,7 +102,7 @@ async def test_a_queue_that_was_given_up_keeps_the_position_of_a_failed_message(
 async def test_room_is_counted_in_messages_and_bytes(room: Room) -> None:
     held = holding(0, 1, room=room)
     assert room.free.is_set()
-    held.add([message(2)], 3)
+    held.append_messages([message(2)], 3)
     assert not room.free.is_set()
     taken = held.next_message()
     assert not room.free.is_set()
@@ -114,7 +114,7 @@ async def test_room_is_counted_in_messages_and_bytes(room: Room) -> None:
 async def test_an_old_unfinished_message_stops_the_fetching() -> None:
     held = holding(0)
     stuck = held.next_message()
-    held.add([message(49)], 50)
+    held.append_messages([message(49)], 50)
     assert not held.span_free.is_set()
     held.finish(stuck)
     assert held.span_free.is_set()
@@ -134,7 +134,7 @@ async def test_drained_waits_for_what_is_in_flight() -> None:
 @pytest.mark.parametrize(("count", "size_bytes"), [(1, 0), (0, 1)])
 async def test_a_room_is_free_only_below_its_bounds(count: int, size_bytes: int) -> None:
     room = Room(10, 100)
-    room.add(9 + 2 * count, 99 + 2 * size_bytes)
+    room.count_received(9 + 2 * count, 99 + 2 * size_bytes)
     assert not room.free.is_set()
     room.remove(count, size_bytes)
     assert not room.free.is_set()
@@ -146,7 +146,7 @@ def test_space_is_what_is_left_here_and_in_all_queues() -> None:
     shared = Room(10, 1000)
     held = ProcessQueue(QUEUE, 0, room=Room(5, 5000), shared_room=shared)
     assert held.space == Space(5, 1000)
-    held.add([message(0), message(1)], 2)
+    held.append_messages([message(0), message(1)], 2)
     assert held.space.messages == 3
-    shared.add(6, 900)
+    shared.count_received(6, 900)
     assert held.space == Space(2, 1000 - shared.bytes)

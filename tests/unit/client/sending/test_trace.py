@@ -160,7 +160,7 @@ async def test_what_the_broker_does_not_want_traced_is_not(
 
 async def test_many_records_share_messages(trace: MessageTrace, broker: MessageBroker) -> None:
     for number in range(45):
-        trace.add(TraceRecord("Pub", [number, "x\x01y\x02"], [f"ID{number}"]))
+        trace.buffer_record(TraceRecord("Pub", [number, "x\x01y\x02"], [f"ID{number}"]))
     await trace.close()
     batches = [records for _, _, records in traced(broker)]
     assert [len(records) for records in batches] == [20, 20, 5]
@@ -171,7 +171,7 @@ async def test_many_records_share_messages(trace: MessageTrace, broker: MessageB
 async def test_records_that_find_no_room_are_counted(broker: MessageBroker) -> None:
     trace = MessageTrace(Session(broker.address))
     for number in range(3000):
-        trace.add(TraceRecord("Pub", [number], [f"ID{number}"]))
+        trace.buffer_record(TraceRecord("Pub", [number], [f"ID{number}"]))
     assert trace.dropped_count == 3000 - 2048
 
 

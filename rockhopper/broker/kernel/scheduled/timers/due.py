@@ -33,7 +33,7 @@ class DueTimers:
         self._times_ms: list[int] = []
         self.count = 0
 
-    def add(self, due_ms: int, queue_offset: int, log_offset: int, size_bytes: int) -> None:
+    def insert(self, due_ms: int, queue_offset: int, log_offset: int, size_bytes: int) -> None:
         """Add a message behind those of the same time."""
         bucket = self._buckets.get(due_ms)
         if bucket is None:

@@ -97,7 +97,7 @@ class TimerQueue:
             entries: list[TimerEntry] = []
             for message in decode_messages(result.body):
                 entries += self._entries(message, entries)
-            self._index.add(entries)
+            self._index.insert_entries(entries)
         elif result.next_offset <= offset:
             # The queue is empty, or at its end.
             return False

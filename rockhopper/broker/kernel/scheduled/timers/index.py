@@ -153,7 +153,7 @@ class TimerIndex:
             heapq.heappush(self._closed, number)
         return slot
 
-    def add(self, entries: Iterable[TimerEntry]) -> None:
+    def insert_entries(self, entries: Iterable[TimerEntry]) -> None:
         """Add entries in the order of their queue offsets.
 
         Raises:
@@ -190,7 +190,7 @@ class TimerIndex:
         slot.waiting += 1
         self.waiting += 1
         if is_read:
-            self.due.add(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
+            self.due.insert(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
 
     def open_due(self, now_ms: int) -> bool:
         """Read a piece of the slots that are due soon; return whether there is more to read."""
@@ -214,7 +214,7 @@ class TimerIndex:
         slot.read_bytes += len(data)
         for due_ms, log_offset, size_bytes, kind, queue_offset, _ in ENTRY.iter_unpack(data):
             if kind == KIND_MESSAGE and queue_offset not in slot.done:
-                self.due.add(due_ms, queue_offset, log_offset, size_bytes)
+                self.due.insert(due_ms, queue_offset, log_offset, size_bytes)
         if slot.read_bytes >= self.files.entries_size(number):
             self._loading.pop(0)
         return True
@@ -356,7 +356,7 @@ class TimerIndex:
     def withdraw(self, entry: TimerEntry) -> None:
         """Exclude a message from delivery permanently. Raises OSError: it is then still pending."""
         newest = max(self._slots[entry.slot].end_offset - 1, entry.queue_offset)
-        self.add(
+        self.insert_entries(
             [entry._replace(kind=KIND_WITHDRAWAL, queue_offset=newest, mark=entry.queue_offset)]
         )
 

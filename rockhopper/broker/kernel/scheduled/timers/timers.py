@@ -166,7 +166,9 @@ class TimerState(State):
                 (queue_offset,) = decode_numbers(payload, 1)
                 timers.take_all(queue_offset, log_offset)
             case StateKind.TIMERS_MORE:
-                timers.index.add(TimerEntry(*fields) for fields in ENTRY.iter_unpack(payload))
+                timers.index.insert_entries(
+                    TimerEntry(*fields) for fields in ENTRY.iter_unpack(payload)
+                )
 
 
 class Timers(Part):

@@ -174,7 +174,7 @@ class ClassicMaster:
         task = asyncio.current_task()
         assert task is not None
         self._feeds[feed] = task
-        self.slaves.add(slave)
+        self.slaves.register(slave)
         log.info("slave connected", host=host, port=port)
         try:
             await feed.serve()

@@ -38,7 +38,7 @@ class Slaves:
     def __len__(self) -> int:
         return len(self._slaves)
 
-    def add(self, slave: Slave) -> None:
+    def register(self, slave: Slave) -> None:
         """Count this connection from now on."""
         self._slaves[slave] = None
 

@@ -64,7 +64,7 @@ class _Held:
         """Whether its peer is authenticated as a user."""
         return self._connection.is_known
 
-    def add(self, frames: list[Frame]) -> int:
+    def hold(self, frames: list[Frame]) -> int:
         """Hold *frames* as well; return their size in bytes."""
         size_bytes = sum(len(header) + len(body) for _, header, body in frames)
         self.frames += frames
@@ -132,7 +132,7 @@ class Handover:
         held = self._held.get(connection)
         if held is None:
             held = self._held[connection] = _Held(connection)
-        self._unfinished.count(held.add(frames), self._held.values())
+        self._unfinished.count(held.hold(frames), self._held.values())
         return len(frames)
 
     def _take_held(self, connection: RemotingConnection) -> list[Frame]:

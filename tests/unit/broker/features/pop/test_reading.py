@@ -30,8 +30,8 @@ def test_records_are_told_apart_by_their_sizes() -> None:
 
 def test_an_answer_names_each_queue_and_its_offsets() -> None:
     answer = PopAnswer("orders", 1000, 60_000, 3)
-    answer.add(0, 3, found(3, 4), flag=NORMAL, broker_name="b")
-    answer.add(2, 9, found(9), flag=RETRY_V1, broker_name="b")
+    answer.append_messages(0, 3, found(3, 4), flag=NORMAL, broker_name="b")
+    answer.append_messages(2, 9, found(9), flag=RETRY_V1, broker_name="b")
     answer.rest = 7
     assert answer.count == 3
     assert answer.ext() == {
@@ -46,13 +46,13 @@ def test_an_answer_names_each_queue_and_its_offsets() -> None:
 
 def test_records_of_the_topic_go_out_as_they_are() -> None:
     answer = PopAnswer("orders", 1000, 60_000, 3)
-    answer.add(0, 3, found(3, 4), flag=NORMAL, broker_name="b")
+    answer.append_messages(0, 3, found(3, 4), flag=NORMAL, broker_name="b")
     assert answer.body() == record(3) + record(4)
 
 
 def test_records_of_a_retry_topic_get_their_topic_back_and_say_where_they_wait() -> None:
     answer = PopAnswer("orders", 1000, 60_000, 3)
-    answer.add(2, 8, found(9), flag=RETRY_V1, broker_name="broker-a")
+    answer.append_messages(2, 8, found(9), flag=RETRY_V1, broker_name="broker-a")
     (message,) = decode_messages(answer.body())
     assert message.topic == "orders"
     assert message.body == b"9"

@@ -29,7 +29,7 @@ def opened(root: Path, now_ms: int = 1000) -> StagedParts:
 def add(parts: StagedParts, key: tuple[str, int, str], sequence: int, *topics: str) -> None:
     """One message for each topic."""
     given = [SinkMessage(topic, -1, 0, 5, "", topic.encode()) for topic in topics]
-    parts.add(key, sequence, encode_sink_body(given), len(given), set(topics), now_ms=2000)
+    parts.append_entry(key, sequence, encode_sink_body(given), len(given), set(topics), now_ms=2000)
 
 
 def test_a_sinks_key_is_that_of_its_files_for_ever() -> None:

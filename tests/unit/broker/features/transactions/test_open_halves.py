@@ -17,7 +17,7 @@ def test_the_first_is_the_oldest_that_is_open() -> None:
     halves = OpenHalves()
     made = [half(offset) for offset in range(5)]
     for one in made:
-        halves.add(one, 10)
+        halves.register(one, 10)
     for gone in (0, 2, 1):
         halves.remove(made[gone])
     assert halves.first() is made[3]
@@ -31,8 +31,8 @@ def test_the_first_is_the_oldest_that_is_open() -> None:
 def test_due_ones_come_in_the_order_of_their_times() -> None:
     halves = OpenHalves()
     first, second = half(0), half(1)
-    halves.add(first, 200)
-    halves.add(second, 100)
+    halves.register(first, 200)
+    halves.register(second, 100)
     assert halves.next_due_ms() == 100
     assert halves.take_due(99) is None
     assert halves.take_due(300) is second
@@ -47,7 +47,7 @@ def test_due_ones_come_in_the_order_of_their_times() -> None:
 def test_a_copy_is_found_by_all_its_offsets() -> None:
     halves = OpenHalves()
     one = half(9, copies=(4, 6))
-    halves.add(one, 0)
+    halves.register(one, 0)
     assert {halves.get(offset) for offset in (4, 6, 9)} == {one}
     halves.remove(one)
     assert {halves.get(offset) for offset in (4, 6, 9)} == {None}
@@ -56,8 +56,8 @@ def test_a_copy_is_found_by_all_its_offsets() -> None:
 def test_who_waits_for_a_producer_is_due_when_one_comes() -> None:
     halves = OpenHalves()
     mine, other = half(0), half(1, "others")
-    halves.add(mine, 1000)
-    halves.add(other, 1000)
+    halves.register(mine, 1000)
+    halves.register(other, 1000)
     for one in (mine, other):
         halves.await_producer(one)
     assert halves.waiting_count() == 2
@@ -75,7 +75,7 @@ def test_nothing_is_done_for_each_of_those_that_wait_when_a_producer_comes() -> 
     halves = OpenHalves()
     for offset in range(100):
         one = half(offset)
-        halves.add(one, 1000)
+        halves.register(one, 1000)
         halves.await_producer(one)
     before = list(halves.dues)
     assert halves.producer_came("payers")
@@ -87,7 +87,7 @@ def test_those_of_several_producers_are_due_together_and_once() -> None:
     halves = OpenHalves()
     made = [half(0), half(1, "others"), half(2, "others")]
     for one in made:
-        halves.add(one, 1000)
+        halves.register(one, 1000)
         halves.await_producer(one)
     assert halves.producer_came("payers")
     assert halves.producer_came("others")
@@ -101,12 +101,12 @@ def test_what_is_finished_takes_no_room() -> None:
     """Behind one that stays open, and with times far in the future."""
     halves = OpenHalves()
     stuck = half(0)
-    halves.add(stuck, 10**12)
+    halves.register(stuck, 10**12)
     random.seed(1)
     window: list[OpenHalf] = []
     for offset in range(1, 20_000):
         window.append(half(offset))
-        halves.add(window[-1], 10**12 + offset)
+        halves.register(window[-1], 10**12 + offset)
         if len(window) > 50:
             halves.remove(window.pop(random.randrange(50)))
     assert halves.first() is stuck

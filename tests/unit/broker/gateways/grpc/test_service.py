@@ -61,7 +61,7 @@ def served(path: str | None = None, **fields: str) -> Asking:
         guard,
         cast(Producing, Settled()),
     )
-    service.add(probes(lambda: None))
+    service.register_rpcs(probes(lambda: None))
     asking = Asking(service, **fields)
     if path is not None:
         asking.rpc = service.find(path)

@@ -7,9 +7,9 @@ from rockhopper.protocol.codes import RequestCode
 
 def test_the_histograms_are_cumulative_and_in_their_units() -> None:
     times = RequestTimes(lambda: 0.004)
-    times.add(RequestCode.SEND_MESSAGE_V2, 0, 0.0, 5)
+    times.record_requests(RequestCode.SEND_MESSAGE_V2, 0, 0.0, 5)
     flushes = Latencies()
-    flushes.add(20.0)
+    flushes.record(20.0)
     shown = {family.name: family.histograms for family in latency_families(times, flushes)}
     ((labels, buckets, total),) = shown["rocketmq_rpc_latency"]
     assert labels == ("remoting", "send_message_v2", "success", "false", "success")

@@ -76,8 +76,8 @@ async def test_runtime_info_follows_traffic(broker: ServedBroker, clock: Clock) 
     broker.create_topic("orders")
     put = broker.put("orders")
     stored_ms = clock.now_ms
-    broker.stats.put("orders").add(10, 1000)
-    broker.stats.got("orders", "billing").add(5, 500)
+    broker.stats.put("orders").count_request(10, 1000)
+    broker.stats.got("orders", "billing").count_request(5, 500)
     broker.stats.get_found = 2
     clock.advance(3_723_000)
     info = await runtime(broker)

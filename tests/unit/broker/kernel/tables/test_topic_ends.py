@@ -9,8 +9,8 @@ from rockhopper.broker.kernel.tables.topic_ends import TopicEnds
 
 def test_ends_of_topics_are_kept_by_queue(tmp_path: Path) -> None:
     ends = TopicEnds(tmp_path / "topic-ends.json")
-    ends.add("orders", {0: 40, 1: 0})
-    ends.add("orders", {1: 7})
+    ends.store_ends("orders", {0: 40, 1: 0})
+    ends.store_ends("orders", {1: 7})
     assert [ends.end_of("orders", queue_id) for queue_id in range(3)] == [40, 7, 0]
     assert ends.end_of("bills", 0) == 0
     again = TopicEnds(tmp_path / "other.json")
@@ -22,9 +22,9 @@ def test_the_oldest_ends_are_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("rockhopper.broker.kernel.tables.topic_ends.TOPICS_MAX", 2)
     ends = TopicEnds(tmp_path / "topic-ends.json")
     for topic in ("a", "b"):
-        ends.add(topic, {0: 1})
-    ends.add("a", {0: 2})
-    ends.add("c", {0: 1})
+        ends.store_ends(topic, {0: 1})
+    ends.store_ends("a", {0: 2})
+    ends.store_ends("c", {0: 1})
     assert sorted(ends.entries) == ["a", "c"]
     ends.clear()
     assert not ends.entries

@@ -36,11 +36,11 @@ def test_all_pieces_in_a_row_are_a_snapshot(pair: Pair) -> None:
     assert max(map(len, pieces)) <= PIECE_SIZE_BYTES + 8
     taker = Pieces()
     # A master that was lost in the midst of one.
-    assert taker.add(pieces[0]) is None
+    assert taker.append(pieces[0]) is None
     *front, last = pieces
     for piece in front:
-        assert taker.add(piece) is None
-    entries = taker.add(last)
+        assert taker.append(piece) is None
+    entries = taker.append(last)
     assert entries is not None
     assert {kind for kind, _ in entries} >= {
         StateKind.DOCUMENT,
@@ -51,11 +51,11 @@ def test_all_pieces_in_a_row_are_a_snapshot(pair: Pair) -> None:
 
 def test_a_piece_that_is_missing_makes_none(pair: Pair) -> None:
     taker = Pieces()
-    assert taker.add(encode_piece(0, 3, b"a")) is None
-    assert taker.add(encode_piece(2, 3, b"c")) is None
-    assert [taker.add(piece) is not None for piece in _pieces(pair)][-1]
+    assert taker.append(encode_piece(0, 3, b"a")) is None
+    assert taker.append(encode_piece(2, 3, b"c")) is None
+    assert [taker.append(piece) is not None for piece in _pieces(pair)][-1]
 
 
 def test_one_that_cannot_be_unpacked_is_refused() -> None:
     with pytest.raises(StateRecordError, match="cannot be unpacked"):
-        Pieces().add(encode_piece(0, 1, b"no"))
+        Pieces().append(encode_piece(0, 1, b"no"))

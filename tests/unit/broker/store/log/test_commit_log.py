@@ -60,7 +60,7 @@ def log(directory: Path, executor: InlineExecutor) -> Iterator[CommitLog]:
 
 def add(log: CommitLog, size_bytes: int, fill: bytes = b"r") -> int:
     """Stage records as Staging does, and return where they start."""
-    while not log.add(fill * size_bytes):
+    while not log.stage_encoded(fill * size_bytes):
         pass
     return log.staged_offset - size_bytes
 
@@ -338,7 +338,7 @@ def test_reading_beyond_what_is_written_or_deleted_gives_nothing(log: CommitLog)
     ],
 )
 def test_what_has_no_head_of_a_record_is_not_read_as_one(log: CommitLog, head: bytes) -> None:
-    log.add(head + bytes(200))
+    log.stage_encoded(head + bytes(200))
     log.write()
     assert log.record_at(0) == b""
 

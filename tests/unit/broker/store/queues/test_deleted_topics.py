@@ -35,7 +35,7 @@ def test_a_deletion_writes_no_more_for_those_before_it(
     monkeypatch.setattr(disk, "write_atomically", None)
     topics = opened(path)
     for number in range(500):
-        topics.add(f"topic{number:04d}", 1000 + number)
+        topics.record_deletion(f"topic{number:04d}", 1000 + number)
     assert len(written) == 500
     assert len(set(written)) == 1
     again = opened(path)
@@ -55,7 +55,7 @@ def test_a_note_is_on_disk_before_anything_is_deleted(
         synced.append(path.read_bytes())
 
     monkeypatch.setattr(disk, "sync_file", sync)
-    opened(path).add("A", 7)
+    opened(path).record_deletion("A", 7)
     assert b"A" in synced[-1]
 
 
@@ -66,7 +66,7 @@ def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(path: Path) -
     topics = opened(path)
     assert dict(topics) == {"Old": 50, "Both": 60}
     assert former.exists()
-    topics.add("Both", 70)
+    topics.record_deletion("Both", 70)
     assert not former.exists()
     assert dict(opened(path)) == {"Old": 50, "Both": 70}
 
@@ -74,17 +74,17 @@ def test_the_list_that_early_builds_wrote_counts_and_is_taken_over(path: Path) -
 def test_notes_that_the_log_does_not_reach_back_to_are_dropped(path: Path) -> None:
     topics = opened(path)
     topics.add_all(["A", "B"], 100)
-    topics.add("C", 200)
+    topics.record_deletion("C", 200)
     topics.forget_before(100)
     assert dict(opened(path)) == dict(topics) == {"C": 200}
-    topics.add("D", 300)
+    topics.record_deletion("D", 300)
     assert dict(opened(path)) == {"C": 200, "D": 300}
 
 
 def test_topics_deleted_again_and_again_do_not_fill_the_disk(path: Path) -> None:
     topics = opened(path)
     for end in range(5000):
-        topics.add("same", end)
+        topics.record_deletion("same", end)
     assert path.stat().st_size < 200_000
     assert dict(opened(path)) == {"same": 4999}
 
@@ -92,14 +92,14 @@ def test_topics_deleted_again_and_again_do_not_fill_the_disk(path: Path) -> None
 def test_a_damaged_list_keeps_the_others_and_says_what_it_means(path: Path) -> None:
     topics = opened(path)
     for number in range(3):
-        topics.add(f"topic{number}", number + 1)
+        topics.record_deletion(f"topic{number}", number + 1)
     data = bytearray(path.read_bytes())
     third = len(data) // 3
     data[third + 10 : 2 * third - 3] = bytes(third - 13)
     path.write_bytes(data)
     with capture_logs() as logs:
         damaged = opened(path)
-        damaged.add("new", 9)
+        damaged.record_deletion("new", 9)
     assert dict(opened(path)) == {"topic0": 1, "topic2": 3, "new": 9}
     (named,) = logs
     assert (named["log_level"], "deleted topics" in named["what"]) == ("error", True)
@@ -134,7 +134,7 @@ def test_what_could_not_be_noted_hides_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     topics = opened(path)
-    topics.add("A", 1)
+    topics.record_deletion("A", 1)
 
     def fail(*_given: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -146,5 +146,5 @@ def test_what_could_not_be_noted_hides_nothing(
     assert dict(topics) == {"A": 1}
     assert not topics.hides("B", 5)
     topics.forget_before(0)
-    topics.add("C", 2)
+    topics.record_deletion("C", 2)
     assert dict(opened(path)) == {"A": 1, "C": 2}

@@ -77,7 +77,7 @@ async def test_in_order_a_batch_takes_what_comes_while_it_waits() -> None:
     line.offer(held)
     collecting = asyncio.create_task(collect(line, 3, LONG_S))
     await asyncio.sleep(0)
-    held.add(list(later.waiting)[1:], 3)
+    held.append_messages(list(later.waiting)[1:], 3)
     line.offer(held)
     assert offsets(await collecting) == [(0, 0), (0, 1), (0, 2)]
 

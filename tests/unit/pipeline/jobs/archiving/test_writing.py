@@ -51,7 +51,7 @@ def writer(root: Path, **limits: int) -> SplitWriter:
 def test_row_groups_have_a_size_worth_having(tmp_path: Path) -> None:
     writing = writer(tmp_path, row_group_rows=25)
     for first in range(0, 100, 10):
-        writing.add("t", batch_of(10, first))
+        writing.write_batch("t", batch_of(10, first))
 
     written = writing.finish()
 
@@ -72,7 +72,7 @@ def test_more_topics_than_files_may_be_open(tmp_path: Path) -> None:
     writing = writer(tmp_path, row_group_rows=1, open_files_max=2)
     for round_ in range(2):
         for topic in ("a", "b", "c", "d"):
-            writing.add(topic, batch_of(1, round_, topic))
+            writing.write_batch(topic, batch_of(1, round_, topic))
 
     written = writing.finish()
 
@@ -86,9 +86,9 @@ def test_more_topics_than_files_may_be_open(tmp_path: Path) -> None:
 
 def test_the_last_file_to_be_opened_closes_another(tmp_path: Path) -> None:
     writing = writer(tmp_path, row_group_rows=2, open_files_max=2)
-    writing.add("few", batch_of(1))
+    writing.write_batch("few", batch_of(1))
     for topic in ("a", "b"):
-        writing.add(topic, batch_of(2, topic=topic))
+        writing.write_batch(topic, batch_of(2, topic=topic))
 
     written = writing.finish()
 
@@ -164,7 +164,7 @@ def test_bodies_that_do_not_compress_are_written_as_they_are(tmp_path: Path) -> 
     for topic, body in (("text", b"body" * 50), ("random", random.bytes(200))):
         bodies = [body if topic == "text" else random.bytes(200) for _ in range(100)]
         batch = batch_of(100, topic=topic)
-        writing.add(topic, batch.set_column(6, "body", pa.array(bodies, pa.binary())))
+        writing.write_batch(topic, batch.set_column(6, "body", pa.array(bodies, pa.binary())))
 
     written = writing.finish()
 

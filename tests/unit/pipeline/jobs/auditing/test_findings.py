@@ -49,10 +49,10 @@ def test_a_document_has_all_of_it() -> None:
 def test_all_are_counted_and_the_first_are_kept() -> None:
     findings = AuditFindings()
     for number in range(KEPT_MAX + 5):
-        findings.add(missing(number))
-    findings.add(Finding(FaultKind.BODY, "why"))
+        findings.record(missing(number))
+    findings.record(Finding(FaultKind.BODY, "why"))
     other = AuditFindings()
-    other.add(missing(1))
+    other.record(missing(1))
     findings.extend(other)
     assert findings.counts == {FaultKind.UNIT_MISSING: KEPT_MAX + 6, FaultKind.BODY: 1}
     assert len(findings.kept) == KEPT_MAX + 2
@@ -66,7 +66,7 @@ def test_what_was_said_of_some_units_is_taken_back() -> None:
         missing(4, kind=FaultKind.UNIT_SURPLUS),
         missing(5, kind=FaultKind.UNIT_WRONG),
     ):
-        findings.add(finding)
+        findings.record(finding)
     findings.forget_units("T", 1, 4, 6)
     assert [(one.kind, one.topic, one.queue_offset) for one in findings.kept] == [
         (FaultKind.UNIT_MISSING, "T", 3),

@@ -140,7 +140,7 @@ def test_batches_beyond_one_count_are_added_up(
     for task in store_work(str(tmp_path), Chosen()).tasks:
         for batch in task.batches():
             for start in range(0, batch.num_rows, 4):
-                counts.add(batch.slice(start, 4))
+                counts.count_batch(batch.slice(start, 4))
 
     assert by(counts.tables()["queues"].to_pylist(), "topic", "queueId")["topic-0", 0] == 5
 

@@ -61,7 +61,7 @@ def row(number: int, **fields: Any) -> dict[str, Any]:
 def test_the_first_by_time_are_kept_and_all_are_counted() -> None:
     found = SearchMatches()
     for number in reversed(range(50)):
-        found.add([row(number)], 3)
+        found.append_rows([row(number)], 3)
         assert len(found.rows) <= 12
     found.cut(3)
     assert [each["storeTimestamp"].timestamp() for each in found.rows] == [0, 1, 2]
@@ -71,7 +71,7 @@ def test_the_first_by_time_are_kept_and_all_are_counted() -> None:
 def test_of_one_time_topic_queue_and_offset_decide() -> None:
     found = SearchMatches()
     rows = [row(1, topic="u"), row(1, queueId=1), row(1, queueOffset=5), row(1), row(0, topic="z")]
-    found.add(rows, 10)
+    found.append_rows(rows, 10)
     found.cut(10)
     assert found.rows == [rows[4], rows[3], rows[2], rows[1], rows[0]]
 

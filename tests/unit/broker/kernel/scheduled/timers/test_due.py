@@ -9,7 +9,7 @@ def due_timers(*messages: tuple[int, int]) -> DueTimers:
     """Of 10 bytes each, by due time and queue offset; positions are a hundred times the offset."""
     due = DueTimers()
     for due_ms, queue_offset in messages:
-        due.add(due_ms, queue_offset, 100 * queue_offset, 10)
+        due.insert(due_ms, queue_offset, 100 * queue_offset, 10)
     return due
 
 
@@ -72,8 +72,8 @@ def test_a_time_that_was_empty_is_there_again_after_putting_back() -> None:
 def test_only_queue_offsets_are_looked_for() -> None:
     """A position or a size with the same bytes is none, wherever it lies."""
     due = DueTimers()
-    due.add(1000, 1, 7, 0)
-    due.add(1000, 2, 0, 0)
+    due.insert(1000, 1, 7, 0)
+    due.insert(1000, 2, 0, 0)
     assert due.holds(1000, 1)
     assert due.holds(1000, 2)
     assert not due.holds(1000, 7)

@@ -57,7 +57,7 @@ def offsets(messages: list[DueMessage]) -> list[int]:
 
 
 def test_many_slots_need_few_descriptors_and_come_back(tmp_path: Path, index: TimerIndex) -> None:
-    index.add([waits(n, n * MINUTE_MS) for n in range(500)])
+    index.insert_entries([waits(n, n * MINUTE_MS) for n in range(500)])
     assert index.waiting == 500
     again = opened(tmp_path)
     sizes = {slot: size for slot, (size, _, _) in index.files.take_changed().items()}
@@ -69,7 +69,7 @@ def test_many_slots_need_few_descriptors_and_come_back(tmp_path: Path, index: Ti
 
 
 def test_a_slot_is_read_a_minute_ahead(index: TimerIndex) -> None:
-    index.add([waits(0, HOUR_MS + 1), waits(1, 2 * HOUR_MS)])
+    index.insert_entries([waits(0, HOUR_MS + 1), waits(1, 2 * HOUR_MS)])
     assert index.next_ms == HOUR_MS - OPEN_AHEAD_MS
     open_all(index, HOUR_MS - OPEN_AHEAD_MS - 1)
     assert index.due.count == 0
@@ -83,7 +83,7 @@ def test_a_slot_is_read_a_minute_ahead(index: TimerIndex) -> None:
 
 def test_a_slot_is_read_in_pieces(index: TimerIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOAD_COUNT", 2)
-    index.add([waits(n, 10) for n in range(5)])
+    index.insert_entries([waits(n, 10) for n in range(5)])
     counts = []
     while index.open_due(0):
         counts.append(index.due.count)
@@ -91,9 +91,9 @@ def test_a_slot_is_read_in_pieces(index: TimerIndex, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_added_to_an_open_slot_is_due_at_once_and_only_once(index: TimerIndex) -> None:
-    index.add([waits(0, 10)])
+    index.insert_entries([waits(0, 10)])
     open_all(index, 0)
-    index.add([waits(1, 10), waits(2, 5)])
+    index.insert_entries([waits(1, 10), waits(2, 5)])
     assert offsets(take(index, 10)) == [2, 0, 1]
     assert offsets(take(index, 10)) == []
 
@@ -102,19 +102,19 @@ def test_what_is_added_while_a_slot_is_being_read_is_not_read_twice(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOAD_COUNT", 2)
-    index.add([waits(n, 10) for n in range(3)])
+    index.insert_entries([waits(n, 10) for n in range(3)])
     assert index.open_due(0)
-    index.add([waits(3, 10)])
+    index.insert_entries([waits(3, 10)])
     assert offsets(take(index, 10)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("when", ["before it is open", "when it is open", "from the file"])
 def test_a_withdrawn_message_is_not_delivered(tmp_path: Path, index: TimerIndex, when: str) -> None:
     victim = waits(0, HOUR_MS)
-    index.add([victim, waits(1, HOUR_MS)])
+    index.insert_entries([victim, waits(1, HOUR_MS)])
     if when == "when it is open":
         open_all(index, HOUR_MS)
-    index.add([withdraws(2, victim)])
+    index.insert_entries([withdraws(2, victim)])
     assert index.waiting == 1
     if when == "from the file":
         index.close()
@@ -128,7 +128,7 @@ def test_a_withdrawn_message_is_not_delivered(tmp_path: Path, index: TimerIndex,
 
 
 def test_a_hidden_message_waits_but_is_neither_found_nor_taken(index: TimerIndex) -> None:
-    index.add([waits(0, HOUR_MS), waits(1, HOUR_MS, key=0)])
+    index.insert_entries([waits(0, HOUR_MS), waits(1, HOUR_MS, key=0)])
     index.hide(0)
     assert index.waiting == 2
     assert [entry.queue_offset for entry in index.find(0, HOUR_MS, HOUR_MS)] == [1]
@@ -151,18 +151,18 @@ def test_a_hidden_message_waits_but_is_neither_found_nor_taken(index: TimerIndex
 def test_messages_are_found_by_key_and_time(
     index: TimerIndex, from_ms: int, to_ms: int, found: list[int]
 ) -> None:
-    index.add([waits(n, n * MINUTE_MS, key=77) for n in range(1, 4)])
-    index.add([waits(4, 2 * MINUTE_MS, key=78)])
+    index.insert_entries([waits(n, n * MINUTE_MS, key=77) for n in range(1, 4)])
+    index.insert_entries([waits(4, 2 * MINUTE_MS, key=78)])
     assert [entry.queue_offset for entry in index.find(77, from_ms, to_ms)] == found
 
 
 def test_a_key_is_not_found_in_other_fields(index: TimerIndex) -> None:
-    index.add([TimerEntry(10, 77, 77, 0, 77, 1)])
+    index.insert_entries([TimerEntry(10, 77, 77, 0, 77, 1)])
     assert list(index.find(77, 0, 100)) == []
 
 
 def test_what_was_taken_waits_until_its_copy_is_written(index: TimerIndex) -> None:
-    index.add([waits(n, 10) for n in range(3)])
+    index.insert_entries([waits(n, 10) for n in range(3)])
     taken = take(index, 10, count_max=2)
     assert index.waiting == 3
     assert list(index.find(0, 0, 100)) == []
@@ -180,7 +180,7 @@ def test_what_was_taken_waits_until_its_copy_is_written(index: TimerIndex) -> No
 def test_noted_deliveries_that_took_place_are_not_repeated(
     tmp_path: Path, index: TimerIndex
 ) -> None:
-    index.add([waits(n, 10) for n in range(4)])
+    index.insert_entries([waits(n, 10) for n in range(4)])
     taken = take(index, 10)
     index.note(taken[:2], 500)
     index.note(taken[2:], 600)
@@ -200,7 +200,7 @@ def test_noted_deliveries_that_took_place_are_not_repeated(
 
 
 def test_a_slot_is_finished_when_nothing_waits_and_its_minute_is_over(index: TimerIndex) -> None:
-    index.add([waits(0, 10), waits(1, MINUTE_MS + 10)])
+    index.insert_entries([waits(0, 10), waits(1, MINUTE_MS + 10)])
     index.delivered(take(index, 10))
     assert index.finished(MINUTE_MS - 1) == []
     assert index.finished(MINUTE_MS) == [0]
@@ -214,7 +214,7 @@ def test_a_slot_is_finished_when_nothing_waits_and_its_minute_is_over(index: Tim
 
 def test_a_slot_that_is_dropped_unopened_is_not_opened(index: TimerIndex) -> None:
     victims = [waits(0, HOUR_MS), waits(1, 2 * HOUR_MS)]
-    index.add(victims)
+    index.insert_entries(victims)
     index.withdraw(victims[0])
     assert index.finished(HOUR_MS + MINUTE_MS) == [60]
     index.drop(60)
@@ -224,7 +224,7 @@ def test_a_slot_that_is_dropped_unopened_is_not_opened(index: TimerIndex) -> Non
 
 def test_the_oldest_that_waits_is_told_slot_by_slot(index: TimerIndex) -> None:
     assert index.min_offset is None
-    index.add([waits(4, HOUR_MS), waits(5, 10), waits(6, 10)])
+    index.insert_entries([waits(4, HOUR_MS), waits(5, 10), waits(6, 10)])
     assert index.min_offset == 4
     index.withdraw(waits(4, HOUR_MS))
     assert index.min_offset == 5
@@ -236,7 +236,7 @@ def old(index: TimerIndex, queue_offset: int, from_ms: int) -> list[TimerEntry]:
 
 def test_what_is_older_than_an_offset_and_late_enough(index: TimerIndex) -> None:
     entries = [waits(n, HOUR_MS + n * 1000) for n in range(6)]
-    index.add(entries)
+    index.insert_entries(entries)
     assert old(index, 4, HOUR_MS) == entries[:4]
     assert old(index, 4, HOUR_MS + 2000) == entries[2:4]
     assert old(index, 4, 2 * HOUR_MS) == []
@@ -251,7 +251,7 @@ def test_old_messages_are_looked_for_in_steps(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SLOTS_PER_STEP", 10)
-    index.add([waits(n, HOUR_MS + n * MINUTE_MS) for n in range(100)])
+    index.insert_entries([waits(n, HOUR_MS + n * MINUTE_MS) for n in range(100)])
     looked: list[int] = []
 
     class Counted(dict[int, Slot]):
@@ -276,7 +276,7 @@ def test_old_messages_are_looked_for_in_steps(
 )
 def test_anything_may_happen_between_two_old_messages(index: TimerIndex, meanwhile: str) -> None:
     entries = [waits(n, HOUR_MS + n) for n in range(3)] + [waits(3, 2 * HOUR_MS)]
-    index.add(entries)
+    index.insert_entries(entries)
     walk = filter(None, index.older_than(9, 0))
     assert next(walk) == entries[0]
     left = entries[2:]
@@ -294,7 +294,7 @@ def test_anything_may_happen_between_two_old_messages(index: TimerIndex, meanwhi
         left = entries[3:]
     else:
         index.clear()
-        index.add([waits(0, HOUR_MS)])
+        index.insert_entries([waits(0, HOUR_MS)])
         left = []
     assert list(walk) == left
     if meanwhile == "cleared":
@@ -304,7 +304,7 @@ def test_anything_may_happen_between_two_old_messages(index: TimerIndex, meanwhi
 def test_a_slot_is_looked_through_once_for_withdrawals_until_it_changes(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index.add([waits(n, HOUR_MS + n) for n in range(50)])
+    index.insert_entries([waits(n, HOUR_MS + n) for n in range(50)])
     index.withdraw(waits(7, HOUR_MS + 7))
     read: list[int] = []
     pread = os.pread
@@ -321,12 +321,12 @@ def test_a_slot_is_looked_through_once_for_withdrawals_until_it_changes(
 
 
 def test_clearing_forgets_all(index: TimerIndex) -> None:
-    index.add([waits(0, 10), waits(1, HOUR_MS)])
+    index.insert_entries([waits(0, 10), waits(1, HOUR_MS)])
     open_all(index, 10)
     index.clear()
     assert (index.waiting, index.next_ms, index.slots, index.min_offset) == (0, None, [], None)
     assert list(index.files.directory.iterdir()) == []
-    index.add([waits(0, 10)])
+    index.insert_entries([waits(0, 10)])
     assert offsets(take(index, 10)) == [0]
 
 
@@ -334,7 +334,7 @@ def test_while_much_is_in_memory_and_due_no_further_slot_is_opened(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "OPEN_COUNT_MAX", 1)
-    index.add([waits(0, 10), waits(1, 11), waits(2, MINUTE_MS)])
+    index.insert_entries([waits(0, 10), waits(1, 11), waits(2, MINUTE_MS)])
     open_all(index, 10)
     assert index.due.count == 2
     assert offsets(take(index, 10)) == [0]
@@ -343,9 +343,9 @@ def test_while_much_is_in_memory_and_due_no_further_slot_is_opened(
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_all_that_waits_is_told_and_nothing_else(index: TimerIndex, is_open: bool) -> None:
-    index.add([waits(n, HOUR_MS + n) for n in range(6)])
-    index.add([withdraws(6, waits(2, HOUR_MS + 2))])
-    index.add([waits(7, 2 * HOUR_MS)])
+    index.insert_entries([waits(n, HOUR_MS + n) for n in range(6)])
+    index.insert_entries([withdraws(6, waits(2, HOUR_MS + 2))])
+    index.insert_entries([waits(7, 2 * HOUR_MS)])
     index.noted_elsewhere({HOUR_MS // MINUTE_MS: [0]}, 100)
     left = [1, 3, 4, 5, 7]
     if is_open:
@@ -364,7 +364,7 @@ def test_all_that_waits_is_told_and_nothing_else(index: TimerIndex, is_open: boo
 def test_slots_that_begin_later_are_not_looked_at_for_those_that_are_finished(
     index: TimerIndex,
 ) -> None:
-    index.add([waits(n, n * MINUTE_MS) for n in range(500)])
+    index.insert_entries([waits(n, n * MINUTE_MS) for n in range(500)])
     seen = index.begun_before(3)
     assert seen == {0, 1, 2}
     open_all(index, 2 * MINUTE_MS)
@@ -379,7 +379,7 @@ def test_slots_that_begin_later_are_not_looked_at_for_those_that_are_finished(
 def test_slots_are_not_looked_into_for_old_messages_once_there_is_none(
     index: TimerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index.add([waits(n + 10, HOUR_MS + n * MINUTE_MS) for n in range(5)])
+    index.insert_entries([waits(n + 10, HOUR_MS + n * MINUTE_MS) for n in range(5)])
     assert [entry.queue_offset for entry in old(index, 12, 0)] == [10, 11]
     assert old(index, 10, 0) == []
     assert [entry.queue_offset for entry in old(index, 11, 0)] == [10]

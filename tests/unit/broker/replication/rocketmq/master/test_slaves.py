@@ -6,7 +6,7 @@ from rockhopper.broker.replication.rocketmq.master.slaves import Slave, Slaves
 def slaves(*reports: tuple[str, int]) -> Slaves:
     found = Slaves()
     for number, (host, offset) in enumerate(reports):
-        found.add(Slave(host, 4000 + number, next_offset=offset, acked_offset=offset))
+        found.register(Slave(host, 4000 + number, next_offset=offset, acked_offset=offset))
     return found
 
 
@@ -23,7 +23,7 @@ def test_a_machine_counts_once() -> None:
 
 def test_who_has_not_reported_does_not_count() -> None:
     silent = Slaves()
-    silent.add(Slave("10.0.0.1", 4000))
+    silent.register(Slave("10.0.0.1", 4000))
     assert silent.replicated_offset(1) == 0
     assert silent.in_sync_count(0, 1 << 20) == 0
     assert silent.have(100)
