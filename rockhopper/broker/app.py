@@ -601,7 +601,7 @@ class Broker(ServingParts):
         config = self.config
         self.parts.start()
         continues = self.member is not None and self.member.continues_history
-        self.tables.history.begin(self.log_end_at_start, continues=continues)
+        self.tables.history.start_run(self.log_end_at_start, continues=continues)
         self._every(SAMPLE_INTERVAL_MS, self.expire)
         self._every(SAMPLE_INTERVAL_MS, self._sample)
         undo.callback(lambda: end_tasks([self._sampling]))

@@ -291,7 +291,7 @@ class Producer(ClosedAtEnd):
         self.session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = asyncio.get_running_loop().time() + allowed_s
-        correlation_id, properties = self.requests.begin(allowed_s)
+        correlation_id, properties = self.requests.register(allowed_s)
         try:
             route = await self.sender.route(message.topic)
             try:

@@ -97,9 +97,9 @@ class Remote:
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
         """Run a coroutine of the client and return its result. Raises PipelineError."""
-        return result(self.begin(coroutine))
+        return result(self.submit(coroutine))
 
-    def begin(self, coroutine: Coroutine[Any, Any, _Value]) -> Future[_Value]:
+    def submit(self, coroutine: Coroutine[Any, Any, _Value]) -> Future[_Value]:
         """Start a coroutine of the client; ``result`` waits for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
@@ -399,7 +399,7 @@ class Remote:
 
     def begin_read(self, wanted: QueuePull) -> Future[BulkRead]:
         """Start ``read``; ``result`` waits for it."""
-        return self.begin(self._about([wanted.queue], self._read(wanted)))
+        return self.submit(self._about([wanted.queue], self._read(wanted)))
 
     def begin_reads(self, wanted: Sequence[QueuePull]) -> Future[list[BulkRead]]:
         """Start to read many queues of one topic on one broker; maybe only the first are answered.
@@ -407,7 +407,7 @@ class Remote:
         There is at least one answer. Filters are ignored.
         """
         queues = [each.queue for each in wanted]
-        return self.begin(self._about(queues, self._read_queues(wanted)))
+        return self.submit(self._about(queues, self._read_queues(wanted)))
 
     async def _read_queues(self, wanted: Sequence[QueuePull]) -> list[BulkRead]:
         reads = await self._read_many(wanted) if len(wanted) > 1 else None
@@ -520,7 +520,7 @@ class Remote:
         timeout_s: float | None = None,
     ) -> Future[Command]:
         """Start ``request``; ``result`` waits for it."""
-        return self.begin(self._request(broker_name, code, ext, body, timeout_s))
+        return self.submit(self._request(broker_name, code, ext, body, timeout_s))
 
     def sender(self, group: str) -> GroupSender:
         """Return the sender of a producer group."""
@@ -543,7 +543,7 @@ class Remote:
 
 
 def result(answer: Future[_Value]) -> _Value:
-    """Wait for the result of ``begin``. Raises PipelineError."""
+    """Wait for the result of ``submit``. Raises PipelineError."""
     try:
         return answer.result()
     except ClientError as error:

@@ -75,7 +75,7 @@ class Member(ServingParts):
             await self.flushing(self.parts.open())
             self.values.start_saving()
             self.writer = new_writer(self)
-            self.writer.begin()
+            self.writer.start()
             self.parts.start()
 
         self.run(lead())

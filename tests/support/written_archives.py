@@ -16,7 +16,7 @@ def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: 
     files = files_at(str(directory))
     files.create_directory("_rockhopper")
     catalog = Catalog(files)
-    staging = catalog.begin(1)
+    staging = catalog.create_staging(1)
     writer = SplitWriter(WriteTarget(str(directory), staging, 1), 0)
     options = {"brokerName": broker, "columns": ",".join(("topic", *FILE_COLUMNS))}
     reader = store_reader(log.root, options | ({"endPhysOffset": end} if end >= 0 else {}))

@@ -363,7 +363,7 @@ class HotPass:
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
             or not self._live.is_writable
-            or self._live.accept_send_from_ms > self._store.begin()
+            or self._live.accept_send_from_ms > self._store.read_clock()
             or not self._may(Action.PUB, ResourceKind.TOPIC, name)
         ):
             return None

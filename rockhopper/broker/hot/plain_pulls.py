@@ -264,7 +264,7 @@ class PlainPulls:
                 may_park,
             )
         finally:
-            store.reader.stage.end()
+            store.reader.stage.finish_read()
         count, answers, counted, commits, key, misplaced, offset, parked = taken
         for commit in commits:
             self._offsets.commit(*commit)

@@ -75,7 +75,7 @@ class NameServer:
                 self._users.load()
                 self._acls.load()
                 guard_with(self.guard, self._users, self._acls, self.config)
-                self._shared.begin(self._users.users, self._acls.rules)
+                self._shared.set_own_accounts(self._users.users, self._acls.rules)
             tell_about_guard(self.config)
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)

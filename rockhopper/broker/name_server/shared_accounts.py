@@ -37,7 +37,9 @@ class SharedAccounts:
         self._own: Accounts = ({}, {})
         self._by_broker: dict[str, Accounts] = {}
 
-    def begin(self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]) -> None:
+    def set_own_accounts(
+        self, users: Mapping[str, User], rules: Mapping[str, Sequence[Rule]]
+    ) -> None:
         """Set the accounts of the name server itself."""
         self._own = users, rules
 

@@ -91,7 +91,7 @@ class IndexScrub:
 
     # Calls from the scrub of the log.
 
-    def begin(self, log_offset: int) -> None:
+    def start_pass(self, log_offset: int) -> None:
         """Begin a pass, with the record at *log_offset* of the log."""
         self._abandon()
         self._recent.clear()

@@ -42,11 +42,11 @@ class LeaseGate:
             self._held.release(0)
 
     def refuse(self, error: StoreError) -> None:
-        """Release all held responses with *error*, and new ones too until ``begin``."""
+        """Release all held responses with *error*, and new ones too until ``hold_responses``."""
         self._refusal = error
         self._held.fail(error)
 
-    def begin(self) -> None:
+    def hold_responses(self) -> None:
         """Hold responses again, because this broker was elected."""
         self._refusal = None
 

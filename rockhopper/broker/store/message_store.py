@@ -2,7 +2,7 @@
 
 A write takes three steps, so that the messages of one read of a socket cost one system call:
 
-    store.begin()                   one clock read for the pass
+    store.read_clock()              one clock read for the pass
     store.stage(...)                any number of times: builds records, assigns queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
 
@@ -75,7 +75,7 @@ class MessageStore(StoreReading):
         )
         # The hot path calls these once per message, so they are bound directly.
         self.tail = self.staging.tail
-        self.begin = self.staging.begin
+        self.read_clock = self.staging.read_clock
         self.stage = self.staging.stage
         self.stage_again = self.staging.stage_again
         self.place = self.staging.place
@@ -327,7 +327,7 @@ class MessageStore(StoreReading):
             StoreError: it is not stored.
         """
         self.check_writable()
-        self.begin()
+        self.read_clock()
         tail = self.tail(message.topic, message.queue_id)
         log_offset = self.stage(
             tail,

@@ -97,24 +97,24 @@ class Scrub:
         self._is_gone = is_gone
         self.pass_count = 0
         """Passes completed since the start."""
-        self.begin()
+        self.start_pass()
 
     @property
     def end_offset(self) -> int:
         """Where this pass ends: the log's tail is new, and was checked on arrival."""
         return min(self._reader.tail_start, self._dispatched())
 
-    def begin(self) -> None:
+    def start_pass(self) -> None:
         """Begin a pass."""
         self.log_offset = self._log.min_offset
         if self.index is not None:
-            self.index.begin(self.log_offset)
+            self.index.start_pass(self.log_offset)
 
     def step(self) -> int:
         """Check some records or entries; return the cost in bytes, 0 at the end of the pass."""
         cost = 0
         if self.log_offset < self._log.min_offset:
-            self.begin()
+            self.start_pass()
         if self.index is None or not self.index.is_behind:
             cost = self._look_at_some()
         if self.index is not None:
@@ -246,7 +246,7 @@ class ScrubService:
                 if not cost:
                     if self.others is not None:
                         await self.others()
-                    scrub.begin()
+                    scrub.start_pass()
                     return self.settings.interval_ms / 1000
                 break
             cost += more

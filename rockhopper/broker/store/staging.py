@@ -97,7 +97,7 @@ class Staging:
         if self.tails.get((tail.topic, tail.queue_id)) is tail:
             self.forget_topic(tail.topic)
 
-    def begin(self) -> int:
+    def read_clock(self) -> int:
         """Read the clock for this pass and return it: store times never go backwards."""
         now_ms = self._now_ms()
         commit_log = self._log

@@ -187,7 +187,7 @@ class QueueCheck:
 
     def _judge(self, topic: str, queue_id: int, differing: list["Differing"]) -> None:
         missing: list[Differing] = []
-        end = differing[0].queue.end() if differing else 0
+        end = differing[0].queue.find_end() if differing else 0
         for each in differing:
             if self._view.is_gone(topic, each.wanted.log_offset):
                 continue
@@ -283,7 +283,7 @@ class QueueCheck:
             queue = self._view.queues.open(topic, queue_id, is_batch=is_batch)
             files[is_batch].append(queue.files)
             at = queue.start // queue.unit.size
-            end = queue.end() // queue.unit.size
+            end = queue.find_end() // queue.unit.size
             for start, stop in (*sorted(gathered.claimed), [end, end]):
                 # A record with a damaged head may have claimed any offset.
                 if at < min(start, end):

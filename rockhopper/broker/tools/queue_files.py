@@ -91,7 +91,7 @@ class QueueFiles:
         fields: tuple[int, ...] = self.unit.unpack(self.read(position, position + self.unit.size))
         return fields
 
-    def end(self) -> int:
+    def find_end(self) -> int:
         """Return the end of the units: the first missing one in the last file."""
         for base, size_bytes, path in reversed(self.files):
             with contextlib.suppress(FileNotFoundError):
@@ -122,7 +122,7 @@ class QueueFiles:
     def first_behind(self, log_offset: int) -> int:
         """Return the position of the first unit that points to *log_offset* or a later place."""
         size_bytes = self.unit.size
-        low, high = 0, (self.end() - self.start) // size_bytes
+        low, high = 0, (self.find_end() - self.start) // size_bytes
         while low < high:
             middle = (low + high) // 2
             if self.unit_at(self.start + middle * size_bytes)[0] < log_offset:
@@ -133,7 +133,7 @@ class QueueFiles:
 
     def range_from(self, log_offset: int) -> tuple[int, int]:
         """Return the queue offset of the first message from *log_offset* on, and the end."""
-        end, first = self.end(), self.first_behind(log_offset)
+        end, first = self.find_end(), self.first_behind(log_offset)
         if not self.is_batch:
             return first // self.unit.size, end // self.unit.size
         last = self.unit_at(end - self.unit.size) if end > self.start else (0,) * 8
@@ -207,7 +207,7 @@ class FoundWitnesses(QueueWitnesses):
                 break
             queue = self._directories.open(*key[:2], is_batch=key.is_batch)
             at = queue.first_behind(offset)
-            unit = queue.unit_at(at) if at < queue.end() else (0, 0)
+            unit = queue.unit_at(at) if at < queue.find_end() else (0, 0)
             if unit[0] == offset and 0 < unit[1] < BLANK_UNIT_SIZE_FIELD:
                 return offset + unit[1]
         return None

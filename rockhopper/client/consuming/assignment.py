@@ -106,7 +106,7 @@ class Assignment:
         if offset is None:
             offset = await self._resolve(queue, start)
             # Commit the start at once: the next owner must start here too, even without a message.
-            await self._progress.begin(queue, offset)
+            await self._progress.store_first(queue, offset)
         held = ProcessQueue(
             queue,
             offset,
@@ -133,7 +133,7 @@ class Assignment:
             return True
         starts = await asyncio.gather(*(self._resolve(queue, start) for queue in queues))
         # Concurrently: if the process is killed here, most likely all or none are stored.
-        await asyncio.gather(*map(self._progress.begin, queues, starts))
+        await asyncio.gather(*map(self._progress.store_first, queues, starts))
         return False
 
     def give_up(self, queue: MessageQueue) -> None:

@@ -9,7 +9,7 @@ _NAMED_MAX = 5
 
 
 class Differences:
-    """The differences that one consumer has found in a round, between `begin` and `tell`."""
+    """The differences that one consumer has found in a round, between `clear` and `tell`."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -23,7 +23,7 @@ class Differences:
         self.at_risk: set[str] = set()
         """Topics shared by RocketMQ's rule among members with different filters."""
 
-    def begin(self) -> None:
+    def clear(self) -> None:
         """Clear the findings of the last round."""
         for found in self._sets():
             found.clear()

@@ -79,7 +79,7 @@ class Histories:
         self._compared[queue] = connection
         return offset
 
-    async def begin(self, queue: MessageQueue) -> None:
+    async def record_history(self, queue: MessageQueue) -> None:
         """Record that a queue's position belongs to the history that its broker serves now.
 
         Raises ClientError.

@@ -48,7 +48,7 @@ class Progress(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
         """Return the offset to continue at; None if none is stored."""
 
-    async def begin(self, queue: MessageQueue, offset: int) -> None:
+    async def store_first(self, queue: MessageQueue, offset: int) -> None:
         """Store the first offset, which the broker has just returned.
 
         Raises ClientError or OSError.
@@ -91,7 +91,7 @@ class BrokerProgress:
         del self._not_stored[queue]
         return committed
 
-    async def begin(self, queue: MessageQueue, offset: int) -> None:
+    async def store_first(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
         await self.store(queue, offset)
 
@@ -148,10 +148,10 @@ class LocalProgress:
         """See Progress."""
         return self._offsets.get(queue)
 
-    async def begin(self, queue: MessageQueue, offset: int) -> None:
+    async def store_first(self, queue: MessageQueue, offset: int) -> None:
         """See Progress."""
         if self._histories is not None:
-            await self._histories.begin(queue)
+            await self._histories.record_history(queue)
         await self.store(queue, offset)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:

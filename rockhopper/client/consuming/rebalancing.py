@@ -220,7 +220,7 @@ class Rebalancer:
         lonely: set[str] = set()
         undecided: set[str] = set()
         heard: dict[str, GetConsumerListByGroupBody] = {}
-        self._differences.begin()
+        self._differences.clear()
         all_answered = True
         for topic, route in routes.items():
             answer = await self._ask_members(route, heard)

@@ -220,7 +220,7 @@ class GroupSender:
     ) -> tuple[Command, str]:
         code = send_code(outgoing)
         address = self._master(route, target)
-        header_start = self._headers.begin(outgoing, target)
+        header_start = self._headers.encode_start(outgoing, target)
         answer = await self.session.request_json(address, code, header_start, outgoing.body, try_s)
         if answer.code not in SENT_CODES:
             raise self.session.refusal(address, code, answer)

@@ -52,7 +52,7 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, timeout_s: float) -> tuple[str, dict[str, str]]:
+    def register(self, timeout_s: float) -> tuple[str, dict[str, str]]:
         """Register a request; return its correlation id and the properties to send with it."""
         correlation_id = str(uuid.uuid4())
         self._waiting[correlation_id] = asyncio.get_running_loop().create_future()

@@ -22,7 +22,7 @@ class SendHeaders:
         self._group = group
         self._templates: dict[tuple[MessageQueue, bool], bytes] = {}
 
-    def begin(self, outgoing: OutgoingMessage, target: MessageQueue) -> bytes:
+    def encode_start(self, outgoing: OutgoingMessage, target: MessageQueue) -> bytes:
         """Return the header's beginning for a message or batch to `target`."""
         template = self._templates.get((target, outgoing.is_batch))
         if template is None:

@@ -105,7 +105,7 @@ class RowSender:
             f"messages could not be sent to {self._rules.nameserver}; the largest request of them "
             f"has {largest.size_bytes} bytes for the topic {topic!r}"
         )
-        return _InFlightSend(self._remote.begin(self._send(requests)), requests, what)
+        return _InFlightSend(self._remote.submit(self._send(requests)), requests, what)
 
     def _finish(self, under_way: _InFlightSend | None) -> None:
         if under_way is None:
@@ -114,7 +114,7 @@ class RowSender:
 
         def attempt() -> None:
             left = under_way.requests
-            result(first.pop() if first else self._remote.begin(self._send(left)))
+            result(first.pop() if first else self._remote.submit(self._send(left)))
 
         try:
             self._rules.patience(under_way.what, attempt)

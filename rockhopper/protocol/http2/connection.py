@@ -384,7 +384,7 @@ class Http2Connection:
         return out
 
     def answer(self, stream_id: int, block: bytes, data: bytes, trailers: bytes) -> None:
-        """Send a whole answer: like ``headers``, ``data`` and ``end``, but faster."""
+        """Send a whole answer: like ``headers``, ``data`` and ``end_stream``, but faster."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return

@@ -126,7 +126,7 @@ class InOrder:
         if not doomed:
             return set()
         self._store.check_writable()
-        self._store.begin()
+        self._store.read_clock()
         buried = []
         for offset, record in doomed.items():
             message = decode_message(record)

@@ -166,7 +166,7 @@ class Reviving:
         counted = self.revived, self.buried
         try:
             self._store.check_writable()
-            self._store.begin()
+            self._store.read_clock()
             for offset in offsets:
                 message = self._message(lane, offset)
                 if message is None:

@@ -140,7 +140,7 @@ class BatchAppender:
                 if number > start:
                     if not placed:
                         store.check_writable()
-                        store.begin()
+                        store.read_clock()
                     topic = self._topics.get(item.topic)
                     if topic is None or item.topic in self.deleted:
                         dropped[item.topic] += size

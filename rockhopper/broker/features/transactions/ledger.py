@@ -99,7 +99,7 @@ class Ledger:
         failure: StoreError | None = None
         try:
             store.check_writable()
-            store.begin()
+            store.read_clock()
             if copy is not None:
                 log_offset = store.stage_again(copy)
             then(log_offset)

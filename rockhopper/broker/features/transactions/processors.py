@@ -56,7 +56,8 @@ class TransactionProcessors:
         """Return the row of each request code."""
         return {
             RequestCode.END_TRANSACTION: serves(
-                self.end, RequiredPermission((Action.PUB,), ResourceKind.TOPIC, self.topics_of_end)
+                self.end_transaction,
+                RequiredPermission((Action.PUB,), ResourceKind.TOPIC, self.topics_of_end),
             ),
             RequestCode.RESUME_CHECK_HALF_MESSAGE: administers(
                 self.resume, on_topic(Action.UPDATE)
@@ -75,7 +76,7 @@ class TransactionProcessors:
         real = "" if half is None else half.properties.get(PROPERTY_REAL_TOPIC, "")
         return {request.ext.get("topic", ""), real} - {""} or {""}
 
-    def end(self, request: Request) -> Response | None:
+    def end_transaction(self, request: Request) -> Response | None:
         """37: commit or roll back. An undecided producer receives no answer, as in RocketMQ."""
         fields = request.fields(EndTransactionRequest)
         if fields.commit_or_rollback == SYS_FLAG_TRANSACTION_NONE:

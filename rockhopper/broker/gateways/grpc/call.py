@@ -65,13 +65,13 @@ class CallConnection(Protocol):
     def answer(self, stream_id: int, data: bytes) -> None:
         """Send a complete answer with one message."""
 
-    def begin(self, stream_id: int) -> None:
+    def start_answer(self, stream_id: int) -> None:
         """Start an answer; does nothing if it has started."""
 
     def data(self, stream_id: int, data: bytes) -> None:
         """Send one message of a started answer."""
 
-    def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+    def end_answer(self, stream_id: int, code: GrpcStatus, text: str) -> None:
         """End a started answer."""
 
     def fail(self, call: "Call", code: GrpcStatus, text: str) -> None:
@@ -243,27 +243,27 @@ class Call:
         reply = self.rpc.method.reply(status=status_of(error))
         if self.rpc.method.streams_replies:
             self.write(reply)
-            self.end()
+            self.end_call()
         else:
             self.reply(reply)
 
-    def begin(self) -> None:
+    def send_headers(self) -> None:
         """Send the header fields of a streamed answer, before its first message."""
-        self.connection.begin(self.stream_id)
+        self.connection.start_answer(self.stream_id)
 
     def write(self, message: Any) -> None:
         """Send one message of a stream."""
         if not self.is_over:
-            self.connection.begin(self.stream_id)
+            self.connection.start_answer(self.stream_id)
             self.connection.data(self.stream_id, framed(message.SerializeToString()))
 
-    def end(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+    def end_call(self, code: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call after everything written."""
         if not self.is_over:
             self._note(code.name, has_waited=True)
             if self.delivery is None:
                 self.over()
-            self.connection.end(self.stream_id, code, text)
+            self.connection.end_answer(self.stream_id, code, text)
 
     def _note(self, response: str, *, has_waited: bool) -> None:
         rpc = self.rpc

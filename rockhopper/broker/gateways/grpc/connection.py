@@ -276,7 +276,7 @@ class GrpcConnection(asyncio.Protocol):
         call = self._calls[stream_id] = Call(self, stream_id, rpc, fields, reader)
         if rpc.method.streams_requests:
             # At once: some clients wait for the header fields of a stream.
-            call.begin()
+            call.send_headers()
         if asked.is_end:
             self._received(call, b"", is_end=True)
 
@@ -307,7 +307,7 @@ class GrpcConnection(asyncio.Protocol):
             self.server.service.serve(call, request)
         if is_end and call.rpc.method.streams_requests:
             # A stream of which the client has ended its side carries no more requests.
-            call.end()
+            call.end_call()
 
     def _whole_messages(self, call: Call, data: bytes) -> list[bytes]:
         reader = call.reader
@@ -340,7 +340,7 @@ class GrpcConnection(asyncio.Protocol):
         stream_id = call.stream_id
         call.over()
         if stream_id in self._begun:
-            self.end(stream_id, code, text)
+            self.end_answer(stream_id, code, text)
         else:
             self._forget(stream_id)
             self._fail(stream_id, code, text)
@@ -362,7 +362,7 @@ class GrpcConnection(asyncio.Protocol):
         self._forget(stream_id)
         self._flush_soon()
 
-    def begin(self, stream_id: int) -> None:
+    def start_answer(self, stream_id: int) -> None:
         """Start an answer; does nothing if it has started."""
         if stream_id not in self._begun:
             self._begun.add(stream_id)
@@ -374,7 +374,7 @@ class GrpcConnection(asyncio.Protocol):
         self._http2.data(stream_id, data)
         self._flush_soon()
 
-    def end(self, stream_id: int, code: GrpcStatus, text: str) -> None:
+    def end_answer(self, stream_id: int, code: GrpcStatus, text: str) -> None:
         """End a started answer."""
         self._begun.discard(stream_id)
         trailers = _WELL if code is GrpcStatus.OK else encode_fields(_status_fields(code, text))

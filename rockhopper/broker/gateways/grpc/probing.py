@@ -35,7 +35,7 @@ def probes(check_writable: Callable[[], None]) -> dict[str, Rpc]:
             call.write(CHECK.reply(status=SERVING))
         except StoreError:
             call.write(CHECK.reply(status=NOT_SERVING))
-        call.end()
+        call.end_call()
 
     found = {f"/{HEALTH}/{CHECK.name}": Rpc(CHECK, check, None)}
     for service, method in INFOS.items():

@@ -118,7 +118,7 @@ class ClientSession:
             callback(self)
         self.on_close.clear()
         if self._telemetry is not None:
-            self._telemetry.end()
+            self._telemetry.end_call()
             self._telemetry = None
 
 

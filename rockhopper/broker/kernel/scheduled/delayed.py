@@ -438,7 +438,7 @@ class DelayedDelivery(Part):
             store.check_writable()
             log_end = store.max_commit_log_offset
             about = Pass(level, next_offset, end_offset, log_end)
-            store.begin()
+            store.read_clock()
             try:
                 self._note(about)
                 for message in messages:

@@ -179,7 +179,7 @@ class Sender:
         for name, prepare in self.preparations:
             if name in properties:
                 queue_id = prepare(properties, topic, queue_id)
-        self._store.begin()
+        self._store.read_clock()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)
         is_dead = name.startswith(DLQ_PREFIX)
@@ -295,7 +295,7 @@ class Sender:
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         if is_any_delayed(body, messages):
             raise IllegalMessage("a message in a batch cannot be delayed: send it on its own")
-        self._store.begin()
+        self._store.read_clock()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
         born_host = send.born_host
@@ -326,7 +326,7 @@ class Sender:
         check_inner_count(count, str(count))
         properties = self._broker_properties(send)
         unique_key = properties[PROPERTY_UNIQUE_KEY]
-        self._store.begin()
+        self._store.read_clock()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
         properties[PROPERTY_INNER_NUM] = str(count)

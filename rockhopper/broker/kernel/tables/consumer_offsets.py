@@ -155,12 +155,12 @@ class ConsumerOffsetTable(JsonTable):
     def start_saving(self) -> None:
         """Write changes from now on, and record each commit. Raises OSError."""
         if self.journal is not None:
-            self._begun = self.journal.begin(self._file_sha)
+            self._begun = self.journal.start_file(self._file_sha)
         super().start_saving()
 
     def _begin_write(self) -> None:
         if self.journal is not None and self.journal.is_open:
-            self._begun = self.journal.begin(self._file_sha)
+            self._begun = self.journal.start_file(self._file_sha)
 
     def _about_to_write(self, data: bytes) -> None:
         self._file_sha = fingerprint(data)

@@ -52,7 +52,7 @@ class LogHistory(CheckedTable):
     start_offset = 0
     """The end of the log when this run started to serve; 0 until then."""
 
-    def begin(self, start_offset: int, *, continues: bool = False) -> None:
+    def start_run(self, start_offset: int, *, continues: bool = False) -> None:
         """Begin a run and an epoch; ``saved`` must return before a client receives its id.
 
         A run *continues* the former one's epoch if no message can be missing that was shown in it.

@@ -190,7 +190,7 @@ class OffsetJournal:
         paths = [path for path in self._directory.iterdir() if path.name.isdecimal()]
         return sorted(paths, key=lambda path: int(path.name))
 
-    def begin(self, file_sha: str) -> int:
+    def start_file(self, file_sha: str) -> int:
         """Start another journal file for changes after *file_sha*; return its number.
 
         Raises:

@@ -561,7 +561,7 @@ class SetMember:
         store.lead()
         store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
         self._leads_in = epoch
-        self.gate.begin()
+        self.gate.hold_responses()
         self._look_once()
         await self._client_ports.build_parts()
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
@@ -583,7 +583,7 @@ class SetMember:
             interval_ms=self._config.state_interval_ms,
             now_ms=now_ms,
         )
-        self._writer.begin()
+        self._writer.start()
 
     def _known_safe(self) -> int:
         return self._replicated_offset if self._is_sync_mode else sys.maxsize

@@ -83,7 +83,7 @@ class StateWriter:
         self.is_writing = False
         """See ChannelWriter."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Write a snapshot, and from now on every change.
 
         Raises:
@@ -105,7 +105,7 @@ class StateWriter:
         """
         store = self._store
         self._tell()
-        store.begin()
+        store.read_clock()
         self._min_offset, self._snapshot_at = (
             store.min_commit_log_offset,
             store.max_commit_log_offset,

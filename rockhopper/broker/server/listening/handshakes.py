@@ -66,7 +66,7 @@ class Handshakes:
         """The connections whose handshakes have not begun."""
         return [handshake.connected for handshake in self._waiting]
 
-    def begin(self, handshake: Handshake) -> None:
+    def start(self, handshake: Handshake) -> None:
         """Start the handshake, in this iteration of the loop or a later one."""
         self._waiting.append(handshake)
         self._begin_soon()

@@ -201,7 +201,7 @@ class Listener:
             self._handshakes.add(connected)
             on_end = partial(self._handshakes.discard, connected)
             context = tls.context(self._alpn)
-            tls.handshakes.begin(Handshake(connected, context, factory, arrival.peer, on_end))
+            tls.handshakes.start(Handshake(connected, context, factory, arrival.peer, on_end))
         elif tls is not None and tls.is_enforced:
             connected.close()
             self.failures.count_one(

@@ -95,7 +95,7 @@ class ReplyBatch:
                 store.check_writable()
             except StoreError:
                 return False
-            store.begin()
+            store.read_clock()
             self._began = True
         return True
 

@@ -44,13 +44,13 @@ class FilterBudget:
         left_s = self.left_s()
         return (REFILLED_S - left_s) / SHARE if left_s <= 0 else 0.0
 
-    def begin(self) -> None:
+    def start_work(self) -> None:
         """Begin work that uses the budget; nested calls are allowed."""
         if not self._depth:
             self.left_s()
         self._depth += 1
 
-    def end(self) -> None:
+    def finish_work(self) -> None:
         """End the work, and subtract its time from the budget."""
         self._depth -= 1
         if not self._depth:
@@ -60,12 +60,12 @@ class FilterBudget:
 
     @contextmanager
     def pays(self) -> Iterator[None]:
-        """A context manager for ``begin`` and ``end``."""
-        self.begin()
+        """A context manager for ``start_work`` and ``finish_work``."""
+        self.start_work()
         try:
             yield
         finally:
-            self.end()
+            self.finish_work()
 
     def is_spent(self) -> bool:
         """Return whether the current work should stop."""

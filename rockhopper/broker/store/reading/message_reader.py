@@ -123,7 +123,7 @@ class MessageReader:
                 return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
         if subscription is None or subscription.matches_properties is None:
             return self._get_each(queue, units, offset, count_max, size_max, subscription)
-        self.stage.begin()
+        self.stage.start_read()
         try:
             if subscription.sql is not None and not queue.is_light:
                 selected = self._select(queue, units, offset, count_max, size_max, subscription.sql)
@@ -133,7 +133,7 @@ class MessageReader:
                     return GetResult(status, offset + scanned, low, high, body, count)
             return self._get_each(queue, units, offset, count_max, size_max, subscription)
         finally:
-            self.stage.end()
+            self.stage.finish_read()
 
     def _select(
         self,
@@ -319,11 +319,11 @@ class MessageReader:
         test = None if subscription is None else subscription.matches_properties
         if test is None:
             return self._get_batch(queue, offset, count_max, None)
-        self.stage.begin()
+        self.stage.start_read()
         try:
             return self._get_batch(queue, offset, count_max, test)
         finally:
-            self.stage.end()
+            self.stage.finish_read()
 
     def _get_batch(
         self, queue: BatchConsumeQueue, offset: int, count_max: int, test: PropertyTest | None

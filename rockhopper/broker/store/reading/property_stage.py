@@ -68,9 +68,9 @@ class PropertyStage:
         self.tested_count = 0
         """Messages whose properties were read, since the start."""
 
-    def begin(self) -> None:
+    def start_read(self) -> None:
         """Begin a read whose turn it is: its first message is read in any case."""
-        self.budget.begin()
+        self.budget.start_work()
         self.look_at_one()
 
     def look_at_one(self) -> None:
@@ -80,11 +80,11 @@ class PropertyStage:
     def begin_between(self) -> None:
         """Begin a read out of turn: it uses what others leave, and may read nothing."""
         self._is_first = self.budget.has_room()
-        self.budget.begin()
+        self.budget.start_work()
 
-    def end(self) -> None:
+    def finish_read(self) -> None:
         """End the read."""
-        self.budget.end()
+        self.budget.finish_work()
 
     def is_spent(self) -> bool:
         """Return whether the read should end before its next message."""

@@ -148,7 +148,7 @@ def _messages_in(view: StoreView, holes: list[Hole]) -> dict[int, list[Message]]
     found: dict[int, list[Message]] = {}
     for topic, queue_id, is_batch in view.queues if holes else ():
         queue = view.queues.open(topic, queue_id, is_batch=is_batch)
-        end = queue.end()
+        end = queue.find_end()
         for hole in holes[:_HOLES_ASKED_MAX]:
             position = queue.first_behind(hole.start)
             while position < end and (unit := queue.unit_at(position))[0] < hole.end:

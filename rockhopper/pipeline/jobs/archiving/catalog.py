@@ -236,7 +236,7 @@ class Catalog:
                 raise ValueError(f"{len(staged)} files become {len(manifest.files)}")
         return manifest, staged
 
-    def begin(self, run: int) -> str:
+    def create_staging(self, run: int) -> str:
         """Create the staging directory of a run, and return it."""
         directory = f"{STAGING_DIRECTORY}/run-{run:08d}"
         self.files.create_directory(directory)

@@ -119,7 +119,7 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     plan = plan_run(asked, current)
     run = (current.run if current else 0) + 1
     refuses = asked.bad_values == "fail"
-    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value, refuses)
+    target = WriteTarget(catalog.files.location, catalog.create_staging(run), run, value, refuses)
     written = _work(plan, asked, target)
     manifest = _manifest(plan, asked, current, target, written)
     staged = [name for each in written for name in each.staged]

@@ -61,7 +61,7 @@ def _run(catalog: Catalog, asked: CompactOptions) -> CompactResult:
     value = None
     if current.value is not None:
         value = ValueFormat(current.value["format"], current.value["schema"])
-    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value)
+    target = WriteTarget(catalog.files.location, catalog.create_staging(run), run, value)
     run_tasks = asked.run or runner("compact", asked, size_bytes=result.bytes_before)
     label = f"merging {count_text(result.files_before, 'file')} of {catalog.files.location}"
     written = run_tasks(list(enumerate(found)), CompactWork(target), label)

@@ -33,7 +33,7 @@ class Shared:
         self.ended: list[str] = []
         self.guard.authenticator.on_change.append(self.ended.append)
         self.accounts = SharedAccounts(self.guard)
-        self.accounts.begin({"root": ROOT}, {})
+        self.accounts.set_own_accounts({"root": ROOT}, {})
 
     def share(
         self, broker: str, *users: User, acls: dict[str, Any] | None = None, by: str = "root"

@@ -63,7 +63,7 @@ def test_what_is_sealed_takes_nothing_more(store: MessageStore) -> None:
     store.depose(DeposedError("another leads"))
     with pytest.raises(DeposedError, match="another leads"):
         put(store)
-    store.begin()
+    store.read_clock()
     store.opened.commit_log.stage_encoded(b"x" * 100)
     with pytest.raises(DeposedError):
         store.opened.commit_log.write()

@@ -110,7 +110,7 @@ async def test_nobody_is_told_of_a_flush_that_did_not_take_place(
     store.opened.mappings.release_all()
     told: list[StoreError | None] = []
     with no_descriptor_free():
-        store.begin()
+        store.read_clock()
         stage(store, b"late")
         store.when_safe(store.commit(), told.append)
         await until(lambda: bool(told))

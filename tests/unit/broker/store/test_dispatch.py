@@ -80,7 +80,7 @@ def test_a_message_is_visible_and_found_in_the_same_turn(stores: Stores) -> None
 def test_one_arrival_is_reported_for_all_messages_of_a_queue_in_a_pass(stores: Stores) -> None:
     store = stores.open()
     waiter = Waiter(store)
-    store.begin()
+    store.read_clock()
     for _ in range(3):
         stage(store)
     stage(store, queue_id=1)
@@ -94,7 +94,7 @@ def test_what_cannot_grow_falls_behind_and_catches_up(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, part)
-    store.begin()
+    store.read_clock()
     tail = store.tail("TopicA", 0)
     for number in range(3):
         properties = KEYED.format(number)
@@ -124,7 +124,7 @@ def test_nobody_is_woken_for_what_is_not_in_the_queue(
     store = stores.open()
     waiter = Waiter(store)
     FullDisk(monkeypatch, "consumequeue")
-    store.begin()
+    store.read_clock()
     stage(store)
     store.commit()
     assert waiter.arrivals == []
@@ -137,7 +137,7 @@ def test_queues_of_a_pass_in_front_of_the_one_that_failed_are_served(
     put(store, b"a", "TopicA")
     waiter = Waiter(store)
     full = FullDisk(monkeypatch, "TopicB")
-    store.begin()
+    store.read_clock()
     for number, topic in enumerate("ABA"):
         stage(store, b"%d" % number, f"Topic{topic}")
     store.commit()
@@ -156,7 +156,7 @@ def test_messages_that_arrive_while_queues_are_behind_keep_their_order(
     full = FullDisk(monkeypatch, "consumequeue")
     # Passes that had begun before anybody knew.
     for number in range(3):
-        store.begin()
+        store.read_clock()
         stage(store, b"%d" % number, queue_id=number % 2)
         store.commit()
     full.is_full = False
@@ -197,7 +197,7 @@ def test_an_inner_batch_that_was_left_behind_is_dispatched_as_one_record(
 ) -> None:
     store = stores.open(batch_topics={"Batches"})
     full = FullDisk(monkeypatch, "batchconsumequeue")
-    store.begin()
+    store.read_clock()
     tail = store.tail("Batches", 0)
     batch = encode_batch([(0, b"a", b""), (0, b"b", b"")])
     properties = {"INNER_NUM": "2", "INNER_BASE": "0"}
@@ -215,7 +215,7 @@ def test_a_number_of_messages_that_a_client_claims_means_nothing(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.begin()
+    store.read_clock()
     batch = encode_batch([(0, b"a", b"INNER_NUM\x0150\x02"), (0, b"b", b"INNER_NUM\x01x\x02")])
     store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
     store.commit()
@@ -232,7 +232,7 @@ def test_the_checkpoint_does_not_claim_what_is_not_in_the_queues(
     in_queues_ms = stores.clock.now_ms
     stores.clock.advance(10_000)
     full = FullDisk(monkeypatch, "TopicB")
-    store.begin()
+    store.read_clock()
     stage(store, topic="TopicB")
     store.commit()
     flush(store)
@@ -251,7 +251,7 @@ def test_a_stop_that_leaves_queues_behind_is_not_clean(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.begin()
+    store.read_clock()
     stage(store, b"late")
     store.commit()
     with pytest.raises(DiskFullError):
@@ -291,7 +291,7 @@ def test_a_topic_deleted_before_its_messages_were_dispatched_stays_deleted(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.begin()
+    store.read_clock()
     stage(store, b"gone")
     stage(store, b"stays", "TopicB")
     store.commit()
@@ -324,7 +324,7 @@ async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
     monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0)
     store = await stores.start()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.begin()
+    store.read_clock()
     stage(store, b"late")
     store.commit()
     arrived = asyncio.Event()
@@ -346,7 +346,7 @@ async def test_catching_up_leaves_the_loop_to_others_in_between(
 ) -> None:
     monkeypatch.setattr("rockhopper.broker.store.dispatch.CATCH_UP_BYTES", 500)
     store = await stores.start()
-    store.begin()
+    store.read_clock()
     with monkeypatch.context() as broken:
 
         def fail(*_arguments: object) -> None:

@@ -96,7 +96,7 @@ class Answers:
 
 def commit(store: MessageStore, body: bytes = b"hello", queue_id: int = 0) -> int:
     store.check_writable()
-    store.begin()
+    store.read_clock()
     stage(store, body, queue_id=queue_id)
     return store.commit()
 
@@ -272,7 +272,7 @@ def test_catching_up_goes_no_further_than_the_disk(
         full.setattr(disk, "preallocate", no_room)
         flush(store)
     assert not store.is_writable
-    store.begin()
+    store.read_clock()
     stage(store, b"2")
     store.commit()
     store.catch_up()

@@ -46,7 +46,7 @@ def scrub(store: MessageStore) -> list[dict[str, object]]:
     with capture_logs() as logs:
         while store.scrub.passes.step():
             pass
-    store.scrub.passes.begin()
+    store.scrub.passes.start_pass()
     return [dict(entry) for entry in logs]
 
 

@@ -33,7 +33,7 @@ async def test_a_master_that_resigns_refuses_until_it_is_elected_again() -> None
     held.gate.refuse(error)
     held.hold()
     assert held.released == [error, error]
-    held.gate.begin()
+    held.gate.hold_responses()
     held.hold()
     assert len(held.released) == 2
     held.gate.close()

@@ -154,7 +154,7 @@ def test_a_full_disk_is_said_to_producers(store: MessageStore) -> None:
 
 
 def test_a_pass_is_counted_by_its_messages(store: MessageStore) -> None:
-    store.begin()
+    store.read_clock()
     for queue_id in (0, 0, 1):
         stage(store, queue_id=queue_id)
     end = store.staged_offset

@@ -112,7 +112,7 @@ def test_a_search_ends_where_its_times_do(spread: MessageStore) -> None:
 
 def test_records_are_read_over_the_ends_of_files(store: MessageStore) -> None:
     put(store, b"first")
-    store.begin()
+    store.read_clock()
     stage(store, body_filling(store, 100))
     stage(store, b"in the second file")
     store.commit()

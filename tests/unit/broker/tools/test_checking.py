@@ -108,7 +108,7 @@ def _covered(root: Path) -> Iterator[tuple[Path, int]]:
             yield file.path, start + at
     for key in view.queues:
         queue = view.queues.open(*key[:2])
-        for position in range(queue.start, queue.end()):
+        for position in range(queue.start, queue.find_end()):
             yield queue.path_at(position), queue.file_position(position)
     for path in view.index_files():
         shape = view.geometry

@@ -34,7 +34,7 @@ def test_batches_are_counted_by_their_messages(tmp_path: Path) -> None:
 
 def test_what_is_not_there_reads_as_zeros(tmp_path: Path) -> None:
     queue = QueueDirectories(StoreLayout(tmp_path)).open("A", 0)
-    assert (queue.start, queue.end(), queue.read(40, 60)) == (0, 0, bytes(20))
+    assert (queue.start, queue.find_end(), queue.read(40, 60)) == (0, 0, bytes(20))
     with pytest.raises(ValueError, match="no directory"):
         QueueDirectories(StoreLayout(tmp_path)).open("../x", 0)
 

@@ -59,7 +59,7 @@ class Parts:
     async def load(self, queue: MessageQueue) -> int | None:
         return self.committed.get(queue)
 
-    async def begin(self, queue: MessageQueue, offset: int) -> None:
+    async def store_first(self, queue: MessageQueue, offset: int) -> None:
         await self.store(queue, offset)
 
     async def store(self, queue: MessageQueue, offset: int) -> None:

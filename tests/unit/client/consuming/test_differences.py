@@ -21,7 +21,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def round_of(differences: Differences, **readers: tuple[str, ...]) -> None:
-    differences.begin()
+    differences.clear()
     for topic, ids in readers.items():
         differences.record(topic, ids, "me")
     differences.tell()
@@ -52,7 +52,7 @@ def test_each_state_is_logged_once(told: Callable[[], list[str]]) -> None:
 
 def test_what_may_be_skipped_is_said(told: Callable[[], list[str]]) -> None:
     differences = Differences("billing")
-    differences.begin()
+    differences.clear()
     differences.at_risk.add("orders")
     differences.tell()
     (line,) = told()

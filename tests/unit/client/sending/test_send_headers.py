@@ -37,14 +37,14 @@ def test_a_template_says_what_the_fields_say(
     target = MessageQueue(outgoing.topic, name, queue_id)
     headers = SendHeaders(group)
     for _ in range(2):  # the first call makes the template, the second one uses it
-        command = decoded(headers.begin(outgoing, target))
+        command = decoded(headers.encode_start(outgoing, target))
         assert (command.code, command.opaque) == (send_code(outgoing), 5)
         assert command.ext == send_fields(group, outgoing, target)
 
 
 def test_half_a_character_that_no_utf_8_can_hold_becomes_a_question_mark() -> None:
     outgoing = OutgoingMessage("orders", b"", "k\x01\ud800\x02", "ID", 0)
-    ext = decoded(SendHeaders("g").begin(outgoing, MessageQueue("orders", "a", 0))).ext
+    ext = decoded(SendHeaders("g").encode_start(outgoing, MessageQueue("orders", "a", 0))).ext
     assert ext is not None
     assert ext["i"] == "k\x01?\x02"
 
@@ -55,6 +55,6 @@ def test_a_batch_and_a_message_have_templates_of_their_own() -> None:
     for number in range(3):
         for is_batch in (False, True):
             outgoing = OutgoingMessage("orders", b"", "", "ID", number, is_batch=is_batch)
-            ext = decoded(headers.begin(outgoing, target)).ext
+            ext = decoded(headers.encode_start(outgoing, target)).ext
             assert ext is not None
             assert (ext["g"], ext["m"]) == (str(number), str(is_batch).lower())

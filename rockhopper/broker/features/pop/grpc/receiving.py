@@ -228,7 +228,7 @@ class _Receipt:
         call = self.call
         if not answer.count:
             call.write(_Reply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
-            call.end()
+            call.end_call()
             return
         handed_out = self._receiving.handed_out(self, answer)
         received = [each for _, each in handed_out]
@@ -246,7 +246,7 @@ class _Receipt:
         last = _Reply()
         last.delivery_timestamp.FromMilliseconds(answer.pop_ms)
         call.write(last)
-        call.end()
+        call.end_call()
 
 
 def _polling_s(call: Call, request: Any, session: ClientSession | None) -> float:

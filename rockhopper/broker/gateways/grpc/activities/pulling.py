@@ -68,7 +68,7 @@ class _CallReply:
         else:
             call.write(_PullReply(status=status(Code.MESSAGE_NOT_FOUND, "no new message")))
         call.write(_PullReply(next_offset=result.next_offset))
-        call.end()
+        call.end_call()
 
     def refuse(self, error: Refusal) -> None:
         """See PullReply."""

@@ -81,7 +81,7 @@ class TimerDelivery:
         if index.due.next_ms is None or index.due.next_ms > now_ms:
             return False
         store.check_writable()
-        store.begin()
+        store.read_clock()
         taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
         if not taken:
             return True

@@ -113,7 +113,7 @@ class Rolling:
     def _append(self, entries: list[TimerEntry]) -> None:
         store, index = self._store, self._index
         store.check_writable()
-        store.begin()
+        store.read_clock()
         staged: list[tuple[TimerEntry, int]] = []
         try:
             for entry in entries:

@@ -61,7 +61,7 @@ class Takeover:
         """Whether the takeover can no longer be reverted."""
         return self._running is not None
 
-    async def begin(self, follower: SlaveFollower, *, force: bool) -> None:
+    async def start(self, follower: SlaveFollower, *, force: bool) -> None:
         """Start to take over, soon after this returns.
 
         Raises:
@@ -145,7 +145,7 @@ class SlaveProcessors:
     async def take_over(self, request: Request) -> Response:
         """TAKE_OVER: answer before the broker stops following."""
         try:
-            await self._takeover.begin(self._follower, force=request.ext.get("force") == "true")
+            await self._takeover.start(self._follower, force=request.ext.get("force") == "true")
         except FollowError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
         return Response()

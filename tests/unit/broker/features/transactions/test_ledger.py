@@ -79,7 +79,7 @@ def test_a_copy_whose_original_was_committed_is_not_committed_again(rig: Transac
 
     async def put_final() -> None:
         store = rig.broker.store
-        store.begin()
+        store.read_clock()
         properties = dict(pair.split("\x01") for pair in text.split("\x02") if pair)
         tail = store.tail("orders", 0)
         store.stage(

@@ -100,5 +100,5 @@ async def test_nothing_is_said_once_a_call_is_over(client: GrpcClient, rpc: Any)
     assert delivery.unsent == [3]
     call.reply(rpc.method.reply())
     call.write(rpc.method.reply())
-    call.end()
+    call.end_call()
     call.refuse(ValueError("late"))

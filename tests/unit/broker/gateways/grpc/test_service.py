@@ -43,7 +43,7 @@ class Asking:
     def write(self, reply: Any) -> None:
         self.replies.append(reply)
 
-    def end(self) -> None:
+    def end_call(self) -> None:
         pass
 
     def reply(self, reply: Any) -> None:

@@ -14,7 +14,7 @@ from tests.support.served_broker import ServedBroker
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.tables.history.begin(0)
+    broker.tables.history.start_run(0)
     for _ in range(15):
         broker.put("orders")
 
@@ -23,7 +23,7 @@ async def test_an_older_epoch_is_told_where_its_queues_end(broker: ServedBroker)
     """Of a queue without messages, too, and one that has them only since."""
     broker.put("orders", queue_id=1)
     (older,) = broker.tables.history.ids(1)
-    broker.tables.history.begin(broker.store.max_commit_log_offset)
+    broker.tables.history.start_run(broker.store.max_commit_log_offset)
     broker.put("orders")
     places = [("orders", 0), ("orders", 1), ("orders", 2)]
     question = encode_history(HistoryQuestion(None, [older], places))

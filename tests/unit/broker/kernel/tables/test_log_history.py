@@ -11,7 +11,7 @@ from rockhopper.broker.kernel.tables.log_history import CommonPast, LogHistory
 def history(tmp_path: Path, *starts: int) -> LogHistory:
     made = LogHistory(tmp_path / "log-history.json")
     for start in starts:
-        made.begin(start)
+        made.start_run(start)
     return made
 
 
@@ -39,9 +39,9 @@ def test_without_a_common_epoch_nothing_agrees(tmp_path: Path) -> None:
 
 def test_a_run_that_continues_begins_no_epoch(tmp_path: Path) -> None:
     epochs = history(tmp_path)
-    epochs.begin(100, continues=True)
+    epochs.start_run(100, continues=True)
     first = epochs.ids(9)
-    epochs.begin(200, continues=True)
+    epochs.start_run(200, continues=True)
     assert epochs.ids(9) == first
     assert len(first) == 1
     assert epochs.start_offset == 200
@@ -51,19 +51,19 @@ def test_the_oldest_epochs_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(log_history, "EPOCHS_MAX", 3)
     epochs = history(tmp_path, 0, 100, 200)
     before = epochs.ids(9)
-    epochs.begin(300)
+    epochs.start_run(300)
     assert epochs.ids(9)[1:] == before[:2]
 
 
 async def test_epochs_are_kept_and_numbers_go_up(tmp_path: Path) -> None:
     epochs = history(tmp_path)
     epochs.start_saving()
-    epochs.begin(100)
+    epochs.start_run(100)
     await epochs.saved()
     again = history(tmp_path)
     again.load()
     assert again.start_offset == 0
-    again.begin(50)
+    again.start_run(50)
     assert again.ids(9)[1:] == epochs.ids(9)
     assert again.compare(epochs.ids(1)) == CommonPast(epochs.ids(1)[0], 50)
 
@@ -84,7 +84,7 @@ def test_what_a_later_release_knows_of_an_epoch_stays_with_it(tmp_path: Path) ->
 
     again = LogHistory(tmp_path / "other.json")
     again.from_json(document)
-    again.begin(200)
+    again.start_run(200)
 
     written = again.to_json()
     assert written["entries"][first][3:] == [{"by": "later"}, 4]

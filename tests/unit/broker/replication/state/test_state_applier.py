@@ -286,7 +286,7 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
     assert master.bodies("orders") == [b"before"]
 
     async def begin() -> None:
-        new_writer(master).begin()
+        new_writer(master).start()
 
     master.run(begin())
     seeded = pair.follower = pair.member("seeded")

@@ -38,7 +38,7 @@ class Store:
         if self.refusal is not None:
             raise self.refusal
 
-    def begin(self) -> None:
+    def read_clock(self) -> None:
         self.begins += 1
 
     def commit(self) -> int:

@@ -204,7 +204,7 @@ def test_a_disk_that_is_full_for_a_light_queue_holds_up_dispatch_and_loses_nothi
 def test_a_pass_that_is_not_written_gives_their_numbers_back(stores: Stores) -> None:
     store = stores.open(**ENABLED)
     dispatch(store, "%LMQ%a", b"1")
-    store.begin()
+    store.read_clock()
     naming = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
     store.stage(store.tail("TopicA", 0), b"2", naming, 0, 0, 0, bytes(8))
     store.staging.give_back()

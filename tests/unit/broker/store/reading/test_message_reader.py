@@ -194,7 +194,7 @@ def test_tags_with_one_hash_pass_together(store: MessageStore) -> None:
 
 
 def test_a_filter_looks_at_800_messages_at_a_time(store: MessageStore) -> None:
-    store.begin()
+    store.read_clock()
     batch = encode_batch([(0, b"", tagged("a").encode())] * 805)
     store.stage_batch(store.tail(TOPIC, 0), batch, 0, 0, BORN_HOST)
     store.commit()

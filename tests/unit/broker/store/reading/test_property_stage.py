@@ -95,14 +95,14 @@ def test_what_is_gone_or_does_not_add_up_is_left_to_who_verifies(body: bytes) ->
 def test_a_read_stops_when_the_budget_is_used_up_but_never_at_once() -> None:
     clock = Clock()
     looked_at, _ = stage(b"", clock)
-    looked_at.begin()
+    looked_at.start_read()
     assert not any(looked_at.is_spent() for _ in range(100))
     clock.now_s += BUDGET_S
     assert looked_at.is_spent()
-    looked_at.end()
-    looked_at.begin()
+    looked_at.finish_read()
+    looked_at.start_read()
     assert [looked_at.is_spent() for _ in range(3)] == [False, True, True]
-    looked_at.end()
+    looked_at.finish_read()
 
 
 def test_a_read_between_others_looks_at_nothing_that_they_have_to_wait_for() -> None:
@@ -111,7 +111,7 @@ def test_a_read_between_others_looks_at_nothing_that_they_have_to_wait_for() -> 
     looked_at.begin_between()
     assert not looked_at.is_spent()
     clock.now_s += BUDGET_S
-    looked_at.end()
+    looked_at.finish_read()
     looked_at.begin_between()
     assert looked_at.is_spent()
-    looked_at.end()
+    looked_at.finish_read()

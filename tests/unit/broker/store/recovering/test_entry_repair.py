@@ -168,7 +168,7 @@ def batches(stores: Stores) -> MessageStore:
     """Ten records of three messages each, and others between them."""
     store = stores.open(commit_log_file_size_bytes=1 << 16, batch_topics=["Batches"])
     for number in range(10):
-        store.begin()
+        store.read_clock()
         tail = store.tail("Batches", 0)
         inner = {"INNER_NUM": "3", "INNER_BASE": str(tail.next_offset), "TAGS": "a"}
         store.stage(tail, b"batch %d" % number, inner, 0, 0, 0, BORN_HOST, batch_count=3)
@@ -226,7 +226,7 @@ def test_the_scrub_mends_entries_of_batches(stores: Stores) -> None:
         for _ in range(2):
             while store.scrub.passes.step():
                 pass
-            store.scrub.passes.begin()
+            store.scrub.passes.start_pass()
         assert batch_entries(stores).read_bytes() == held, byte
         assert (store.mended_count, store.damaged_count) == (turns, 0)
 

@@ -89,7 +89,7 @@ def test_purged_and_held_messages_are_found(store: MessageStore) -> None:
     purged = messages(store)[0].commit_log_offset
     store.purge_topics([TOPIC])
     store.hold(store.tail(TOPIC, 0))
-    store.begin()
+    store.read_clock()
     held = stage(store)
     store.commit()
     assert decode_message(store.message_at(purged)).body == b"in front"

@@ -22,7 +22,7 @@ def files_of(tmp_path: Path) -> tuple[CompactWork, tuple[ArchivedFile, ...]]:
         log.add(4, topic="t")
         jobs.archive(tmp_path / "a", path=log.root)
     catalog = Catalog(LocalFiles(tmp_path / "a"))
-    target = WriteTarget(catalog.files.location, catalog.begin(3), 3)
+    target = WriteTarget(catalog.files.location, catalog.create_staging(3), 3)
     return CompactWork(target), tuple(catalog.archived_files())
 
 

@@ -27,7 +27,7 @@ def rig(tmp_path: Path) -> Iterator[TimerRig]:
 def copy_of(rig: TimerRig, message: StoredMessage, more: dict[str, str]) -> int | None:
     """Write a copy as a pass does; where it was staged."""
     store = rig.broker.store
-    store.begin()
+    store.read_clock()
     position = stage_copy(store, rig.broker.topics, message, message.properties, more)
     store.commit()
     return position

@@ -128,7 +128,7 @@ async def test_a_takeover_waits_until_nobody_writes(apache: ClassicMaster, make:
     async with make() as broker:
         await all_of(broker, apache)
         with pytest.raises(FollowError, match=r"still accepts messages.*brokerPermission -v 4"):
-            await broker.takeover.begin(follower_of(broker), force=False)
+            await broker.takeover.start(follower_of(broker), force=False)
         assert broker.follower is not None
 
 
@@ -139,7 +139,7 @@ async def test_a_takeover_waits_until_all_is_here(apache: ClassicMaster, make: M
         apache.settings["brokerPermission"] = "4"
         apache.send(1)
         with pytest.raises(FollowError, match=f"offset {apache.log.end} and the copy at {end}"):
-            await broker.takeover.begin(follower_of(broker), force=False)
+            await broker.takeover.start(follower_of(broker), force=False)
 
 
 async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, make: Make) -> None:
@@ -148,9 +148,9 @@ async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, mak
         address = broker.address
         apache.settings["brokerPermission"] = "4"
         await until(lambda: broker.store.max_commit_log_offset == apache.log.end)
-        await broker.takeover.begin(follower_of(broker), force=False)
+        await broker.takeover.start(follower_of(broker), force=False)
         with pytest.raises(FollowError, match="taking over already"):
-            await broker.takeover.begin(follower_of(broker), force=True)
+            await broker.takeover.start(follower_of(broker), force=True)
         await taken_over(broker)
         assert broker.address == address
         assert broker.config.store.flush_disk_type.value == "ASYNC_FLUSH"
@@ -168,8 +168,8 @@ async def test_it_takes_over_by_force_without_its_master(apache: ClassicMaster, 
         await all_of(broker, apache)
         apache.server.handlers.clear()
         with pytest.raises(FollowError, match="cannot query the master"):
-            await broker.takeover.begin(follower_of(broker), force=False)
-        await broker.takeover.begin(follower_of(broker), force=True)
+            await broker.takeover.start(follower_of(broker), force=False)
+        await broker.takeover.start(follower_of(broker), force=True)
         await taken_over(broker)
         assert broker.store.queue_range("topic-0", 0) == (0, 600)
 
