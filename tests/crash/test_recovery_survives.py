@@ -103,7 +103,7 @@ def test_index_entries_that_were_flushed_survive_and_later_ones_do_no_harm(
     for life in range(4):
         for number in range(10):
             offset = life * 100 + number
-            index.put(number % 5, offset, T0 + offset)
+            index.insert_key(number % 5, offset, T0 + offset)
             if number == 6:
                 index.flush()
                 end = offset

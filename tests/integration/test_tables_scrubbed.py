@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("real_syncs")
 async def test_a_table_that_rots_is_named_counted_and_written_anew(name: str) -> None:
     async with Broker.temporary({"scrubInterval": 10}) as broker:
         assert broker.name_service is not None
-        broker.name_service.values.put("namespace", "key", "value")
+        broker.name_service.values.set_value("namespace", "key", "value")
         await broker.name_service.values.saved()
         await broker.tables.saved()
         path = broker.config.store.root / "config" / name

@@ -66,7 +66,7 @@ def in_order(broker: HotBroker) -> list[tuple[Command, bytes]]:
 
 
 def traffic(broker: HotBroker) -> tuple[int, ...]:
-    counted = broker.served.stats.put("orders")
+    counted = broker.served.stats.get_send_traffic("orders")
     return counted.messages, counted.calls, counted.bytes
 
 

@@ -114,7 +114,7 @@ def serve(stream: list[Frame], passes: int, settings: dict[str, str]) -> Served:
                     if broker.peer.failure is None:
                         broker.serve(stream[start : start + step])
                 flush(broker.served.store)
-                put = broker.served.stats.put
+                put = broker.served.stats.get_send_traffic
                 counted = [put(topic) for topic in ("orders", TRANSACTION_HALF_TOPIC)]
                 halves = transactions_of(broker.served).halves if "transactions" in NAMES else []
                 return Served(

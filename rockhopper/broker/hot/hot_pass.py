@@ -371,7 +371,7 @@ class HotPass:
         if queue_nums > 1024:
             return None
         tails = [self._store.tail(name, queue_id) for queue_id in range(queue_nums)]
-        sendable = (tails, self._stats.put(name))
+        sendable = (tails, self._stats.get_send_traffic(name))
         self._sendable[name] = sendable
         return sendable
 

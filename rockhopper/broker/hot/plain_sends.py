@@ -84,7 +84,7 @@ def ways_to_wait(broker: ServingParts) -> DeferredSends:
         tuple(broker.delayed.levels.delays_ms),
         SCHEDULE_TOPIC,
         TRANSACTION_HALF_TOPIC if takes_halves else None,
-        broker.stats.put(TRANSACTION_HALF_TOPIC),
+        broker.stats.get_send_traffic(TRANSACTION_HALF_TOPIC),
     )
 
 

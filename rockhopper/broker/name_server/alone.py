@@ -107,7 +107,7 @@ class NameServer:
         user = self._users.users.get(INNER_USER)
         if user is None or not (user.is_super and user.is_enabled):
             user = User(INNER_USER, secrets.token_urlsafe(), is_super=True)
-            self._users.put(user)
+            self._users.store_user(user)
             self._users.save()
         return Credentials(user.name, user.secret)
 

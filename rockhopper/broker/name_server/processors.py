@@ -414,7 +414,7 @@ class NameServiceProcessors:
                 "key" if fields.key is None else "value", "is missing", is_missing=True
             )
         self._saved.check_room()
-        self._values.put(fields.namespace, fields.key, fields.value)
+        self._values.set_value(fields.namespace, fields.key, fields.value)
         return self._saved.answer(request)
 
     def get_value(self, request: Request) -> Response:

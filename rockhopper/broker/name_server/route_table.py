@@ -324,7 +324,9 @@ class RouteTable:
                 yield
             if is_changed or name not in known:
                 writable = not (is_prime_slave and registration.acting_master)
-                self._topics.put(name, member.name, topic if writable else _without_write(topic))
+                self._topics.set_topic(
+                    name, member.name, topic if writable else _without_write(topic)
+                )
             if name in registration.mappings:
                 self._topics.put_mapping(name, member.name, registration.mappings[name])
         if self._forget_missing_topics and is_changed and registration.topics:
@@ -501,7 +503,7 @@ class RouteTable:
         if reason is not None:
             log.warning("topic refused", broker=broker_name, topic=topic.name, reason=reason)
             raise Refusal(reason)
-        self._topics.put(topic.name, broker_name, topic)
+        self._topics.set_topic(topic.name, broker_name, topic)
 
     def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
         """Stop producers from sending to a broker, or allow it again.

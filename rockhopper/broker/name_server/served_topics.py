@@ -41,7 +41,7 @@ class ServedTopics:
         """Return the topics of *broker*; the set is live."""
         return self._topics_of.get(broker, _NONE)
 
-    def put(self, topic: str, broker: str, config: TopicConfig) -> None:
+    def set_topic(self, topic: str, broker: str, config: TopicConfig) -> None:
         """Add *topic* to *broker*, or update it."""
         brokers = self._brokers.setdefault(topic, {})
         if broker not in brokers:

@@ -212,7 +212,7 @@ class BrokerStats:
         """Count messages that were not stored."""
         self.put_failed += count
 
-    def put(self, topic: str) -> Traffic:
+    def get_send_traffic(self, topic: str) -> Traffic:
         """Return the counters of sends to *topic*; the hot path keeps the object."""
         return self._traffic("put", topic)
 

@@ -44,7 +44,7 @@ class MessageRequestModeTable(JsonTable):
         """Return the mode that was set; None means that the client pulls."""
         return self._modes.get((topic, group))
 
-    def put(self, mode: RequestMode) -> None:
+    def set_mode(self, mode: RequestMode) -> None:
         """Set how a group consumes a topic."""
         self._modes[mode.topic, mode.consumer_group] = mode
         self._changed(mode.topic, mode.consumer_group)
@@ -57,7 +57,7 @@ class MessageRequestModeTable(JsonTable):
     def take_entry(self, name: str, value: Any) -> None:
         """Set the mode; do nothing for None."""
         if value is not None:
-            self.put(RequestMode.from_json(value))
+            self.set_mode(RequestMode.from_json(value))
         elif self._modes.pop(_split(name), None) is not None:
             self._changed(*_split(name))
 

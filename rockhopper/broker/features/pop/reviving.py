@@ -336,7 +336,7 @@ class Reviving:
                 reason=str(error),
             )
             return False
-        self._stats.put(topic).count_request(1, message.size_bytes)
+        self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
         return True
 
 

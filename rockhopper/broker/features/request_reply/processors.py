@@ -114,7 +114,7 @@ class ReplyProcessor:
             self._sender.check(send)
             return self._unstored(send)
         try:
-            response, end = self._sends.put(request)
+            response, end = self._sends.store_message(request)
         except StoreError as error:
             return store_error_response(error)
         try:

@@ -154,7 +154,9 @@ class BatchAppender:
                                 held.add(tail)
                                 store.hold(tail)
                                 count += FIRST_OF_QUEUE_COUNT
-                        self._stats.put(topic.name).count_request(size, store.staged_offset - first)
+                        self._stats.get_send_traffic(topic.name).count_request(
+                            size, store.staged_offset - first
+                        )
                         size_bytes += _body_size_bytes(item)
                 if count >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
                     store.commit()

@@ -236,9 +236,9 @@ class StaticTopicTable(JsonTable):
 
     def put_json(self, value: Any) -> None:
         """Put a mapping as RocketMQ's bodies have it. Raises ValueError."""
-        self.put(StaticTopic.from_json(value))
+        self.store_mapping(StaticTopic.from_json(value))
 
-    def put(self, static: StaticTopic) -> bool:
+    def store_mapping(self, static: StaticTopic) -> bool:
         """Create or replace a mapping; return False if it is unchanged."""
         if self.mappings.get(static.topic) == static:
             return False
@@ -261,7 +261,7 @@ class StaticTopicTable(JsonTable):
         if value is None:
             self.delete(name)
         else:
-            self.put(StaticTopic.from_json(value))
+            self.store_mapping(StaticTopic.from_json(value))
 
     def _replay(self, name: str, value: object) -> None:
         if value is None:

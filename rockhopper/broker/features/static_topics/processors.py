@@ -90,7 +90,7 @@ class StaticTopicProcessors:
         if known is not None and not fields.force:
             _check_change(known, static)
         self._admin.check_name(static.topic)
-        if self._static_topics.put(static):
+        if self._static_topics.store_mapping(static):
             log.info("static topic mapping changed", topic=static.topic)
             await self._static_topics.saved()
         answer = await self._admin.update_topic(request)

@@ -155,7 +155,7 @@ class CheckBack:
         if connection.writing_paused:
             return 0
         half.check_times += 1
-        self._counts.put(half.offset, half.check_times)
+        self._counts.record_count(half.offset, half.check_times)
         asked = message_to_check(message, half.check_times)
         size_bytes = connection.notify(TransactionCheck(message, asked, self._config.broker_name))
         self.check_count += 1

@@ -50,7 +50,7 @@ class CheckCounts(JsonTable):
         """How many checks of the half message at *offset* are known of."""
         return self._counts.get(offset, 0)
 
-    def put(self, offset: int, count: int) -> None:
+    def record_count(self, offset: int, count: int) -> None:
         """Note how often its producer was asked by now."""
         self._counts[offset] = count
         self._changed(offset)
@@ -67,7 +67,7 @@ class CheckCounts(JsonTable):
     def take_entry(self, name: str, value: object) -> None:
         """Note them, or forget them."""
         if isinstance(value, int):
-            self.put(int(name), value)
+            self.record_count(int(name), value)
         else:
             self.forget(int(name))
 

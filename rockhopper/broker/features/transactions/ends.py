@@ -127,7 +127,7 @@ class TransactionEnds:
             sizes.setdefault(topic, []).append(size_bytes)
         for topic, sizes_bytes in sizes.items():
             self.committed[topic] = self.committed.get(topic, 0) + len(sizes_bytes)
-            traffic = self._stats.put(topic)
+            traffic = self._stats.get_send_traffic(topic)
             for size_bytes in sizes_bytes:
                 traffic.count_request(1, size_bytes)
 
@@ -185,7 +185,7 @@ class TransactionEnds:
             if commit and not committed and self._is_held(message):
                 log.info("a held transaction was committed", id=message.message_id)
                 place = self._place_of(message)
-                written = self._ledger.put(self._final(message, place))
+                written = self._ledger.store_copy(self._final(message, place))
                 if written.failure is not None:
                     raise written.failure
                 self._remember(message.queue_offset, committed=True)
@@ -278,7 +278,7 @@ class TransactionEnds:
         topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         counters[topic] = counters.get(topic, 0) + 1
         if counters is self.committed:
-            self._stats.put(topic).count_request(1, message.size_bytes)
+            self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
 
     def forget(self, half: OpenHalf, *, committed: bool) -> None:
         """Remove *half* from the open ones, and remember how its transaction ended."""

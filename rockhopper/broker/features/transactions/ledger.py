@@ -89,7 +89,7 @@ class Ledger:
         offsets = (half.offset, *half.copies)
         return self._write(copy, lambda log_offset: self._stage_op(offsets, log_offset))
 
-    def put(self, copy: Copy) -> EndResult:
+    def store_copy(self, copy: Copy) -> EndResult:
         """Store *copy* by itself."""
         return self._write(copy, lambda _position: None)
 

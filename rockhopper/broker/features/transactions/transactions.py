@@ -181,7 +181,7 @@ class Transactions(FeaturePart):
         self.counts.forget(half.offset)
         self.halves.register(moved, half.due_ms)
         if moved.check_times:
-            self.counts.put(offset, moved.check_times)
+            self.counts.record_count(offset, moved.check_times)
         self.check_back.arm()
         return True
 
@@ -247,7 +247,9 @@ class Transactions(FeaturePart):
         offset = tail.next_offset
         properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
         properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)
-        written = self.ledger.put(Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties))
+        written = self.ledger.store_copy(
+            Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties)
+        )
         if written.failure is not None or written.log_offset is None:
             raise written.failure or StoreError("the half message could not be put back")
         group = properties.get(PROPERTY_PRODUCER_GROUP, "")

@@ -476,7 +476,7 @@ class ConsumerGroups(Part):
     ) -> None:
         assert self._remembered is not None
         if online.is_consistent():
-            self._remembered.put(online.name, subscriptions, fingerprint)
+            self._remembered.store_subscriptions(online.name, subscriptions, fingerprint)
         else:
             # A pull could not tell whose expression applies.
             self._remembered.forget(online.name)

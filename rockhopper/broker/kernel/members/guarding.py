@@ -63,7 +63,7 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
                 raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
             if len(credentials.secret) < SECRET_LENGTH_MIN:
                 log.warning("a secret is short: use at least 12 characters", user=name)
-            users.put(User(name, credentials.secret, is_super=True))
+            users.store_user(User(name, credentials.secret, is_super=True))
     if config.auth.generates_user and not users.has_super and config.role is not Role.NAMESERVER:
         _generate_user(users, config)
     if config.auth.authentication_enabled and not users.has_super:
@@ -91,7 +91,7 @@ def _generate_user(users: UserTable, config: BrokerConfig) -> None:
         )
         raise SettingError(SECRET_KEYS[0], GENERATE, reason)
     user = User(FIRST_USER, secrets.token_urlsafe(GENERATED_SECRET_BYTES), is_super=True)
-    users.put(user)
+    users.store_user(user)
     users.save()
     log.warning(
         "first user created: its secret is shown only in this line; clients sign with it, for "

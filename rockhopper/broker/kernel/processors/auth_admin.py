@@ -119,7 +119,7 @@ class AuthAdminProcessors:
             self._check_super(request, user)
             self._check_not_last(user)
             with answered_before_its_end(request):
-                self._acls.put(name, ())
+                self._acls.replace_rules(name, ())
                 self._users.delete(name)
                 log.info("user deleted", user=name, by=request.principal.user or "nobody")
                 await self._saved()
@@ -155,7 +155,7 @@ class AuthAdminProcessors:
             if (kind and rule.policy.value.lower() != kind.lower())
             or (resource and rule.pattern != Pattern.parse(resource, self._acls.kinds))
         ]
-        self._acls.put(name, kept)
+        self._acls.replace_rules(name, kept)
         log.info("rules deleted", user=name, by=request.principal.user or "nobody")
         await self._saved()
         return Response()
@@ -214,7 +214,7 @@ class AuthAdminProcessors:
                 f"a secret is short: use at least {SECRET_LENGTH_MIN} characters", user=user.name
             )
         with answered_before_its_end(request):
-            self._users.put(user)
+            self._users.store_user(user)
             log.info("user changed", user=user.name, by=request.principal.user or "nobody")
             await self._saved()
         return Response()
@@ -235,7 +235,7 @@ class AuthAdminProcessors:
             replaced = {(rule.policy, rule.pattern) for rule in added}
             kept = [rule for rule in known if (rule.policy, rule.pattern) not in replaced]
             rules = [*kept, *added]
-        self._acls.put(name, rules)
+        self._acls.replace_rules(name, rules)
         log.info("rules changed", user=name, by=request.principal.user or "nobody")
         await self._saved()
         return Response()

@@ -60,10 +60,10 @@ class SendProcessor:
 
     def process(self, request: Request) -> Response | None:
         """Serve one send; return None while the answer waits for the disk."""
-        response, end = self.put(request)
+        response, end = self.store_message(request)
         return answer_when_safe(self._store, request, response, end)
 
-    def put(self, request: Request) -> tuple[Response, int]:
+    def store_message(self, request: Request) -> tuple[Response, int]:
         """Store one message.
 
         Return the answer and the log offset that must be safe before the answer may leave; 0 means

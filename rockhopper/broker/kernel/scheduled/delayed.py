@@ -116,7 +116,7 @@ class DelayOffsetTable(JsonTable):
         super().take_copy(data)
         self.passes.clear()
 
-    def put(self, level: int, offset: int) -> None:
+    def set_offset(self, level: int, offset: int) -> None:
         """Set the offset of *level*, to be written with the next save."""
         if self.offsets.get(level) == offset:
             return
@@ -189,7 +189,7 @@ class DelayState(State):
         Everything before it is delivered; a promotion finds out how far the pass itself came.
         """
         level, first_offset, end_offset = decode_numbers(payload, 3)
-        self.table.put(level, first_offset)
+        self.table.set_offset(level, first_offset)
         self.table.passes[level] = Pass(level, first_offset, end_offset, log_offset)
 
     async def leave(self) -> None:
@@ -251,7 +251,7 @@ class DelayedDelivery(Part):
             if about.end_offset > offsets.get(about.level, 0):
                 end_offset = self._written_until(about)
                 if end_offset > offsets.get(about.level, 0):
-                    self.table.put(about.level, end_offset)
+                    self.table.set_offset(about.level, end_offset)
 
     def _find_levels_that_are_no_more(self) -> None:
         """Create timers for levels with messages that the setting no longer defines."""
@@ -285,7 +285,7 @@ class DelayedDelivery(Part):
                     log.warning(
                         "delay level offset derived from the log", level=level, offset=offset
                     )
-                    self.table.put(level, offset)
+                    self.table.set_offset(level, offset)
 
     def _written_until(self, about: Pass) -> int:
         """Return the queue offset behind the last message that a pass has written; 0 if none."""
@@ -338,7 +338,7 @@ class DelayedDelivery(Part):
         self._delivered.clear()
         self._next.clear()
         for level in self._timers:
-            self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
+            self.table.set_offset(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
         self.start()
 
     async def abandon(self) -> None:
@@ -371,7 +371,7 @@ class DelayedDelivery(Part):
         delivered = self._delivered
         while delivered and delivered[0][0] <= flushed_offset:
             _, level, offset = delivered.popleft()
-            self.table.put(level, offset)
+            self.table.set_offset(level, offset)
 
     def _save_later(self) -> None:
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_INTERVAL_S, self._save)
@@ -467,7 +467,7 @@ class DelayedDelivery(Part):
             self._delivered.append((store.max_commit_log_offset, level, next_offset))
         for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
-            self._stats.put(topic).count_request(1, message.size_bytes)
+            self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
 
     def _note(self, about: Pass) -> None:
         if self._journal.note(about):

@@ -121,7 +121,7 @@ class SendBack:
         store.read_clock()
         store.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
         end = store.commit()
-        self._stats.put(topic).count_request(1, message.size_bytes)
+        self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
         return end
 
 

@@ -209,7 +209,7 @@ class Sender:
             send.reconsume_times,
         )
         unique_key = properties[PROPERTY_UNIQUE_KEY]
-        self._stats.put(topic.name if diversion is None else name).count_request(
+        self._stats.get_send_traffic(topic.name if diversion is None else name).count_request(
             1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
@@ -308,7 +308,7 @@ class Sender:
         )
         if placed is None:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
-        self._stats.put(topic.name).count_request(
+        self._stats.get_send_traffic(topic.name).count_request(
             len(messages), self._store.staged_offset - placed[0]
         )
         ids = message_ids(self._message_id(0)[:-16], placed[1])
@@ -341,6 +341,8 @@ class Sender:
             send.born_host,
             batch_count=count,
         )
-        self._stats.put(topic.name).count_request(count, self._store.staged_offset - log_offset)
+        self._stats.get_send_traffic(topic.name).count_request(
+            count, self._store.staged_offset - log_offset
+        )
         batch_id = unique_key if send.is_batch else None
         return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)

@@ -79,7 +79,7 @@ class UserTable(_AccountTable):
         self.users.clear()
         self.users.update(users)
 
-    def put(self, user: User) -> None:
+    def store_user(self, user: User) -> None:
         """Store a user, and save soon."""
         self.users[user.name] = user
         self._changed(user.name)
@@ -99,7 +99,7 @@ class UserTable(_AccountTable):
         if value is None:
             self.delete(name)
         else:
-            self.put(_user(name, value))
+            self.store_user(_user(name, value))
 
     def _replay(self, name: str, value: Any) -> None:
         if value is None:
@@ -140,7 +140,7 @@ class AclTable(_AccountTable):
         else:
             self.rules[name] = _rules(value, self.kinds)
 
-    def put(self, name: str, rules: Sequence[Rule]) -> None:
+    def replace_rules(self, name: str, rules: Sequence[Rule]) -> None:
         """Replace a user's rules; an empty sequence deletes them."""
         if rules:
             self.rules[name] = tuple(rules)
@@ -155,7 +155,7 @@ class AclTable(_AccountTable):
 
     def take_entry(self, name: str, value: Any) -> None:
         """See JsonTable."""
-        self.put(name, () if value is None else _rules(value, self.kinds))
+        self.replace_rules(name, () if value is None else _rules(value, self.kinds))
 
 
 def accounts_to_json(users: UserTable, acls: AclTable) -> JsonObject:

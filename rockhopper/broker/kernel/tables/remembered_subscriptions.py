@@ -58,7 +58,9 @@ class RememberedSubscriptions(JsonTable):
         self._before = {str(name): dict(entry) for name, entry in groups.items()}
         self._now = dict(self._before)
 
-    def put(self, group: str, subscriptions: Mapping[str, Subscription], fingerprint: int) -> None:
+    def store_subscriptions(
+        self, group: str, subscriptions: Mapping[str, Subscription], fingerprint: int
+    ) -> None:
         """Store a group's subscriptions; the next save writes them if they changed.
 
         Members send the same subscriptions in turn, each with its own version and with a

@@ -60,7 +60,7 @@ class KeyValueTable(JsonTable):
         """Return all values of a namespace; empty if there are none."""
         return dict(self._values.get(namespace, {}))
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    def set_value(self, namespace: str, key: str, value: str) -> None:
         """Set one value.
 
         Raises:

@@ -30,11 +30,11 @@ class MessageIndex:
     """The index of one store. Belongs to the event loop's thread, except ``flush``.
 
     ``failed`` is set if a new file could not be made. RocketMQ then rejects messages until a
-    restart; here the next ``put`` that succeeds clears it.
+    restart; here the next ``insert_key`` that succeeds clears it.
     """
 
-    put: Callable[[int, int, int], None]
-    """``put(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
+    insert_key: Callable[[int, int, int], None]
+    """``insert_key(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
 
     It is the current file's own method, to save a call on the hot path. A saved reference to it
     stays valid. Raises OSError if the disk is full; nothing has changed then.
@@ -55,7 +55,7 @@ class MessageIndex:
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
         self.failed = False
-        self.put = self._put_with_room
+        self.insert_key = self._put_with_room
 
     def load(self, last_exit_clean: bool) -> None:
         """Open the existing files and repair what a crash left.
@@ -106,7 +106,7 @@ class MessageIndex:
         return IndexFile.open(path, self._slot_count, self._entry_count_max, self._put_with_room)
 
     def _use_newest(self) -> None:
-        self.put = self._files[-1].put if self._files else self._put_with_room
+        self.insert_key = self._files[-1].insert_key if self._files else self._put_with_room
 
     def flush(self) -> bool:
         """Make every entry durable; return whether there was any. May run in a thread.
@@ -129,7 +129,7 @@ class MessageIndex:
             file.close()
 
     def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
-        """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
+        """Insert packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Raises:
             OSError: the disk is full; some of the first entries may be in the index.
@@ -150,10 +150,10 @@ class MessageIndex:
             rest = self._files[-1].put_timed(rest)
 
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
-        """The ``put`` used if there is no file yet or the current one is full."""
+        """The ``insert_key`` used if there is no file yet or the current one is full."""
         if not self._files or self._files[-1].is_full:
             self._add_file()
-        self._files[-1].put(key_hash, commit_log_offset, store_time_ms)
+        self._files[-1].insert_key(key_hash, commit_log_offset, store_time_ms)
 
     def _add_file(self) -> None:
         previous = self._files[-1] if self._files else None

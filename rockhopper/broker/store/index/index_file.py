@@ -91,7 +91,7 @@ class IndexFile:
         full: Callable[[int, int, int], None],
         previous: "IndexFile | None",
     ) -> Self:
-        """Make an empty file; *full* replaces ``put`` once there is no free entry.
+        """Make an empty file; *full* replaces ``insert_key`` once there is no free entry.
 
         Until its first entry the header repeats the end of the *previous* file, as RocketMQ's does.
 
@@ -173,7 +173,7 @@ class IndexFile:
                 return f"entry {entry_number} disagrees with the header"
         return None
 
-    def put(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
+    def insert_key(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
         """Add one key, which is not negative; without room, pass it to the *full* function.
 
         Raises:
@@ -209,7 +209,7 @@ class IndexFile:
     def put_many(
         self, packed_keys: bytes | bytearray, store_time_ms: int
     ) -> bytes | bytearray | None:
-        """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
+        """Insert packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Returns the keys for which there is no room, None if all were added.
 
@@ -239,7 +239,7 @@ class IndexFile:
         count = len(packed_keys) // TIMED_KEY.size
         if number == 1 or number + count > self._reserved_number:
             while packed_keys and not self.is_full:
-                self.put(*TIMED_KEY.unpack_from(packed_keys))
+                self.insert_key(*TIMED_KEY.unpack_from(packed_keys))
                 end = 1 + self._reserved_number - self.next_number
                 self.put_timed(packed_keys[TIMED_KEY.size : end * TIMED_KEY.size])
                 packed_keys = packed_keys[end * TIMED_KEY.size :]
@@ -256,10 +256,10 @@ class IndexFile:
     def _put_in_steps(
         self, packed_keys: bytes | bytearray, store_time_ms: int
     ) -> bytes | bytearray | None:
-        """Put keys beyond the allocated blocks: a ``put`` per step allocates, the rest follows."""
+        """Insert keys beyond the allocated blocks: one per step allocates, the rest follows."""
         while packed_keys and not self.is_full:
             key_hash, commit_log_offset = INDEX_KEY.unpack_from(packed_keys)
-            self.put(key_hash, commit_log_offset, store_time_ms)
+            self.insert_key(key_hash, commit_log_offset, store_time_ms)
             end = 1 + self._reserved_number - self.next_number
             self.put_many(packed_keys[INDEX_KEY.size : end * INDEX_KEY.size], store_time_ms)
             packed_keys = packed_keys[end * INDEX_KEY.size :]

@@ -229,8 +229,10 @@ class Backup:
             log_start=min((segment.base for segment in self.manifest.segments), default=0),
             log_end=plan.log_end,
             last_store_time_ms=newest,
-            tables={name: [self.objects.put(data), len(data)] for name, data in named.items()},
-            ends=self.objects.put(_encode_ends(ends)),
+            tables={
+                name: [self.objects.store_object(data), len(data)] for name, data in named.items()
+            },
+            ends=self.objects.store_object(_encode_ends(ends)),
             sizes=[*recovered.file_sizes(view), *(shape or (0, 0))],
         )
         self.manifest.points.append(point)

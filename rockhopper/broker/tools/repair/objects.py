@@ -18,7 +18,7 @@ class Objects:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def put(self, data: bytes) -> str:
+    def store_object(self, data: bytes) -> str:
         """Store *data* durably; return its name. Raises OSError."""
         name = hashlib.sha256(data).hexdigest()
         path = self._directory / name

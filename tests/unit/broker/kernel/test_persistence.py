@@ -44,7 +44,7 @@ def test_queues_are_known_by_topics_groups_and_delay_levels(tmp_path: Path) -> N
     tables.offsets.commit("A", "one", 1, 7)
     tables.offsets.commit("A", "two", 1, 5)
     tables.offsets.commit("Gone from the list", "one", 0, 3)
-    tables.delays.table.put(3, 11)
+    tables.delays.table.set_offset(3, 11)
     assert tables.known_offsets() == {
         ("A", 0): 0,
         ("A", 1): 7,

@@ -9,13 +9,13 @@ from rockhopper.broker.name_server.served_topics import ServedTopics
 def served() -> ServedTopics:
     topics = ServedTopics()
     for broker, name in [("a", "orders"), ("a", "only-a"), ("b", "orders")]:
-        topics.put(name, broker, TopicConfig(name))
+        topics.set_topic(name, broker, TopicConfig(name))
     return topics
 
 
 def test_a_topic_counts_once_for_each_broker_that_has_it() -> None:
     topics = served()
-    topics.put("orders", "a", TopicConfig("orders", write_queue_nums=9))
+    topics.set_topic("orders", "a", TopicConfig("orders", write_queue_nums=9))
     assert (topics.count, len(topics), topics.of("a")) == (3, 2, {"orders", "only-a"})
     assert topics.brokers("orders")["a"].write_queue_nums == 9
     topics.remove("orders", "a")

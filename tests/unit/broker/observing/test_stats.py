@@ -12,7 +12,7 @@ def run(stats: BrokerStats, clock: Clock, samples: int, messages: int = 0) -> No
     """Let *samples* intervals pass, with *messages* sent to ``orders`` in each."""
     for _ in range(samples):
         clock.advance(SAMPLE_INTERVAL_MS)
-        stats.put("orders").count_request(messages, 100 * messages)
+        stats.get_send_traffic("orders").count_request(messages, 100 * messages)
         stats.sample()
 
 
@@ -29,7 +29,7 @@ def test_rates_of_a_young_broker_cover_its_age() -> None:
     stats = BrokerStats(now_ms=clock)
     assert stats.tps("put_messages") == [0.0, 0.0, 0.0]
     clock.advance(5000)
-    stats.put("orders").count_request(50, 5000)
+    stats.get_send_traffic("orders").count_request(50, 5000)
     assert stats.tps("put_messages") == [5.0, 5.0, 5.0]
     clock.advance(15_000)
     assert stats.tps("put_messages") == [2.5, 2.5, 2.5]
@@ -50,10 +50,10 @@ def test_pulls_that_found_something_and_nothing_count_apart_and_together() -> No
 def test_stats_items_have_sum_rate_and_average_of_the_last_minute() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
-    stats.put("orders")
+    stats.get_send_traffic("orders")
     clock.advance(10_000)
-    stats.put("orders").count_request(30, 3000)
-    stats.put("orders").count_request(10, 1000)
+    stats.get_send_traffic("orders").count_request(30, 3000)
+    stats.get_send_traffic("orders").count_request(10, 1000)
     minute, hour, day = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
     assert (minute.sum, minute.tps, minute.average_per_call) == (40, 4.0, 20.0)
     assert (hour.sum, day.sum) == (40, 40)
@@ -66,9 +66,9 @@ def test_stats_items_have_sum_rate_and_average_of_the_last_minute() -> None:
 def test_a_new_topic_is_not_taken_for_a_busy_one() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
-    stats.put("orders")
+    stats.get_send_traffic("orders")
     clock.advance(16)
-    stats.put("orders").count_request(3, 300)
+    stats.get_send_traffic("orders").count_request(3, 300)
     assert stats.topic_put_tps("orders") == 0.3
     clock.advance(10_000 - 16)
     assert stats.topic_put_tps("orders") == 0.3
@@ -79,7 +79,7 @@ def test_a_new_topic_is_not_taken_for_a_busy_one() -> None:
 def test_minute_forgets_what_is_older_while_the_hour_remembers() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
-    stats.put("orders")
+    stats.get_send_traffic("orders")
     run(stats, clock, samples=1)
     run(stats, clock, samples=1, messages=5)
     run(stats, clock, samples=7)
@@ -104,14 +104,14 @@ def test_items_by_group_are_keyed_by_topic_and_group() -> None:
 
 def test_counters_are_the_same_object_each_time() -> None:
     stats = BrokerStats(now_ms=Clock())
-    assert stats.put("orders") is stats.put("orders")
-    assert dict(stats.by_key("put")) == {"orders": stats.put("orders")}
+    assert stats.get_send_traffic("orders") is stats.get_send_traffic("orders")
+    assert dict(stats.by_key("put")) == {"orders": stats.get_send_traffic("orders")}
 
 
 def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
     stats = BrokerStats(now_ms=Clock())
-    stats.put("orders").count_request(7, 70)
-    stats.put("orders2").count_request(1, 10)
+    stats.get_send_traffic("orders").count_request(7, 70)
+    stats.get_send_traffic("orders2").count_request(1, 10)
     stats.got("orders", "billing").count_request(5, 50)
     stats.got("orders2", "billing").count_request(1, 1)
     stats.forget_topic("orders")
@@ -129,7 +129,7 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     noon_s = time.mktime((2026, 6, 1, 12, 0, 0, 0, 0, -1))
     clock = Clock(int(noon_s * 1000))
     stats = BrokerStats(now_ms=clock)
-    stats.put("orders").count_request(100, 1)
+    stats.get_send_traffic("orders").count_request(100, 1)
     stats.sample()
     assert stats.put_total_today_morning == 0
     clock.advance(12 * 3_600_000 - 1)
@@ -138,7 +138,7 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     clock.advance(1)
     stats.sample()
     assert stats.put_total_today_morning == 100
-    stats.put("orders").count_request(20, 1)
+    stats.get_send_traffic("orders").count_request(20, 1)
     clock.advance(24 * 3_600_000)
     stats.sample()
     assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (100, 120)
@@ -155,7 +155,7 @@ def test_what_has_not_moved_is_not_sampled_and_counts_all_the_same() -> None:
         clock.advance(SAMPLE_INTERVAL_MS)
         stats.sample()
     assert len(history.samples[0]) == taken
-    stats.put("orders").count_request(7, 700)
+    stats.get_send_traffic("orders").count_request(7, 700)
     minute, hour, _ = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
     assert minute.sum == 7
     assert minute.tps == pytest.approx(7 / 70)
@@ -166,8 +166,8 @@ def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     assert stats.windows_of_broker("BROKER_PUT_NUMS") is None
-    stats.put("orders").count_request(5, 50)
-    stats.put("SCHEDULE_TOPIC_XXXX").count_request(2, 20)
+    stats.get_send_traffic("orders").count_request(5, 50)
+    stats.get_send_traffic("SCHEDULE_TOPIC_XXXX").count_request(2, 20)
     stats.got("orders", "billing").count_request(3, 30)
     stats.acked("orders", "billing").count_request(2, 0)
     stats.checkpointed("orders", "billing").count_request(1, 0)
@@ -214,7 +214,7 @@ def test_many_topics_are_sampled_and_summed_up_in_steps() -> None:
     clock = Clock()
     stats = BrokerStats(now_ms=clock)
     for number in range(3 * HISTORIES_PER_STEP):
-        stats.put(f"topic-{number}").count_request(1, 10)
+        stats.get_send_traffic(f"topic-{number}").count_request(1, 10)
     clock.advance(SAMPLE_INTERVAL_MS)
     assert sum(1 for _ in stats.sample_in_steps()) == 6
     minute, _, _ = stats.windows("TOPIC_PUT_NUMS", "topic-0") or pytest.fail("not counted")

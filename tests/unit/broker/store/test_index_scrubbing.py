@@ -165,8 +165,8 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
 
 def test_strays_are_named_once(store: MessageStore, stores: Stores) -> None:
     assert store.opened.index is not None
-    store.opened.index.put(12345, 0, stores.clock())
-    store.opened.index.put(777, store.max_commit_log_offset - 9, stores.clock())
+    store.opened.index.insert_key(12345, 0, stores.clock())
+    store.opened.index.insert_key(777, store.max_commit_log_offset - 9, stores.clock())
     fill(store, 2)
     (entry,) = scrub(store)
     assert (entry["entry"], entry["count"]) == (121, 2)
@@ -181,7 +181,7 @@ def test_entries_that_java_puts_besides_are_fine(store: MessageStore, stores: St
     ).commit_log_offset
     assert store.opened.index is not None
     for key in ("T#b", "last", "x"):
-        store.opened.index.put(index_key_hash(TOPIC, key), offset, stores.clock())
+        store.opened.index.insert_key(index_key_hash(TOPIC, key), offset, stores.clock())
     fill(store, 2)
     assert scrub(store) == []
 

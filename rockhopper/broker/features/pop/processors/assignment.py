@@ -169,7 +169,7 @@ class AssignmentProcessors:
             raise GroupNotFound(f"subscription group [{mode.consumer_group}] does not exist")
         if mode.mode not in (POP, PULL):
             raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL or POP is allowed")
-        self._modes.put(mode)
+        self._modes.set_mode(mode)
         log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
         await self._modes.saved()
         return Response()

@@ -170,7 +170,7 @@ class TimerDelivery:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             self.delivered[topic] += 1
             self.late_count += now_ms - due.due_ms > LATE_MS
-            self._stats.put(topic).count_request(1, message.size_bytes)
+            self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
 
     @property
     def behind_ms(self) -> int:

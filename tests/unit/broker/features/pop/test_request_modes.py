@@ -16,7 +16,7 @@ def test_a_mode_is_kept_by_topic_and_group(tmp_path: Path) -> None:
     table = MessageRequestModeTable(tmp_path / "modes.json", now_ms=Clock())
     mode = SetMessageRequestModeRequestBody.from_json(MODE)
     assert table.get("orders", "g") is None
-    table.put(mode)
+    table.set_mode(mode)
     assert table.get("orders", "g") == mode
     assert table.get("g", "orders") is None
     assert table.to_json() == DOCUMENT
@@ -24,7 +24,7 @@ def test_a_mode_is_kept_by_topic_and_group(tmp_path: Path) -> None:
 
 def test_the_file_is_read_again(tmp_path: Path) -> None:
     table = MessageRequestModeTable(tmp_path / "modes.json", now_ms=Clock())
-    table.put(SetMessageRequestModeRequestBody.from_json(MODE))
+    table.set_mode(SetMessageRequestModeRequestBody.from_json(MODE))
     table.save()
     again = MessageRequestModeTable(tmp_path / "modes.json", now_ms=Clock())
     assert again.load()

@@ -96,7 +96,7 @@ def test_a_run_is_stored_as_its_messages_would_be(appends: Appends) -> None:
     mark = {"CLUSTER": "c", "RH_SINK": f"{BATCH}:1+"}
     assert first.properties == {"UNIQ_KEY": "Ka"} | mark
     assert second.properties == {"UNIQ_KEY": "Kb"} | mark
-    assert appends.stats.put("TopicA").messages == 3
+    assert appends.stats.get_send_traffic("TopicA").messages == 3
 
 
 def test_a_run_without_a_queue_goes_to_one(appends: Appends) -> None:
@@ -201,8 +201,8 @@ def test_messages_are_marked_with_their_batch_and_number(appends: Appends) -> No
     }
     assert len(second.properties["UNIQ_KEY"]) == 32
     assert second.properties["RH_SINK"] == f"{BATCH}:1"
-    assert appends.stats.put("TopicA").messages == 2
-    assert appends.stats.put("TopicA").bytes == first.size_bytes + second.size_bytes
+    assert appends.stats.get_send_traffic("TopicA").messages == 2
+    assert appends.stats.get_send_traffic("TopicA").bytes == first.size_bytes + second.size_bytes
 
 
 def test_messages_without_a_queue_take_turns_over_all_parts(appends: Appends) -> None:

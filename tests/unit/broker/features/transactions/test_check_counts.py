@@ -16,9 +16,9 @@ def counts(tmp_path: Path) -> CheckCounts:
 
 def test_counts_come_back_from_the_file(tmp_path: Path, counts: CheckCounts) -> None:
     assert counts.get(5) == 0
-    counts.put(5, 1)
-    counts.put(5, 2)
-    counts.put(7, 1)
+    counts.record_count(5, 1)
+    counts.record_count(5, 2)
+    counts.record_count(7, 1)
     counts.save()
     again = CheckCounts(tmp_path / "transactions.json", now_ms=Clock())
     again.load()
@@ -27,7 +27,7 @@ def test_counts_come_back_from_the_file(tmp_path: Path, counts: CheckCounts) -> 
 
 def test_what_is_finished_is_forgotten(counts: CheckCounts) -> None:
     for offset in range(4):
-        counts.put(offset, 1)
+        counts.record_count(offset, 1)
     counts.forget(0)
     counts.forget(99)
     counts.keep_only({2, 99})
@@ -38,7 +38,7 @@ def test_forgetting_what_is_not_there_is_no_change(tmp_path: Path, counts: Check
     counts.forget(1)
     counts.keep_only(set())
     assert counts.is_saved
-    counts.put(1, 1)
+    counts.record_count(1, 1)
     assert not counts.is_saved
 
 

@@ -83,8 +83,8 @@ async def test_a_half_message_is_hidden_and_opens_a_transaction(broker: ServedBr
     assert (placed.queue_id, placed.transaction_id) == (2, "H")
     assert message.sys_flag == 0
     assert message.properties["PGROUP"] == "senders"
-    assert broker.stats.put(HALF_TOPIC).messages == 1
-    assert broker.stats.put("orders").messages == 0
+    assert broker.stats.get_send_traffic(HALF_TOPIC).messages == 1
+    assert broker.stats.get_send_traffic("orders").messages == 0
 
 
 async def test_transactions_may_be_forbidden(broker: ServedBroker) -> None:

@@ -85,7 +85,7 @@ class Ending:
             self.broker.log_bytes(),
             [served.store.queue_units(t, q, 0, 64) for t in topics for q in range(3)],
             [one.offset for one in self.halves],
-            (ends.committed, served.stats.put("orders").messages),
+            (ends.committed, served.stats.get_send_traffic("orders").messages),
         )
 
 

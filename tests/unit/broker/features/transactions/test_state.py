@@ -17,7 +17,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_counts_of_checks_come_a_moment_later(pair: Pair) -> None:
     async def change() -> None:
-        pair.master.states["transactions"].counts.put(7, 2)  # type: ignore[attr-defined]
+        pair.master.states["transactions"].counts.record_count(7, 2)  # type: ignore[attr-defined]
 
     pair.master.run(change())
     pair.gather()

@@ -120,7 +120,7 @@ def after_restart(directory: Path, clock: Clock) -> ConsumerGroups:
     """Groups of a broker that knew "billing" before it stopped."""
     path = directory / "subscriptions.json"
     before = RememberedSubscriptions(path, now_ms=clock)
-    before.put("billing", to("orders"), 0)
+    before.store_subscriptions("billing", to("orders"), 0)
     before.save()
     remembered = RememberedSubscriptions(path, now_ms=clock)
     remembered.load()

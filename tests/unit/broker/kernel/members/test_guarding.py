@@ -77,7 +77,7 @@ def test_changes_of_users_count_at_once_and_end_their_connections(tmp_path: Path
     guard.authenticator.on_change.append(heard.append)
     root = Principal("10.0.0.7", "root")
     assert guard.may(root, Action.UPDATE, CLUSTER)
-    users.put(User("root", "another secret", is_super=True, is_enabled=False))
+    users.store_user(User("root", "another secret", is_super=True, is_enabled=False))
     assert not guard.may(root, Action.UPDATE, CLUSTER)
     assert heard == ["root"]
 
@@ -86,7 +86,7 @@ def test_who_may_publish_is_who_speaks_for_the_client(tmp_path: Path) -> None:
     client = Client(Peer("10.0.0.7").connection, "c", 0, 479, "root")
     stranger = Client(Peer("10.0.0.7").connection, "c", 0, 479, "al")
     guard, users = guarded(tmp_path, ON | {"authorizationEnabled": "true"} | ROOT)
-    users.put(User("al", "a secret of al"))
+    users.store_user(User("al", "a secret of al"))
     assert may_publish(guard, client, "orders")
     assert not may_publish(guard, stranger, "orders")
     assert may_publish(guard_of(build_config({})), stranger, "orders")

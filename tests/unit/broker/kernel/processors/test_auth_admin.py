@@ -183,8 +183,8 @@ async def strict(tmp_path: Path) -> AsyncIterator[ServedBroker]:
         {"authenticationEnabled": "true"},
         AccessRules(remote_admin=True),
     )
-    made.tables.users.put(User("root", "root's own secret", is_super=True))
-    made.tables.users.put(User("clerk", "clerk's own secret"))
+    made.tables.users.store_user(User("root", "root's own secret", is_super=True))
+    made.tables.users.store_user(User("clerk", "clerk's own secret"))
     yield made
     await made.close()
 

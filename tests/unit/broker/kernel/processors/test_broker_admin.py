@@ -140,15 +140,15 @@ async def test_secrets_are_masked(broker: ServedBroker, monkeypatch: pytest.Monk
 
 
 async def test_delay_offsets_are_shown_as_their_file_has_them(broker: ServedBroker) -> None:
-    broker.delayed.table.put(3, 7)
+    broker.delayed.table.set_offset(3, 7)
     answer = await broker.ask(Code.GET_ALL_DELAY_OFFSET)
     assert b'"offsetTable":{3:7}' in answer.body
 
 
 async def test_statistics_of_a_topic(broker: ServedBroker, clock: Clock) -> None:
-    broker.stats.put("orders").count_request(20, 400)
+    broker.stats.get_send_traffic("orders").count_request(20, 400)
     clock.advance(10_000)
-    broker.stats.put("orders").count_request(20, 400)
+    broker.stats.get_send_traffic("orders").count_request(20, 400)
     ext = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "orders"}
     answer = await broker.ask(Code.VIEW_BROKER_STATS_DATA, ext)
     assert fastjson.loads(answer.body)["statsMinute"] == {"avgpt": 20.0, "sum": 40, "tps": 4.0}
@@ -159,7 +159,7 @@ async def test_statistics_of_a_topic(broker: ServedBroker, clock: Clock) -> None
     ("name", "key"), [("TOPIC_PUT_NUMS", "nothing"), ("NONSENSE", "orders"), ("x" * 9000, "k")]
 )
 async def test_statistics_that_do_not_exist(broker: ServedBroker, name: str, key: str) -> None:
-    broker.stats.put("orders").count_request(1, 1)
+    broker.stats.get_send_traffic("orders").count_request(1, 1)
     ext = {"statsName": name, "statsKey": key}
     answer = await broker.ask(Code.VIEW_BROKER_STATS_DATA, ext)
     assert answer.code == ResponseCode.SYSTEM_ERROR

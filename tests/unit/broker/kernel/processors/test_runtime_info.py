@@ -76,7 +76,7 @@ async def test_runtime_info_follows_traffic(broker: ServedBroker, clock: Clock) 
     broker.create_topic("orders")
     put = broker.put("orders")
     stored_ms = clock.now_ms
-    broker.stats.put("orders").count_request(10, 1000)
+    broker.stats.get_send_traffic("orders").count_request(10, 1000)
     broker.stats.got("orders", "billing").count_request(5, 500)
     broker.stats.get_found = 2
     clock.advance(3_723_000)

@@ -19,7 +19,7 @@ async def test_topics_are_counted_and_groups_measured(broker: ServedBroker) -> N
     broker.groups.find_or_create("billing")
     broker.groups.find_or_create("new")
     broker.offsets.commit("orders", "billing", 0, 1)
-    broker.stats.put("orders").count_request(3, 300)
+    broker.stats.get_send_traffic("orders").count_request(3, 300)
     broker.stats.got("orders", "billing").count_request(1, 100)
     found = await figures(broker)
     topics = {each.name: each for each in found.topics}

@@ -298,7 +298,7 @@ def test_delivery_counts_as_traffic(rig: Rig) -> None:
     rig.start()
     rig.delay(TEN_SECONDS)
     rig.wait(10)
-    assert rig.broker.stats.put("orders").messages == 1
+    assert rig.broker.stats.get_send_traffic("orders").messages == 1
 
 
 def test_what_waits_at_a_level_that_is_no_more_is_delivered_by_the_last_one(
@@ -320,6 +320,6 @@ def test_table_reads_levels_bare_and_quoted_and_writes_them_bare(tmp_path: Path)
     table = DelayOffsetTable(path)
     assert table.load()
     assert table.offsets == {1: 11, 2: 12}
-    table.put(3, 1)
+    table.set_offset(3, 1)
     table.save()
     assert b"3:1" in path.read_bytes()

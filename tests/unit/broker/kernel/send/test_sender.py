@@ -116,7 +116,7 @@ async def test_what_is_counted_are_messages_and_the_bytes_of_their_records(
     broker.sender.send(send(b"x" * 100))
     batch = encode_batch([(0, b"y", b""), (0, b"z", b"")])
     broker.sender.send(send(batch, is_batch=True))
-    traffic = broker.stats.put(TOPIC)
+    traffic = broker.stats.get_send_traffic(TOPIC)
     assert (traffic.messages, traffic.bytes) == (3, broker.store.max_commit_log_offset)
     assert broker.stats.put_failed == 0
 
@@ -152,7 +152,7 @@ async def test_a_delay_level_moves_a_message_and_beats_a_time(
     assert message.properties["DELAY"] == "18"
     assert "TIMER_DELIVER_MS" not in message.properties
     assert (placed.queue_id, placed.queue_offset) == (2, 0)
-    assert broker.stats.put(TOPIC).messages == 1
+    assert broker.stats.get_send_traffic(TOPIC).messages == 1
 
 
 @pytest.mark.parametrize("level", ["0", "-3"])
@@ -207,8 +207,8 @@ async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stor
     assert placed.diversion is aside
     assert (placed.queue_id, placed.transaction_id) == (2, "A")
     assert (message.sys_flag, message.properties["seen"]) == (0, "yes")
-    assert broker.stats.put("aside").messages == 1
-    assert broker.stats.put(TOPIC).messages == 0
+    assert broker.stats.get_send_traffic("aside").messages == 1
+    assert broker.stats.get_send_traffic(TOPIC).messages == 0
 
 
 async def test_features_prepare_the_messages_that_have_their_property(

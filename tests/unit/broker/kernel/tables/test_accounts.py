@@ -26,8 +26,8 @@ def acls(path: Path) -> AclTable:
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     table, rules = users(tmp_path), acls(tmp_path)
-    table.put(ALICE)
-    rules.put("alice", RULES)
+    table.store_user(ALICE)
+    rules.replace_rules("alice", RULES)
     table.save()
     rules.save()
     again, rules_again = users(tmp_path), acls(tmp_path)
@@ -40,7 +40,7 @@ def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
 def test_the_files_are_their_owners(tmp_path: Path) -> None:
     (tmp_path / "users.json.tmp").write_text("left")
     table = users(tmp_path)
-    table.put(ALICE)
+    table.store_user(ALICE)
     table.save()
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
@@ -57,7 +57,7 @@ def test_a_rule_about_a_kind_of_resource_that_does_not_exist_stops_the_start(
 ) -> None:
     rule = Rule(Pattern.parse("Queue:o*", kinds=None), parse_actions(["Pub"]), (), False)
     table = acls(tmp_path)
-    table.put("alice", [rule])
+    table.store_user("alice", [rule])
     table.save()
     again = acls(tmp_path)
     again.load()
@@ -77,7 +77,7 @@ def test_an_edited_file_counts_and_is_not_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = users(tmp_path)
-    table.put(ALICE)
+    table.store_user(ALICE)
     table.save()
     path = tmp_path / "users.json"
     path.write_text(path.read_text().replace("of alice", "of malice"))
@@ -91,8 +91,8 @@ def test_an_edited_file_counts_and_is_not_shown(
 
 def test_entries_go_to_other_replicas_and_come_back(tmp_path: Path) -> None:
     table, rules = users(tmp_path / "a"), acls(tmp_path / "a")
-    table.put(ALICE)
-    rules.put("alice", RULES)
+    table.store_user(ALICE)
+    rules.replace_rules("alice", RULES)
     other, others_rules = users(tmp_path / "b"), acls(tmp_path / "b")
     heard: list[str] = []
     other.on_changed = heard.append

@@ -27,7 +27,7 @@ def restarted(path: Path, clock: Clock | None = None) -> RememberedSubscriptions
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "groups" / "subscriptions.json"
     table = restarted(path)
-    table.put("billing", RED, 5)
+    table.store_subscriptions("billing", RED, 5)
     table.save()
     return path
 
@@ -38,7 +38,7 @@ def test_a_group_is_known_after_a_restart_and_only_then(path: Path) -> None:
     assert table.find("billing", "orders") == RED["orders"]
     assert table.find("billing", "bills") is None
     assert "strangers" not in table
-    table.put("new", RED, 0)
+    table.store_subscriptions("new", RED, 0)
     assert "new" not in table
 
 
@@ -66,29 +66,29 @@ def test_a_group_that_does_not_agree_is_forgotten(path: Path) -> None:
 
 def test_the_same_again_is_not_saved_again(path: Path) -> None:
     table = restarted(path)
-    table.put("billing", RED, 5)
+    table.store_subscriptions("billing", RED, 5)
     assert table.is_saved
-    table.put("billing", {"orders": Subscription("orders", "blue", version=7)}, 5)
+    table.store_subscriptions("billing", {"orders": Subscription("orders", "blue", version=7)}, 5)
     assert not table.is_saved
 
 
 def test_members_that_started_at_different_times_write_nothing_in_turn(path: Path) -> None:
     table = restarted(path)
     newer = {"orders": Subscription("orders", "red", version=8)}
-    table.put("billing", newer, 6)
+    table.store_subscriptions("billing", newer, 6)
     assert not table.is_saved
     table.save()
     for subscriptions, fingerprint in ((RED, 5), (newer, 6), (newer, 5), (newer, 0), (RED, 6)):
-        table.put("billing", subscriptions, fingerprint)
+        table.store_subscriptions("billing", subscriptions, fingerprint)
         assert table.is_saved
     assert restarted(path).find_all("billing", 6) == newer
 
 
 def test_the_first_fingerprint_of_the_same_subscriptions_is_kept(path: Path) -> None:
     table = restarted(path)
-    table.put("bills", RED, 0)
+    table.store_subscriptions("bills", RED, 0)
     table.save()
-    table.put("bills", RED, 5)
+    table.store_subscriptions("bills", RED, 5)
     assert not table.is_saved
     table.save()
     assert restarted(path).find_all("bills", 5) == RED
@@ -97,7 +97,7 @@ def test_the_first_fingerprint_of_the_same_subscriptions_is_kept(path: Path) -> 
 def test_the_oldest_of_too_many_goes(tmp_path: Path) -> None:
     table = restarted(tmp_path / "many.json")
     for number in range(GROUPS_MAX + 1):
-        table.put(f"group-{number}", {}, 0)
+        table.store_subscriptions(f"group-{number}", {}, 0)
     groups = table.to_json()["groups"]
     assert len(groups) == GROUPS_MAX
     assert "group-0" not in groups

@@ -35,9 +35,9 @@ def test_what_is_not_there_is_none(table: KeyValueTable) -> None:
 
 
 def test_values_are_put_replaced_and_deleted(table: KeyValueTable) -> None:
-    table.put("N", "k", "1")
-    table.put("N", "k", "2")
-    table.put("M", "k", "3")
+    table.set_value("N", "k", "1")
+    table.set_value("N", "k", "2")
+    table.set_value("M", "k", "3")
     assert not table.is_saved
     assert (table.get("N", "k"), table.get("M", "k")) == ("2", "3")
     table.delete("N", "k")
@@ -48,7 +48,7 @@ def test_values_are_put_replaced_and_deleted(table: KeyValueTable) -> None:
 
 
 def test_a_namespace_is_handed_out_as_a_copy(table: KeyValueTable) -> None:
-    table.put("N", "k", "1")
+    table.set_value("N", "k", "1")
     table.namespace("N")["k"] = "2"
     assert table.get("N", "k") == "1"
 
@@ -78,47 +78,47 @@ def test_names_and_values_have_a_length(
     table: KeyValueTable, namespace: str, key: str, value: str, reason: str
 ) -> None:
     with pytest.raises(Refusal, match=reason):
-        table.put(namespace, key, value)
+        table.set_value(namespace, key, value)
     assert table.is_saved
-    table.put("n" * 255, "k" * 255, "v" * 65_536)
+    table.set_value("n" * 255, "k" * 255, "v" * 65_536)
 
 
 def test_so_many_values_are_kept_and_no_more(
     table: KeyValueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "VALUES_MAX", 2)
-    table.put("N", "a", "1")
-    table.put("M", "a", "1")
+    table.set_value("N", "a", "1")
+    table.set_value("M", "a", "1")
     with pytest.raises(Refusal, match="2 values are stored"):
-        table.put("N", "b", "1")
-    table.put("N", "a", "2")
+        table.set_value("N", "b", "1")
+    table.set_value("N", "a", "2")
     table.delete("M", "a")
-    table.put("N", "b", "1")
+    table.set_value("N", "b", "1")
     table.take_entry("N", {"c": "1"})
-    table.put("N", "d", "1")
+    table.set_value("N", "d", "1")
     table.take_entry("N", None)
-    table.put("N", "e", "1")
-    table.put("N", "f", "1")
+    table.set_value("N", "e", "1")
+    table.set_value("N", "f", "1")
     table.clear()
     table.from_json({"configTable": {"N": {"a": "1"}}})
-    table.put("N", "g", "1")
+    table.set_value("N", "g", "1")
     with pytest.raises(Refusal, match="2 values are stored"):
-        table.put("N", "h", "1")
+        table.set_value("N", "h", "1")
 
 
 def test_all_values_together_have_a_length(
     table: KeyValueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TOTAL_LENGTH_MAX", 10)
-    table.put("N", "k", "123456789")
+    table.set_value("N", "k", "123456789")
     with pytest.raises(Refusal, match="at most 10 characters"):
-        table.put("N", "l", "")
-    table.put("N", "k", "1234567")
-    table.put("N", "l", "1")
+        table.set_value("N", "l", "")
+    table.set_value("N", "k", "1234567")
+    table.set_value("N", "l", "1")
     with pytest.raises(Refusal, match="at most 10 characters"):
-        table.put("N", "l", "12")
+        table.set_value("N", "l", "12")
     table.delete("N", "k")
-    table.put("N", "l", "123456789")
+    table.set_value("N", "l", "123456789")
 
 
 def test_a_file_with_more_than_that_is_read_and_may_shrink(
@@ -126,20 +126,20 @@ def test_a_file_with_more_than_that_is_read_and_may_shrink(
 ) -> None:
     table.from_json({"configTable": {"N": {"k": "123", "l": "123"}}})
     monkeypatch.setattr(module, "TOTAL_LENGTH_MAX", 4)
-    table.put("N", "k", "12")
+    table.set_value("N", "k", "12")
     assert table.get("N", "k") == "12"
 
 
 def test_a_value_that_is_kept_already_is_no_change(tmp_path: Path) -> None:
     table = KeyValueTable(tmp_path / "kvConfig.json")
-    table.put("N", "k", "1")
+    table.set_value("N", "k", "1")
     table.save()
-    table.put("N", "k", "1")
+    table.set_value("N", "k", "1")
     assert table.is_saved
 
 
 def test_a_namespace_without_values_is_not_kept(table: KeyValueTable) -> None:
-    table.put("N", "k", "1")
+    table.set_value("N", "k", "1")
     table.delete("N", "k")
     assert table.to_json() == {"configTable": {}}
     assert table.entry("N") is None
@@ -158,7 +158,7 @@ async def test_values_that_come_while_one_is_saved_share_the_next_save(
     monkeypatch.setattr(table, "_write", count)
     table.start_saving()
     for number in range(1000):
-        table.put("N", f"k{number}", "v")
+        table.set_value("N", f"k{number}", "v")
     await table.saved()
     assert len(writes) <= 2
     assert len(json.loads(table.path.read_text())["configTable"]["N"]) == 1000

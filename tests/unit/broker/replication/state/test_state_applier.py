@@ -30,7 +30,7 @@ def test_topics_groups_and_values_are_there_after_a_failover(pair: Pair) -> None
         master.topics.delete("gone")
         master.groups.put(SubscriptionGroup(GROUP, retry_max_times=5))
         master.groups.forbid(GROUP, "orders", readable=False)
-        master.values.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+        master.values.set_value("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
 
     master.run(change())
     pair.take()
@@ -236,7 +236,7 @@ def test_subscriptions_come_a_moment_later(pair: Pair) -> None:
 
     async def change() -> None:
         subscription = Subscription("orders", "*", "TAG", 1)
-        master.tables.subscriptions.put(GROUP, {"orders": subscription}, 5)
+        master.tables.subscriptions.store_subscriptions(GROUP, {"orders": subscription}, 5)
 
     master.run(change())
     pair.gather()

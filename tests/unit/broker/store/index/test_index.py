@@ -37,7 +37,7 @@ def open_index(directory: Path, clean: bool = True, now_ms: int = T0) -> Message
 
 
 def put(index: MessageIndex, key: str, offset: int, time_ms: int = T0) -> None:
-    index.put(index_key_hash("T", key), offset, time_ms)
+    index.insert_key(index_key_hash("T", key), offset, time_ms)
 
 
 def find(index: MessageIndex, key: str) -> list[int]:
@@ -81,9 +81,9 @@ def test_a_put_that_was_looked_up_before_the_file_was_full_goes_to_the_next(
     tmp_path: Path,
 ) -> None:
     index = open_index(tmp_path)
-    first_put = index.put
+    first_put = index.insert_key
     put(index, "a", 0)
-    old_put = index.put
+    old_put = index.insert_key
     for offset in range(1, 30):
         old_put(index_key_hash("T", "a"), offset, T0)
     first_put(index_key_hash("T", "a"), 30, T0)
@@ -206,9 +206,9 @@ def test_files_of_deleted_messages_go_but_never_the_newest(tmp_path: Path) -> No
 def test_hashes_of_a_message_split_over_two_files_are_known(tmp_path: Path) -> None:
     index = open_index(tmp_path)
     for offset in range(8):
-        index.put(1, offset, T0)
+        index.insert_key(1, offset, T0)
     for key_hash in (5, 6, 7):
-        index.put(key_hash, 8, T0)
+        index.insert_key(key_hash, 8, T0)
     assert len(names(tmp_path)) == 2
     assert index.hashes_at_end() == [5, 6, 7]
 
@@ -252,7 +252,7 @@ def test_the_same_keys_give_rocketmqs_files(tmp_path: Path) -> None:
         count = int.from_bytes(data[36:40], "big")
         for number in range(1, count):
             entry = data[40 + 64 + number * 20 :]
-            index.put(
+            index.insert_key(
                 int.from_bytes(entry[:4], "big"),
                 int.from_bytes(entry[4:12], "big"),
                 begin_ms if number < count - 1 else end_ms,

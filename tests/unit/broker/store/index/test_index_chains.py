@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Iterator[IndexFile]:
     """Eight entries, a second apart; entry n is of the record at 100·n."""
     made = IndexFile.create(tmp_path / "20260101000000000", SLOTS, ENTRIES, refuse, None)
     for number in range(1, 9):
-        made.put(hash_of(number), 100 * number, T0 + 1000 * (number - 1))
+        made.insert_key(hash_of(number), 100 * number, T0 + 1000 * (number - 1))
     made.flush()
     yield made
     made.close()

@@ -57,7 +57,7 @@ def test_entries_are_chained_in_their_slots_as_rocketmq_does(path: Path) -> None
         (KK_HASH, 0, T0),
         (KK_HASH, 0xF0, T0 + 1500),
     ):
-        file.put(key_hash, offset, time_ms)
+        file.insert_key(key_hash, offset, time_ms)
     file.flush()
     data = path.read_bytes()
     assert data[:40] == bytes.fromhex(
@@ -80,10 +80,10 @@ def test_a_file_after_a_full_one_counts_its_first_entry_from_the_former_end(
     tmp_path: Path,
 ) -> None:
     former = create(tmp_path / "1")
-    former.put(KK_HASH, 0xB84, T0)
+    former.insert_key(KK_HASH, 0xB84, T0)
     file = create(tmp_path / "2", former)
-    file.put(KK_HASH, 0xC81, T0 + 7000)
-    file.put(KK_HASH, 0xD7F, T0 + 9000)
+    file.insert_key(KK_HASH, 0xC81, T0 + 7000)
+    file.insert_key(KK_HASH, 0xD7F, T0 + 9000)
     file.flush()
     data = file.path.read_bytes()
     assert data[:40] == bytes.fromhex(
@@ -96,18 +96,18 @@ def test_a_file_after_a_full_one_counts_its_first_entry_from_the_former_end(
 
 def test_times_before_the_begin_and_beyond_the_range_are_clamped(path: Path) -> None:
     file = create(path)
-    file.put(KK_HASH, 0, T0)
-    file.put(KK_HASH, 1, T0 - 50_000)
-    file.put(KK_HASH, 2, T0 + (1 << 31) * 1000)
+    file.insert_key(KK_HASH, 0, T0)
+    file.insert_key(KK_HASH, 1, T0 - 50_000)
+    file.insert_key(KK_HASH, 2, T0 + (1 << 31) * 1000)
     assert [file.entry(n)[2] for n in (1, 2, 3)] == [0, 0, 2**31 - 1]
 
 
 def test_a_slot_that_points_to_no_entry_counts_as_empty(path: Path) -> None:
     file = create(path)
-    file.put(KK_HASH, 0, T0)
+    file.insert_key(KK_HASH, 0, T0)
     file.flush()
     overwrite(path, 40 + K0_HASH % SLOTS * 4, bytes.fromhex("fffffff0"))
-    file.put(K0_HASH, 5, T0)
+    file.insert_key(K0_HASH, 5, T0)
     assert file.entry(2) == (K0_HASH, 5, 0, 0)
     assert file.used_slot_count == 2
 
@@ -115,7 +115,7 @@ def test_a_slot_that_points_to_no_entry_counts_as_empty(path: Path) -> None:
 def test_candidates_come_newest_first_and_within_the_window(path: Path) -> None:
     file = create(path)
     for second in range(8):
-        file.put(KK_HASH, second, T0 + second * 1000)
+        file.insert_key(KK_HASH, second, T0 + second * 1000)
     assert list(file.candidates(KK_HASH, 0, T0 * 2)) == [7, 6, 5, 4, 3, 2, 1, 0]
     assert list(file.candidates(KK_HASH, T0 + 3000, T0 + 4000)) == [5, 4, 3, 2]
     assert list(file.candidates(KK_HASH, T0 + 9000, T0 * 2)) == []
@@ -128,11 +128,11 @@ def test_what_a_look_up_passes_over_is_walked_in_steps(
 ) -> None:
     monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
     file = create(path)
-    file.put(KK_HASH, 0, T0)
+    file.insert_key(KK_HASH, 0, T0)
     for number in range(1, 8):
-        file.put(KK_HASH, number, T0 + 10_000)
+        file.insert_key(KK_HASH, number, T0 + 10_000)
     for number in range(8, 14):
-        file.put(KK_HASH + SLOTS, number, T0 + 20_000)
+        file.insert_key(KK_HASH + SLOTS, number, T0 + 20_000)
     assert list(file.candidates(KK_HASH, 0, T0)) == [None, None, None, None, 0]
     assert list(file.candidates(KK_HASH, T0 + 5000, T0 * 2)) == [None, None, *range(7, 0, -1)]
 
@@ -143,7 +143,7 @@ def test_a_look_up_ends_when_its_file_is_deleted_meanwhile(
     monkeypatch.setattr(index_file, "ENTRIES_PER_STEP", 3)
     file = create(path)
     for number in range(8):
-        file.put(KK_HASH, number, T0 + (number > 0) * 10_000)
+        file.insert_key(KK_HASH, number, T0 + (number > 0) * 10_000)
     found, nothing_yet = (file.candidates(KK_HASH, 0, end) for end in (T0 * 2, T0))
     assert (next(found), next(nothing_yet)) == (7, None)
     file.delete()
@@ -152,17 +152,17 @@ def test_a_look_up_ends_when_its_file_is_deleted_meanwhile(
 
 def test_keys_of_one_slot_are_told_apart_by_their_hash(path: Path) -> None:
     file = create(path)
-    file.put(3, 100, T0)
-    file.put(3 + SLOTS, 200, T0)
-    file.put(3, 300, T0)
+    file.insert_key(3, 100, T0)
+    file.insert_key(3 + SLOTS, 200, T0)
+    file.insert_key(3, 300, T0)
     assert list(file.candidates(3, 0, T0)) == [300, 100]
     assert list(file.candidates(3 + SLOTS, 0, T0)) == [200]
 
 
 def test_a_chain_that_runs_in_a_circle_ends(path: Path) -> None:
     file = create(path)
-    file.put(3, 100, T0)
-    file.put(3, 200, T0)
+    file.insert_key(3, 100, T0)
+    file.insert_key(3, 200, T0)
     file.flush()
     overwrite(path, ENTRIES_AT + 20 + 16, (2).to_bytes(4, "big"))
     assert list(file.candidates(3, 0, T0)) == [200, 100]
@@ -172,7 +172,7 @@ def test_the_last_entry_number_is_never_used(path: Path) -> None:
     taken: list[tuple[int, int, int]] = []
     file = IndexFile.create(path, SLOTS, 4, lambda *key: taken.append(key), None)
     for offset in range(5):
-        file.put(7, offset, T0)
+        file.insert_key(7, offset, T0)
     assert taken == [(7, 3, T0), (7, 4, T0)]
     assert file.is_full
     assert list(file.candidates(7, 0, T0)) == [2, 1, 0]
@@ -184,18 +184,18 @@ def test_a_full_disk_is_an_error_of_the_put_that_changes_nothing(
     file = create(path)
     with monkeypatch.context() as patch:
         patch.setattr(index_file, "STEP_ENTRY_COUNT", 2)
-        file.put(1, 10, T0)
-        file.put(2, 20, T0)
+        file.insert_key(1, 10, T0)
+        file.insert_key(2, 20, T0)
 
         def fail(descriptor: int, size_bytes: int, offset: int = 0) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         patch.setattr(disk, "preallocate", fail)
         with pytest.raises(OSError, match="No space left"):
-            file.put(3, 30, T0)
+            file.insert_key(3, 30, T0)
     assert file.next_number == 3
     assert file.end_offset == 20
-    file.put(3, 30, T0)
+    file.insert_key(3, 30, T0)
     assert list(file.candidates(3, 0, T0)) == [30]
 
 
@@ -236,7 +236,7 @@ def test_a_header_that_the_entries_contradict_is_noticed(
 ) -> None:
     file = create(path)
     for offset in (0x10, 0x20, 0x30):
-        file.put(KK_HASH, offset, T0)
+        file.insert_key(KK_HASH, offset, T0)
     file.flush()
     assert file.damage() is None
     overwrite(path, position, bytes([value]))
@@ -255,8 +255,8 @@ def test_flush_syncs_the_entries_before_the_header_that_counts_them(
         sync_file(descriptor)
 
     monkeypatch.setattr(disk, "sync_file", sync)
-    file.put(1, 10, T0)
-    file.put(2, 20, T0)
+    file.insert_key(1, 10, T0)
+    file.insert_key(2, 20, T0)
     assert file.flush()
     assert counts_when_synced == [1, 3]
     assert not file.flush()
@@ -265,11 +265,11 @@ def test_flush_syncs_the_entries_before_the_header_that_counts_them(
 def test_entries_of_a_log_that_was_cut_are_taken_out(path: Path) -> None:
     file = create(path)
     for number in range(10):
-        file.put(number % 3, number * 10, T0 + number * 1000)
+        file.insert_key(number % 3, number * 10, T0 + number * 1000)
     file.flush()
     before = path.read_bytes()
     for number in range(10, 15):
-        file.put(number % 4, number * 10, T0 + number * 1000)
+        file.insert_key(number % 4, number * 10, T0 + number * 1000)
     file.flush()
     assert file.discard_from(100) == 5
     file.flush()
@@ -281,9 +281,9 @@ def test_entries_of_a_log_that_was_cut_are_taken_out(path: Path) -> None:
 
 def test_the_newest_message_s_hashes_are_known_in_order(path: Path) -> None:
     file = create(path)
-    file.put(1, 10, T0)
+    file.insert_key(1, 10, T0)
     for key_hash in (9, 8, 9):
-        file.put(key_hash, 20, T0)
+        file.insert_key(key_hash, 20, T0)
     assert file.hashes_at_end() == [9, 8, 9]
 
 
@@ -295,8 +295,8 @@ def test_many_keys_are_put_one_by_one_only_where_room_is_reserved(
     packed = b"".join(INDEX_KEY.pack(*key) for key in keys)
     one_by_one = create(tmp_path / "20261120091843716")
     for key_hash, offset in keys[: ENTRIES - 1]:
-        one_by_one.put(key_hash, offset, T0)
-    put, puts = IndexFile.put, list[int]()
+        one_by_one.insert_key(key_hash, offset, T0)
+    put, puts = IndexFile.insert_key, list[int]()
 
     def counted(file: IndexFile, key_hash: int, offset: int, time_ms: int) -> None:
         puts.append(offset)
@@ -304,7 +304,7 @@ def test_many_keys_are_put_one_by_one_only_where_room_is_reserved(
 
     file = create(path)
     with monkeypatch.context() as counting:
-        counting.setattr(IndexFile, "put", counted)
+        counting.setattr(IndexFile, "insert_key", counted)
         rest = file.put_many(packed, T0)
     assert rest == packed[(ENTRIES - 1) * INDEX_KEY.size :]
     assert len(puts) <= ENTRIES // 8 + 1
@@ -321,7 +321,7 @@ def test_keys_with_their_times_are_put_as_one_by_one(
     keys = [(K0_HASH + n % 5, 100 + n, T0 + 700 * n - 1400 * (n % 3)) for n in range(ENTRIES + 3)]
     one_by_one = create(tmp_path / "20261120091843716")
     for key in keys[: ENTRIES - 1]:
-        one_by_one.put(*key)
+        one_by_one.insert_key(*key)
     file = create(path)
     for some in (keys[:1], keys[1:3], keys[3:3]):
         assert file.put_timed(timed(some)) is None

@@ -37,10 +37,10 @@ def path(tmp_path: Path) -> Path:
 def test_a_killed_process_loses_no_entry(path: Path) -> None:
     file = create(path)
     for number in range(5):
-        file.put(number, number * 10, T0 + number * 1000)
+        file.insert_key(number, number * 10, T0 + number * 1000)
     file.flush()
     for number in range(5, 20):
-        file.put(number % 7, number * 10, T0 + number * 1000)
+        file.insert_key(number % 7, number * 10, T0 + number * 1000)
     expected = {key: list(file.candidates(key, 0, T0 * 2)) for key in range(7)}
     file = reopen(file)
     assert file.next_number == 6
@@ -54,7 +54,7 @@ def test_a_killed_process_loses_no_entry(path: Path) -> None:
 def test_a_killed_process_loses_no_entry_of_a_file_that_was_never_flushed(path: Path) -> None:
     file = create(path)
     for number in range(5):
-        file.put(3, number * 10, T0)
+        file.insert_key(3, number * 10, T0)
     file = reopen(file)
     assert repair(file) == 5
     assert list(file.candidates(3, 0, T0)) == [40, 30, 20, 10, 0]
@@ -68,10 +68,10 @@ def lose(path: Path, start: int, end: int) -> None:
 def test_entries_behind_one_that_never_reached_the_disk_are_dropped(path: Path) -> None:
     file = create(path)
     for number in range(1, 4):
-        file.put(3, number, T0)
+        file.insert_key(3, number, T0)
     file.flush()
     for number in range(4, 9):
-        file.put(3 if number < 8 else 4, number, T0)
+        file.insert_key(3 if number < 8 else 4, number, T0)
     file.close()
     lose(path, ENTRIES_AT + 5 * 20, ENTRIES_AT + 6 * 20)
     file = reopen(file)
@@ -80,20 +80,20 @@ def test_entries_behind_one_that_never_reached_the_disk_are_dropped(path: Path) 
     assert list(file.candidates(3, 0, T0)) == [4, 3, 2, 1]
     assert list(file.candidates(4, 0, T0)) == []
     assert path.read_bytes()[ENTRIES_AT + 5 * 20 :] == bytes(904 - ENTRIES_AT - 5 * 20)
-    file.put(4, 5, T0)
-    file.put(3, 6, T0)
+    file.insert_key(4, 5, T0)
+    file.insert_key(3, 6, T0)
     assert list(file.candidates(3, 0, T0)) == [6, 4, 3, 2, 1]
     assert list(file.candidates(4, 0, T0)) == [5]
 
 
 def test_slots_that_never_reached_the_disk_are_made_up_for(path: Path) -> None:
     file = create(path)
-    file.put(3, 10, T0)
+    file.insert_key(3, 10, T0)
     file.flush()
     slot_table = path.read_bytes()[40:ENTRIES_AT]
     for offset in (20, 30):
-        file.put(3, offset, T0)
-        file.put(5, offset, T0)
+        file.insert_key(3, offset, T0)
+        file.insert_key(5, offset, T0)
     file.close()
     overwrite(path, 40, slot_table)
     file = reopen(file)
@@ -104,7 +104,7 @@ def test_slots_that_never_reached_the_disk_are_made_up_for(path: Path) -> None:
 
 def test_a_file_whose_begin_never_reached_the_disk_is_empty(path: Path) -> None:
     file = create(path)
-    file.put(3, 10, T0)
+    file.insert_key(3, 10, T0)
     file.close()
     lose(path, 0, 40)
     file = reopen(file)

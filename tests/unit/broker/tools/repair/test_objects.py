@@ -9,9 +9,9 @@ from tests.support.rot import flip_bit
 
 def test_what_is_alike_is_kept_once(tmp_path: Path) -> None:
     objects = Objects(tmp_path)
-    name = objects.put(b"table")
-    assert objects.put(b"table") == name
-    other = objects.put(b"other")
+    name = objects.store_object(b"table")
+    assert objects.store_object(b"table") == name
+    other = objects.store_object(b"other")
     assert objects.get(name) == b"table"
     assert objects.keep_only({name}) == 1
     assert not (tmp_path / other).exists()
