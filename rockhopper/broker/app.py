@@ -284,7 +284,7 @@ class Broker(ServingParts):
         if config.replication.serves_slaves:
             self._ports.bind("haListenPort", config.replication.ha_port(config.listen_port))
         if not self._is_temporary:
-            layout = StoreLayout.of(config.store)
+            layout = StoreLayout.from_config(config.store)
             with store_errors_explained(config.store.root):
                 check_single(config.store)
                 make_directories(layout.root)
@@ -311,7 +311,7 @@ class Broker(ServingParts):
         config = self.config
         host = fixed_host(config.bind_address, config.broker_ip1)
         self._undo.callback(self._ports.close_gate)
-        self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
+        self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
         store_host = self._store_host = host_bytes(host, self._ports.number("listenPort"))
         broker_share, name_share = self._shares = connection_shares(
             with_store=True,

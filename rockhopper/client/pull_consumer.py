@@ -466,7 +466,7 @@ class PullConsumer(ClosedAtEnd):
             message_model="CLUSTERING",
             consume_from_where="CONSUME_FROM_LAST_OFFSET",
             subscription_data_set=[
-                SubscriptionData.of(subscription_to(topic, self._wanted))
+                SubscriptionData.from_subscription(subscription_to(topic, self._wanted))
                 for topic in sorted(topics)
             ],
         )

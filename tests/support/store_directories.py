@@ -229,7 +229,9 @@ def recover(
         recovery.LoadedStore(
             layout, files, queues, index, checkpoint, inventory.load(layout), clean
         ),
-        QueueRules(is_batch_topic, is_deleted, tags_codes.of, lambda topic: is_deleted(topic, 0)),
+        QueueRules(
+            is_batch_topic, is_deleted, tags_codes.compute_code, lambda topic: is_deleted(topic, 0)
+        ),
         verify_bytes=verify_bytes,
         adopt_bytes=adopt_bytes,
     )

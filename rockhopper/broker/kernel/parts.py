@@ -114,7 +114,7 @@ class ServingParts:
 
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
-        layout = StoreLayout.of(self.config.store)
+        layout = StoreLayout.from_config(self.config.store)
         self.states = {
             feature.name: feature.state(layout, self.clock) for feature in self.feature_list
         }

@@ -65,7 +65,7 @@ class OffsetState(State):
     def __init__(
         self, config: BrokerConfig, channels: StateChannels, *, now_ms: Callable[[], int]
     ) -> None:
-        layout = StoreLayout.of(config.store)
+        layout = StoreLayout.from_config(config.store)
         self._changes = GatheredChanges(channels.channel(StateKind.OFFSETS, Channel.GATHERED))
         self.table = ConsumerOffsetTable(
             layout.config / "consumerOffset.json",
@@ -130,7 +130,7 @@ class Tables(Part):
         """
         now_ms = clock.wall_ms
         self.config = config
-        self._layout = layout = StoreLayout.of(config.store)
+        self._layout = layout = StoreLayout.from_config(config.store)
         self.channels = channels = StateChannels()
         self._plain, self._names = TableState(), TableState()
         self._kernel: list[State] = [self._plain]

@@ -37,7 +37,7 @@ def protect_store(config: BrokerConfig) -> None:
     modes = find_modes(config)
     if modes is None:
         return
-    layout = StoreLayout.of(config.store)
+    layout = StoreLayout.from_config(config.store)
     for root in (layout.root, layout.commit_log):
         if not root.is_dir():
             continue

@@ -34,7 +34,7 @@ class NameServer:
         self._ports = Ports(config.bind_address)
         self.guard = guard_of(config)
         """Checks who may use this server."""
-        directory = StoreLayout.of(config.store).config
+        directory = StoreLayout.from_config(config.store).config
         now_ms = BrokerClock().wall_ms
         self._users = UserTable(directory / "users.json", now_ms=now_ms)
         self._acls = AclTable(directory / "acls.json", now_ms=now_ms)
@@ -69,7 +69,7 @@ class NameServer:
             self.prepare()
             config = self.config
             host = fixed_host(config.bind_address, config.broker_ip1)
-            self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
+            self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
             with store_errors_explained(self.config.store.root):
                 self._service.load()
                 self._users.load()

@@ -57,7 +57,7 @@ class ClusterQueues(Part):
         ]
         self._known: dict[str, tuple[float, Queues]] = {}
 
-    async def of(self, topic: str) -> Queues | None:
+    async def find_queues(self, topic: str) -> Queues | None:
         """Return the queues in order; None if no name server knows the topic."""
         if not self._links:
             return self._embedded(topic)

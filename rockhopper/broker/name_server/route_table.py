@@ -232,7 +232,7 @@ class RouteTable:
     def _lack_of_room_for(
         self, name: str, topics: Set[str], over_connection: Iterable[_Live]
     ) -> str | None:
-        known = self._topics.of(name)
+        known = self._topics.find_topics(name)
         count = len(topics - known)
         if not count:
             return None
@@ -242,7 +242,10 @@ class RouteTable:
                 "for each broker: delete unused topics"
             )
         names = {live.member.name for live in over_connection} | {name}
-        if sum(len(self._topics.of(each)) for each in names) + count > TOPICS_PER_CONNECTION_MAX:
+        if (
+            sum(len(self._topics.find_topics(each)) for each in names) + count
+            > TOPICS_PER_CONNECTION_MAX
+        ):
             return (
                 f"the brokers of one connection register at most {TOPICS_PER_CONNECTION_MAX} "
                 "topics, including deleted ones until the broker restarts: spread topics over "
@@ -318,7 +321,7 @@ class RouteTable:
         )
         if not (is_master or is_prime_slave) or self._follows_local(member.name):
             return
-        known = self._topics.of(member.name)
+        known = self._topics.find_topics(member.name)
         for number, (name, topic) in enumerate(registration.topics.items(), 1):
             if number % TOPICS_PER_STEP == 0:
                 yield
@@ -330,7 +333,7 @@ class RouteTable:
             if name in registration.mappings:
                 self._topics.put_mapping(name, member.name, registration.mappings[name])
         if self._forget_missing_topics and is_changed and registration.topics:
-            for name in self._topics.of(member.name) - registration.topics.keys():
+            for name in self._topics.find_topics(member.name) - registration.topics.keys():
                 self._topics.remove(name, member.name)
 
     def _follows_local(self, name: str) -> bool:
@@ -517,7 +520,7 @@ class RouteTable:
             self._write_wiped.discard(broker_name)
         if self._local is not None and self._local.name == broker_name:
             return sum(1 for _ in self._local.topics())
-        return len(self._topics.of(broker_name))
+        return len(self._topics.find_topics(broker_name))
 
     def _with_wipe(self, queues: TopicQueues) -> TopicQueues:
         if queues.broker_name in self._write_wiped:

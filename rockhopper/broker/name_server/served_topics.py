@@ -37,7 +37,7 @@ class ServedTopics:
         """Return the brokers' queue mappings of *topic*, if it is a static topic."""
         return self._mappings.get(topic, {})
 
-    def of(self, broker: str) -> Set[str]:
+    def find_topics(self, broker: str) -> Set[str]:
         """Return the topics of *broker*; the set is live."""
         return self._topics_of.get(broker, _NONE)
 
@@ -70,5 +70,5 @@ class ServedTopics:
 
     def remove_broker(self, broker: str) -> None:
         """Remove *broker* with all its topics."""
-        for topic in list(self.of(broker)):
+        for topic in list(self.find_topics(broker)):
             self.remove(topic, broker)

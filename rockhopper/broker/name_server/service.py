@@ -43,7 +43,7 @@ class NameService:
             expiry_ms=settings.broker_expiry_ms,
             forget_missing_topics=settings.delete_topic_with_registration,
         )
-        self.values = KeyValueTable(StoreLayout.of(config.store).config / "kvConfig.json")
+        self.values = KeyValueTable(StoreLayout.from_config(config.store).config / "kvConfig.json")
         processors = NameServiceProcessors(
             config, self.routes, self.values, local=local, now_ms=now_ms, accounts=accounts
         )

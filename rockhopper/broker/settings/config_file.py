@@ -230,7 +230,7 @@ def _refusals(texts: Mapping[str, str]) -> list[SettingError]:
 
 def _warnings(config: BrokerConfig, texts: Mapping[str, str]) -> list[str]:
     """Return warnings about a valid configuration."""
-    warnings = _place_warnings(texts, StoreLayout.of(config.store))
+    warnings = _place_warnings(texts, StoreLayout.from_config(config.store))
     warnings += in_our_terms(texts)[1] + config.replication.warnings() + config.slave_warnings()
     if (
         config.broker_ip1

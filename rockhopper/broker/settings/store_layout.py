@@ -45,15 +45,15 @@ def file_name(offset: int) -> str:
 class StoreLayout:
     """Paths below *root*; the commit log may be elsewhere (storePathCommitLog).
 
-    The settings contain both paths, so ``of`` makes the layout from them; an open store has it as
-    ``layout``.
+    The settings contain both paths, so ``from_config`` makes the layout from them; an open store
+    has it as ``layout``.
     """
 
     root: Path
     commit_log_directory: Path | None = None
 
     @classmethod
-    def of(cls, config: StoreConfig) -> "StoreLayout":
+    def from_config(cls, config: StoreConfig) -> "StoreLayout":
         """Return the layout of the store that *config* describes."""
         return cls(config.root, config.commit_log_directory)
 

@@ -224,7 +224,7 @@ class Dispatch:
             tail = self._tail(topic, queue_id)
             if tail.is_batch or self._is_deleted(topic, start):
                 return None
-            run = Run.of(tail, start)
+            run = Run.empty_at(tail, start)
             run.first_offset, run.count, run.end = first_offset, count, end
             run.units.append(units)
             runs.append(run)
@@ -242,7 +242,9 @@ class Dispatch:
 
     def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> StagedMessages:
         """Return a record's run in its own queue and in each light queue, except deleted ones."""
-        code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
+        code = self._tags_codes.compute_code(
+            message.topic, message.properties, message.store_time_ms
+        )
         unit = CONSUME_QUEUE_UNIT.pack(log_offset, end - log_offset, code)
         staged = StagedMessages(log_offset)
         staged.end = end
@@ -260,7 +262,7 @@ class Dispatch:
             )
         for name, offset in light_places(message.topic, message.properties):
             if not self._is_deleted(name, log_offset):
-                light = Run.of(self._tail(name, LIGHT_QUEUE_ID), log_offset)
+                light = Run.empty_at(self._tail(name, LIGHT_QUEUE_ID), log_offset)
                 light.first_offset = offset
                 light.count = light.batch_count = 1
                 light.units.append(unit)
@@ -272,7 +274,7 @@ class Dispatch:
     def _own_run(self, message: StoredMessage, log_offset: int, unit: bytes) -> Run:
         properties = message.properties
         tail = self._tail(message.topic, message.queue_id)
-        run = Run.of(tail, log_offset)
+        run = Run.empty_at(tail, log_offset)
         run.first_offset = message.queue_offset
         run.count = run.batch_count = 1
         if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:

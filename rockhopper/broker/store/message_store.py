@@ -144,7 +144,9 @@ class MessageStore(StoreReading):
             dispatched=lambda: self.dispatched_offset,
             is_gone=opened.is_gone,
         )
-        self.scrub = ScrubService(scrub, self.mender, self._log, ScrubSettings.of(config), wall_ms)
+        self.scrub = ScrubService(
+            scrub, self.mender, self._log, ScrubSettings.from_config(config), wall_ms
+        )
         self._release_idle_at_s = 0.0
         self._releasing: Iterator[int] | None = None
         # Records older than one to two times TAIL_S are no longer in the log's tail.

@@ -88,7 +88,7 @@ class OpenedStore:
         extent: Extent = WHOLE,
     ) -> None:
         """Open it. Raises StoreError, OSError; then nothing is left open."""
-        self.layout = StoreLayout.of(config)
+        self.layout = StoreLayout.from_config(config)
         self.tags_codes = tags_codes
         self._now_ms = now_ms
         self._wall_ms = wall_ms
@@ -263,7 +263,7 @@ class OpenedStore:
             QueueRules(
                 batch_topic,
                 self.deleted_topics.hides,
-                self.tags_codes.of,
+                self.tags_codes.compute_code,
                 self.has_gone,
                 self._known_offsets,
             ),

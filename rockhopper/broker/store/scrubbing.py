@@ -54,7 +54,7 @@ class ScrubSettings(NamedTuple):
     interval_ms: int
 
     @classmethod
-    def of(cls, config: StoreConfig) -> Self:
+    def from_config(cls, config: StoreConfig) -> Self:
         """Return the settings of a store."""
         return cls(
             config.scrub_bytes_per_second,

@@ -330,7 +330,7 @@ class Staging:
             if commit_log.stage_encoded(record):
                 break
             self._run = None
-        code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
+        code = self._tags_codes.compute_code(tail.topic, properties, commit_log.store_time_ms)
         run = self._open_run(tail, log_offset)
         run.units.append(CONSUME_QUEUE_UNIT.pack(log_offset, len(record), code))
         run.count = run.batch_count = batch_count or 1
@@ -352,7 +352,7 @@ class Staging:
         self._run = None
 
     def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
-        run = self._run = Run.of(tail, log_offset)
+        run = self._run = Run.empty_at(tail, log_offset)
         self._open(log_offset).runs.append(run)
         return run
 

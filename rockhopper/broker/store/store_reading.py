@@ -37,7 +37,7 @@ class StoreReading:
         self._queues = opened.queues
         self._index = opened.index
         self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: self.dispatched_offset)
-        self.mender = EntryRepair(opened.commit_log, self.places, opened.tags_codes.of)
+        self.mender = EntryRepair(opened.commit_log, self.places, opened.tags_codes.compute_code)
         self._index_scrub = (
             None
             if opened.index is None

@@ -87,7 +87,7 @@ class Supervisor:
         config = self.config
         with store_errors_explained(config.store.root):
             check_many(config.store, config.broker_name, self._count)
-            layout = StoreLayout.of(config.store)
+            layout = StoreLayout.from_config(config.store)
             make_directories(layout.root)
             if self._lock is None:
                 self._lock = StoreLock(layout.root, layout.lock, layout.abort)
@@ -114,7 +114,7 @@ class Supervisor:
     def _open_gate(self) -> None:
         config = self.config
         host = fixed_host(config.bind_address, config.broker_ip1)
-        self._ports.open_gate(config.tls, StoreLayout.of(config.store), [host])
+        self._ports.open_gate(config.tls, StoreLayout.from_config(config.store), [host])
 
     def _tls_arguments(self) -> list[str]:
         """Return arguments with the certificate that this process has created, for its brokers."""

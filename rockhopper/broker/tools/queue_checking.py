@@ -103,7 +103,7 @@ class QueueCheck:
         properties = decode_properties(record.properties)
         tags = keys_and_tags(record.properties).tags
         told = properties if topic == SCHEDULE_TOPIC else {PROPERTY_TAGS: tags} if tags else {}
-        code = self._view.tags_codes.of(topic, told, record.store_time_ms)
+        code = self._view.tags_codes.compute_code(topic, told, record.store_time_ms)
         unit = CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code)
         if record.sys_flag & SYS_FLAG_INNER_BATCH or self._is_batch(topic):
             first, count = batch_range(record.queue_offset, properties)

@@ -87,12 +87,12 @@ class StoreView:
         if not root.is_dir():
             raise NoStoreError(f"{root} is no directory: name the one that storePathRootDir names")
         self.config, directories = load_config(root, config_path)
-        self.layout = StoreLayout.of(self.config.store)
+        self.layout = StoreLayout.from_config(self.config.store)
         log_presence.check_finished(self.layout)
         self.log_directories = directories or [_noted_log(self.layout)]
         if len(directories) < 2:
             store = replace(self.config.store, commit_log_directory=self.log_directories[0])
-            self.layout = StoreLayout.of(store)
+            self.layout = StoreLayout.from_config(store)
         self.holder = holder_of(self.layout.lock)
         self.is_clean = self.holder is None and not self.layout.abort.exists()
         self.checkpoint = checkpoints.load_newest(self.layout)
@@ -243,7 +243,7 @@ class StoreView:
 
 
 def _is_store(root: Path) -> bool:
-    layout = StoreLayout.of(StoreConfig(root=root))
+    layout = StoreLayout.from_config(StoreConfig(root=root))
     return layout.commit_log.is_dir() or layout.config.is_dir()
 
 

@@ -178,7 +178,7 @@ class _SettingsChoice:
     def is_choosy(self) -> bool:
         return self.only_live or self.only_changed
 
-    def of(self, facts: "Sequence[SettingFacts]") -> "list[SettingFacts]":
+    def select(self, facts: "Sequence[SettingFacts]") -> "list[SettingFacts]":
         if self.names:
             known = {each.key: each for each in facts}
             return [known[name] for name in self.names]
@@ -205,7 +205,7 @@ async def _config(
             await _tell_of_replicas(admin, targets)
             found = await asyncio.gather(*(_settings(admin, each, choice) for each in targets))
     for index, each in enumerate(found):
-        chosen = choice.of(each.facts)
+        chosen = choice.select(each.facts)
         if as_json:
             write_json(_settings_json(each.target, chosen, is_described=each.is_described))
             continue

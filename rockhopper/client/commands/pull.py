@@ -126,7 +126,9 @@ def pull(**asked: Any) -> None:
     from rockhopper.client.filters import Sql, subscription_to
     from rockhopper.protocol.errors import SubscriptionError
 
-    job = _PullArguments(wanted=LocalFilter.of(asked.pop("pattern"), asked.pop("pairs")), **asked)
+    job = _PullArguments(
+        wanted=LocalFilter.from_options(asked.pop("pattern"), asked.pop("pairs")), **asked
+    )
     if job.last is not None and (job.start is not None or job.max_count is not None):
         raise click.UsageError("--last excludes --from and --max, because it sets both")
     if job.end is not None and job.follow:

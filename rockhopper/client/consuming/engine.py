@@ -117,7 +117,7 @@ class ConsumerEngine:
             consume_type="CONSUME_PASSIVELY",
             message_model=settings.model,
             consume_from_where=settings.consume_from_where,
-            subscription_data_set=[SubscriptionData.of(each) for each in wanted],
+            subscription_data_set=[SubscriptionData.from_subscription(each) for each in wanted],
             heeds_readers=True,
         )
 
@@ -281,7 +281,7 @@ class ConsumerEngine:
             body = CheckClientRequestBody(
                 client_id=self.session.client_id,
                 group=self.settings.group,
-                subscription_data=SubscriptionData.of(subscription),
+                subscription_data=SubscriptionData.from_subscription(subscription),
             )
             for address in route.masters.values():
                 await self.session.request(

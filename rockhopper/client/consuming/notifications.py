@@ -132,7 +132,7 @@ class Notifications:
             },
             "statusTable": self._status_table(),
             "subscriptionSet": [
-                SubscriptionData.of(subscription)
+                SubscriptionData.from_subscription(subscription)
                 for subscription in self._settings.subscriptions.values()
             ],
             "userConsumerInfo": {},

@@ -162,7 +162,7 @@ class PartWriter:
             for each in self._sieve.without(messages, problems, "queueId"):
                 self._add(each)
             return
-        brokers, queue_ids = self._queues.of(messages)
+        brokers, queue_ids = self._queues.find_queues(messages)
         for start, end in pieces(messages.sizes, self._rules.batch_bytes, OVERHEAD_BYTES):
             for broker, rows in self._shared_out(messages, brokers, slice(start, end)).items():
                 self._stage(broker, messages, queue_ids, rows)
@@ -308,7 +308,7 @@ class QueueOfRow:
         self._known: dict[str, tuple[MessageQueue, ...]] = {}
         self._turn = 0
 
-    def of(self, messages: Messages) -> tuple[list[str] | None, list[int]]:
+    def find_queues(self, messages: Messages) -> tuple[list[str] | None, list[int]]:
         """Return the brokers (blank: any; None: no row names one) and queues (−1: any).
 
         Raises:

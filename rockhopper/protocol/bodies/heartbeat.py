@@ -55,7 +55,7 @@ class SubscriptionData(Body, rename="camel"):
         return Subscription(self.topic, self.sub_string, self.expression_type, self.sub_version)
 
     @classmethod
-    def of(cls, subscription: Subscription) -> "SubscriptionData":
+    def from_subscription(cls, subscription: Subscription) -> "SubscriptionData":
         """Return the wire form of a filter."""
         return cls(
             subscription.topic,

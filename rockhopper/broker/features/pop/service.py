@@ -225,7 +225,7 @@ class PopService(Part):
             answer = yield from self._pop(unordered, self.sources.retry_queues(wanted))
             if answer.count:
                 return answer
-        return (yield from self._pop(wanted, self.sources.of(wanted, near)))
+        return (yield from self._pop(wanted, self.sources.list_sources(wanted, near)))
 
     def _has_retries(self, wanted: PopRequest) -> bool:
         for topic, queue_id, _ in self.sources.retry_queues(wanted):
@@ -553,7 +553,7 @@ class PopService(Part):
     ) -> Generator[None, None, bool]:
         """Whether the pop would find messages, without filters; in steps, like ``pop_steps``."""
         now_ms = self._now_ms()
-        for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted, near)):
+        for looked, (topic, queue_id, _) in enumerate(self.sources.list_sources(wanted, near)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 yield
             high = self._store.queue_range(topic, queue_id)[1]
@@ -570,7 +570,7 @@ class PopService(Part):
     def peek_steps(self, wanted: PopRequest) -> Generator[None, None, PopAnswer]:
         """The messages that a pop would hand out; changes nothing. In steps, like ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
-        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.list_sources(wanted)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 if answer.count:
                     break

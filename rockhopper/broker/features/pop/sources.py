@@ -34,7 +34,9 @@ class PopSources:
         self._groups = groups
         self._chance = chance
 
-    def of(self, wanted: PopRequest, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
+    def list_sources(
+        self, wanted: PopRequest, near: Queue | None = None
+    ) -> Iterator[tuple[str, int, bool]]:
         """Return (topic, queue id, is a retry topic) in the order in which the pop reads them.
 
         In a wide topic the queue *near* comes first. Raises Refusal: the topic does not exist.

@@ -76,7 +76,7 @@ class _Batch:
         self.now_ms = now_ms
         self.records: list[bytes] = []
         self.packed_keys: list[bytes] = []
-        self.op = Run.of(op_tail, self.log_offset)
+        self.op = Run.empty_at(op_tail, self.log_offset)
         # By topic and queue id; None if the final message needs a closer check.
         self.finals: dict[tuple[str, int], Run | None] = {}
         # By half queue offset.
@@ -149,7 +149,7 @@ class PlainEnds:
             return False
         if place not in batch.finals:
             tail = self._tail(*place)
-            batch.finals[place] = None if tail is None else Run.of(tail, batch.log_offset)
+            batch.finals[place] = None if tail is None else Run.empty_at(tail, batch.log_offset)
         final, op = batch.finals[place], batch.op
         if final is None:
             return False

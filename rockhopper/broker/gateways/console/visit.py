@@ -66,7 +66,7 @@ class Turns:
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def of(self, what: str) -> asyncio.Lock:
+    def get_lock(self, what: str) -> asyncio.Lock:
         """Return the lock of a name; it is dropped once nothing uses it."""
         return self._locks.setdefault(what, asyncio.Lock())
 

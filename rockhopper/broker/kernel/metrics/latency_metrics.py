@@ -23,11 +23,11 @@ def latency_families(times: RequestTimes, flushes: Latencies) -> Iterator[Family
         rpc.observe(taken, *values, bounds_s=RPC_BOUNDS_S, per_second=1000)
     yield rpc
     for name, help_text, taken in (
-        ("send", "From reading a send, or a batch, to writing its answer", times.of(SENDS)),
+        ("send", "From reading a send, or a batch, to writing its answer", times.combine(SENDS)),
         (
             "pull",
             "From reading a pull that finds messages at once to writing its answer",
-            times.of(PULLS),
+            times.combine(PULLS),
         ),
         ("flush", "Flushes of the commit log that wrote something", flushes),
     ):

@@ -274,7 +274,9 @@ class GroupAdminProcessors:
         return json_response(
             {
                 "group": fields.group,
-                "subscriptionData": None if found is None else SubscriptionData.of(found),
+                "subscriptionData": None
+                if found is None
+                else SubscriptionData.from_subscription(found),
                 "topic": fields.topic,
             }
         )
@@ -382,7 +384,10 @@ def _group_of(value: Any) -> SubscriptionGroup:
 def _consumer_connection(group: ConsumerGroup) -> ConsumerConnection:
     facts = (
         [_connection(member) for member in group.members.values()],
-        {topic: SubscriptionData.of(found) for topic, found in group.subscriptions().items()},
+        {
+            topic: SubscriptionData.from_subscription(found)
+            for topic, found in group.subscriptions().items()
+        },
         group.settings.consume_type,
         BROADCASTING if group.is_broadcasting else CLUSTERING,
         group.settings.consume_from_where,

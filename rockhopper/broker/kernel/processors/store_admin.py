@@ -169,7 +169,10 @@ class StoreAdminProcessors:
         subscription = None if online is None else online.subscription(fields.topic)
         if subscription is None:
             return {"filterData": f"{fields.consumer_group}@{fields.topic} is not online!"}
-        return {"filterData": "null", "subscriptionData": SubscriptionData.of(subscription)}
+        return {
+            "filterData": "null",
+            "subscriptionData": SubscriptionData.from_subscription(subscription),
+        }
 
     def delete_expired(self, _request: Request) -> Response:
         """329: delete expired commit log files now, whatever deleteWhen says."""

@@ -156,7 +156,7 @@ class DelayState(State):
     def __init__(
         self, config: BrokerConfig, channels: StateChannels, *, now_ms: Callable[[], int]
     ) -> None:
-        layout = StoreLayout.of(config.store)
+        layout = StoreLayout.from_config(config.store)
         self.levels = DelayLevels(config.live.delay_levels)
         self.table = DelayOffsetTable(layout.config / "delayOffset.json", now_ms=now_ms)
         self.tables = {self.table: None}

@@ -51,7 +51,7 @@ def member_of(parts: ServingParts, client_ports: ClientPorts, open_as: OpenAs) -
 
 def see_alone(config: BrokerConfig) -> None:
     """Check that a broker without haEngine may serve its store; raises as ``serve_alone``."""
-    own = StoreLayout.of(config.store).own
+    own = StoreLayout.from_config(config.store).own
     serve_alone(own / "ha", may_leave=config.replication.leave_set)
 
 

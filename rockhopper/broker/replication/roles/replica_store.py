@@ -26,7 +26,7 @@ class ReplicaStore:
     """The ReplicaLog of a broker. Belongs to the event loop."""
 
     def __init__(self, config: StoreConfig, owner: StoreOwner) -> None:
-        self._layout = StoreLayout.of(config)
+        self._layout = StoreLayout.from_config(config)
         self._file_size_bytes = config.commit_log_file_size_bytes
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._owner = owner

@@ -143,7 +143,7 @@ class SetMember:
         self._engine = engine
         self._open_as = open_as
         self._config = parts.config.replication
-        self._layout = StoreLayout.of(parts.config.store)
+        self._layout = StoreLayout.from_config(parts.config.store)
         self._is_sync_mode = self._config.mode is HaMode.SYNC
         self._replica_store = ReplicaStore(parts.config.store, self)
         self._replica: RunningReplica | None = None

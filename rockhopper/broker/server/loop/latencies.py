@@ -106,7 +106,7 @@ class RequestTimes:
             yield RequestLabels(*names, has_waited, is_oneway), times
         yield from list(self._named.items())
 
-    def of(self, requests: frozenset[str]) -> Latencies:
+    def combine(self, requests: frozenset[str]) -> Latencies:
         """Return the times of some requests together, without those that have waited."""
         total = Latencies()
         for kind, times in self.rows():

@@ -201,7 +201,7 @@ def _development_certificate(config: BrokerConfig) -> Iterator[SettingError]:
     from rockhopper.broker.server.listening.development_certificate import NEEDED
     from rockhopper.broker.server.listening.gates import DEVELOPMENT_DIRECTORY
 
-    made = StoreLayout.of(config.store).config / DEVELOPMENT_DIRECTORY
+    made = StoreLayout.from_config(config.store).config / DEVELOPMENT_DIRECTORY
     if importlib.util.find_spec("cryptography") is None and not made.exists():
         yield SettingError("tlsServerMode", config.tls.mode, NEEDED)
 

@@ -55,7 +55,7 @@ class KeysAndTagsReader:
         self._record: Record | None = None
         self._found = KeysAndTags("", "", "")
 
-    def of(self, record: Record) -> KeysAndTags:
+    def read(self, record: Record) -> KeysAndTags:
         """Return the keys and tags of *record*."""
         if record is not self._record:
             self._found = keys_and_tags(record.properties)

@@ -32,7 +32,7 @@ class TagsCodes:
     def __init__(self, delay_ms: Callable[[int], int]) -> None:
         self._delay_ms = delay_ms
 
-    def of(self, topic: str, properties: Mapping[str, str], store_time_ms: int) -> int:
+    def compute_code(self, topic: str, properties: Mapping[str, str], store_time_ms: int) -> int:
         """Return the tags code of a message in the log."""
         if topic == SCHEDULE_TOPIC:
             level = properties.get(PROPERTY_DELAY_LEVEL, "")

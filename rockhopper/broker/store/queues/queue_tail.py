@@ -55,7 +55,7 @@ class Run(msgspec.Struct, gc=False, eq=False):
     batch_count: int = 0
 
     @classmethod
-    def of(cls, tail: QueueTail, start: int) -> "Run":
+    def empty_at(cls, tail: QueueTail, start: int) -> "Run":
         """Return an empty run that starts at the next offset of a queue."""
         return cls(tail, start, start, tail.next_offset, 0, [])
 

@@ -61,7 +61,7 @@ class EntryRepair:
         places: RecordPlaces,
         tags_code: Callable[[str, Mapping[str, str], int], int],
     ) -> None:
-        """*tags_code* is ``TagsCodes.of``."""
+        """*tags_code* is ``TagsCodes.compute_code``."""
         self._log = commit_log
         self._places = places
         self._tags_code = tags_code

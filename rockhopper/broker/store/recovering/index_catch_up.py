@@ -93,7 +93,7 @@ class IndexCatchUp:
         seed = self._seeds.get(record.topic)
         if seed is None:
             seed = self._seeds[record.topic] = index_key_seed(record.topic.decode())
-        hashes = _hashes(record, self._reader.of(record), seed)
+        hashes = _hashes(record, self._reader.read(record), seed)
         offset = record.offset
         if offset == self.from_offset:
             # The last run may have ended after only some of this message's keys were written.

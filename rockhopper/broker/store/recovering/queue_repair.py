@@ -77,7 +77,7 @@ class QueueRules(NamedTuple):
     is_deleted: Callable[[str, int], bool]
     """Whether a topic was deleted after the record at a commit log offset was written."""
     tags_code: Callable[[str, Mapping[str, str], int], int]
-    """The tags code of a stored message, by topic, properties and store time (``TagsCodes.of``)."""
+    """The tags code of a stored message: see ``TagsCodes.compute_code``."""
     has_gone: Callable[[str], bool]
     """Whether messages of a topic were deleted, or purged, that the log may still have."""
     handed_out: Callable[[], Mapping[QueueKey, int]] = dict
@@ -379,7 +379,7 @@ class QueueRepair:
         if queue.topic == SCHEDULE_TOPIC:
             properties = decode_properties(record.properties)
         else:
-            tags = self._reader.of(record).tags
+            tags = self._reader.read(record).tags
             properties = {PROPERTY_TAGS: tags} if tags else {}
         tags_code = self._rules.tags_code(queue.topic, properties, record.store_time_ms)
         if progress.opened_in != self._round:

@@ -39,7 +39,7 @@ def check_empty(target: Path) -> None:
     """Refuse a directory with files, except those of an interrupted run. Raises StoreError."""
     if not target.exists():
         return
-    is_unfinished = StoreLayout.of(StoreConfig(root=target)).unfinished.exists()
+    is_unfinished = StoreLayout.from_config(StoreConfig(root=target)).unfinished.exists()
     if not target.is_dir() or (any(target.iterdir()) and not is_unfinished):
         raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
 
@@ -65,7 +65,7 @@ def making(target: Path, need_bytes: int = 0) -> Iterator[None]:
     check_empty(target)
     with room(target, need_bytes, _UNFINISHED, freed=target):
         disk.make_directories_durably(target)
-        layout = StoreLayout.of(StoreConfig(root=target))
+        layout = StoreLayout.from_config(StoreConfig(root=target))
         with _locked_mark(layout) as is_new:
             try:
                 with StoreLock(target, layout.lock, layout.abort):

@@ -181,7 +181,7 @@ def needed_bytes(view: StoreView) -> int:
 
 
 def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int], None]) -> None:
-    layout = StoreLayout.of(StoreConfig(root=target))
+    layout = StoreLayout.from_config(StoreConfig(root=target))
     disk.make_directories_durably(target / "commitlog.new")
     unreadable = _unreadable(view)
     for path in companions(view.layout):

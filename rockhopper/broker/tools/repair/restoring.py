@@ -100,7 +100,7 @@ def _restore(
     config: BrokerConfig,
     progress: Callable[[int], None],
 ) -> Restored:
-    layout = StoreLayout.of(StoreConfig(root=target))
+    layout = StoreLayout.from_config(StoreConfig(root=target))
     disk.make_directories_durably(target / _LOG_IN_THE_MAKING)
     point = choice.log
     log_bytes, queue_bytes, batch_bytes, slots, entries = point.sizes

@@ -46,7 +46,7 @@ class LocalFilter:
     properties: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, pattern: str | None, pairs: Sequence[str]) -> Self:
+    def from_options(cls, pattern: str | None, pairs: Sequence[str]) -> Self:
         """Return the filter for the options, or end the program with exit code 2."""
         properties = []
         for text in pairs:

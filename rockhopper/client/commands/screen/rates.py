@@ -91,7 +91,7 @@ class Sample:
     """Group -> age of the oldest message not yet consumed, for the groups that were queried."""
 
     @classmethod
-    def of(
+    def from_figures(
         cls,
         figures: "Figures",
         brokers: Sequence[BrokerAddress],

@@ -176,7 +176,7 @@ async def _sample(
     begun_s = time.monotonic()
     figures, brokers = await asyncio.gather(admin.figures.read(), admin.brokers())
     now_s = time.monotonic()
-    sample = Sample.of(
+    sample = Sample.from_figures(
         figures,
         brokers,
         # Brokers take their counts about halfway through the query.

@@ -52,7 +52,7 @@ class MessageSums:
     """The sums of the other columns, if computed; manifests do not have them one by one."""
 
     @classmethod
-    def of(cls, queue: QueueSummary) -> "MessageSums":
+    def from_manifest(cls, queue: QueueSummary) -> "MessageSums":
         """Return the sums in a manifest."""
         return cls(queue.rows, queue.body_bytes, queue.body_hash)
 
@@ -107,7 +107,11 @@ def archived_ranges(
                     parts = ((file.path, queue.queue),)
                     found.setdefault((queue.topic, queue.queue_id), []).append(
                         ArchivedRange(
-                            *span, MessageSums.of(queue), parts, queue.crc_bits, has_expired
+                            *span,
+                            MessageSums.from_manifest(queue),
+                            parts,
+                            queue.crc_bits,
+                            has_expired,
                         )
                     )
     return {queue: _joined(ranges) for queue, ranges in found.items()}
@@ -299,7 +303,7 @@ def check_archived_file(location: str, file: ArchivedFile) -> FileComparison:
         add(f"the file cannot be read ({str(error).splitlines()[0]})")
         return checked
     checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
-    noted = {queue.queue: MessageSums.of(queue) for queue in file.queues}
+    noted = {queue.queue: MessageSums.from_manifest(queue) for queue in file.queues}
     for each in file.queues:
         sums = found.get(each.queue)
         if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):

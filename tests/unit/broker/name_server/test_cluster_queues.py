@@ -36,7 +36,7 @@ async def server() -> AsyncIterator[FakeServer]:
 
 async def test_queues_of_all_brokers_come_in_order(tmp_path: Path, server: FakeServer) -> None:
     asked = Asked(tmp_path, server.address)
-    assert await asked.queues.of("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert await asked.queues.find_queues("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     asked.queues.stop()
 
 
@@ -44,7 +44,7 @@ async def test_an_answer_holds_for_some_seconds(tmp_path: Path, server: FakeServ
     asked = Asked(tmp_path, server.address)
     for now_s, count in ((0.0, 1), (ROUTE_AGE_S_MAX - 0.1, 1), (ROUTE_AGE_S_MAX, 2)):
         asked.now_s = now_s
-        await asked.queues.of("orders")
+        await asked.queues.find_queues("orders")
         assert len(server.requests_of(105)) == count
     asked.queues.stop()
 
@@ -55,7 +55,7 @@ async def test_the_next_name_service_is_asked_when_one_does_not_know(
     async with FakeServer() as other:
         other.serve_routes({})
         asked = Asked(tmp_path, "127.0.0.1:1", other.address, server.address)
-        assert await asked.queues.of("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+        assert await asked.queues.find_queues("orders") == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
         assert len(other.requests_of(105)) == 1
         asked.queues.stop()
 
@@ -72,7 +72,7 @@ async def test_what_nobody_knows_is_looked_up_in_its_own_table(
     has_name_service: bool,
 ) -> None:
     asked = Asked(tmp_path, *([server.address] if has_name_service else []))
-    assert await asked.queues.of(topic) == queues
+    assert await asked.queues.find_queues(topic) == queues
     asked.queues.stop()
 
 
@@ -81,5 +81,5 @@ async def test_a_topic_that_may_not_be_read_has_no_queues(
 ) -> None:
     server.serve_routes({"orders": route({"a": "x:1"}, queues=2, perm=2)})
     asked = Asked(tmp_path, server.address)
-    assert await asked.queues.of("orders") == []
+    assert await asked.queues.find_queues("orders") == []
     asked.queues.stop()

@@ -16,10 +16,10 @@ def served() -> ServedTopics:
 def test_a_topic_counts_once_for_each_broker_that_has_it() -> None:
     topics = served()
     topics.set_topic("orders", "a", TopicConfig("orders", write_queue_nums=9))
-    assert (topics.count, len(topics), topics.of("a")) == (3, 2, {"orders", "only-a"})
+    assert (topics.count, len(topics), topics.find_topics("a")) == (3, 2, {"orders", "only-a"})
     assert topics.brokers("orders")["a"].write_queue_nums == 9
     topics.remove("orders", "a")
-    assert (topics.count, list(topics.brokers("orders")), topics.of("a")) == (
+    assert (topics.count, list(topics.brokers("orders")), topics.find_topics("a")) == (
         2,
         ["b"],
         {"only-a"},
@@ -31,7 +31,7 @@ def test_a_broker_that_goes_takes_along_all_that_is_known_of_it() -> None:
     topics.put_mapping("orders", "a", {"bname": "a"})
     topics.remove_broker("a")
     topics.remove_broker("unknown")
-    assert (topics.count, topics.names(), topics.of("a")) == (1, ["orders"], set())
+    assert (topics.count, topics.names(), topics.find_topics("a")) == (1, ["orders"], set())
     assert topics.mappings("orders") == {}
 
 

@@ -33,7 +33,7 @@ def test_commit_log_may_live_elsewhere() -> None:
 
 def test_settings_alone_say_where_it_is() -> None:
     config = StoreConfig(root=Path("store"), commit_log_directory=Path("/ssd/log"))
-    assert StoreLayout.of(config) == StoreLayout(Path("store"), Path("/ssd/log"))
+    assert StoreLayout.from_config(config) == StoreLayout(Path("store"), Path("/ssd/log"))
     made_by_hand = [
         path
         for path in Path(broker.__file__).parent.rglob("*.py")

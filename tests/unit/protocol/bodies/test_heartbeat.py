@@ -83,6 +83,6 @@ def test_subscription_that_is_no_filter_is_told_when_it_is_used() -> None:
 
 
 def test_subscription_travels_with_tags_and_hashes() -> None:
-    data = SubscriptionData.of(Subscription("T", "b||a", version=5))
+    data = SubscriptionData.from_subscription(Subscription("T", "b||a", version=5))
     assert data == SubscriptionData("T", "b||a", "TAG", 5)
     assert (data.tags_set, data.code_set) == (["a", "b"], [97, 98])

@@ -140,7 +140,7 @@ class AssignmentProcessors:
     async def _queues(
         self, wanted: QueryAssignmentRequestBody, *, pops: bool, share: int
     ) -> Queues | None:
-        queues = await self._cluster_queues.of(wanted.topic)
+        queues = await self._cluster_queues.find_queues(wanted.topic)
         if queues is None:
             return None
         if wanted.message_model == "BROADCASTING":

@@ -119,7 +119,7 @@ async def _counted(visit: Visit, asked: Back, *, dry_run: bool) -> _RequeueTotal
         go_on=True,
         dry_run=dry_run,
     )
-    async with visit.turns.of(asked.group), aclosing(requeued) as found:
+    async with visit.turns.get_lock(asked.group), aclosing(requeued) as found:
         try:
             async for each in found:
                 if each.problem is not None:

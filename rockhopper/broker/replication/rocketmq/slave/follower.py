@@ -59,7 +59,7 @@ class SlaveFollower:
             master_address, following.ha_master_address, self._outgoing, parts.config.auth.inner
         )
         self._config = parts.config
-        self._layout = StoreLayout.of(parts.config.store)
+        self._layout = StoreLayout.from_config(parts.config.store)
         self._master_end = 0
         self._undo = contextlib.AsyncExitStack()
         self._copying = asyncio.Lock()
@@ -72,7 +72,7 @@ class SlaveFollower:
 
         None if the store follows no master. Its master's address is blank if neither contains it.
         """
-        noted = following_file.followed_master(StoreLayout.of(parts.config.store))
+        noted = following_file.followed_master(StoreLayout.from_config(parts.config.store))
         master = parts.config.following.follow_master or noted
         return None if master is None else cls(parts, master)
 

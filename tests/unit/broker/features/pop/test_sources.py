@@ -94,7 +94,7 @@ def test_so_many_of_a_hundred_pops_look_at_the_retry_topic_first(
         world.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
     config = build_config({"popFromRetryProbability": str(percent)})
     sources = PopSources(config, world.topics, world.groups, lambda: chance)
-    assert [retry for _, _, retry in sources.of(WANTED)] == [is_first, not is_first]
+    assert [retry for _, _, retry in sources.list_sources(WANTED)] == [is_first, not is_first]
     world.abandon()
 
 

@@ -22,7 +22,7 @@ class Copied:
 
     def __init__(self, root: Path) -> None:
         config = build_config({"storePathRootDir": str(root)})
-        self.state = PopState(StoreLayout.of(config.store), lambda: 5)
+        self.state = PopState(StoreLayout.from_config(config.store), lambda: 5)
         tables = Tables(config, BrokerClock(lambda: 5), (self.state,))
         self.copies = TableCopies(tables, root / "timercheck")
 

@@ -9,7 +9,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 
 
 def test_it_is_there_until_it_is_removed(tmp_path: Path) -> None:
-    layout = StoreLayout.of(StoreConfig(root=tmp_path))
+    layout = StoreLayout.from_config(StoreConfig(root=tmp_path))
     assert applied.load(layout) is None
     place = Applied(7, 1234, 1 << 63, [(1, 2, 3, 4)])
     applied.save(layout, place)
@@ -20,7 +20,7 @@ def test_it_is_there_until_it_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_is_none(tmp_path: Path) -> None:
-    layout = StoreLayout.of(StoreConfig(root=tmp_path))
+    layout = StoreLayout.from_config(StoreConfig(root=tmp_path))
     applied.save(layout, Applied(7, 1234, 5, []))
     path = layout.own / "ha" / "applied.json"
     path.write_bytes(path.read_bytes().replace(b"1234", b"1235"))

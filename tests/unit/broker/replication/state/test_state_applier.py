@@ -109,7 +109,7 @@ def test_queues_of_a_batch_topic_are_made_as_such(pair: Pair) -> None:
     master.run(create())
     master.put("batches")
     pair.take()
-    layout = StoreLayout.of(pair.follower.config.store)
+    layout = StoreLayout.from_config(pair.follower.config.store)
     assert (layout.batch_consume_queues / "batches").is_dir()
 
 

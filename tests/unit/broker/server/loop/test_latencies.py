@@ -32,8 +32,10 @@ def test_requests_count_by_code_and_answer() -> None:
         RequestLabels("send_message_v2", "system_busy", False, False): 1,
         RequestLabels("pull_message", "success", True, False): 1,
     }
-    assert (sum(times.of(SENDS).counts), times.of(SENDS).sum_s) == (4, 2.5)
-    assert sum(times.of(PULLS).counts) == 0  # what waits for messages says nothing of the broker
+    assert (sum(times.combine(SENDS).counts), times.combine(SENDS).sum_s) == (4, 2.5)
+    assert (
+        sum(times.combine(PULLS).counts) == 0
+    )  # what waits for messages says nothing of the broker
 
 
 def test_codes_that_nobody_knows_share_a_row() -> None:

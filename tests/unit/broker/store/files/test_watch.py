@@ -129,7 +129,7 @@ def test_two_stores_cannot_have_one_log(stores: Stores, tmp_path: Path) -> None:
 def test_a_store_that_was_let_go_can_be_opened_again(stores: Stores) -> None:
     stores.open()
     stores.close_all()
-    layout = StoreLayout.of(StoreConfig(root=stores.root))
+    layout = StoreLayout.from_config(StoreConfig(root=stores.root))
     store = open_store(stores.root)
     assert layout.lock.exists()
     store.look_after_files()

@@ -55,7 +55,7 @@ def test_a_reader_decodes_a_record_once() -> None:
     record = Record._make([None] * len(Record._fields))
     first = record._replace(properties=b"TAGS\x01a\x02")
     second = record._replace(properties=b"TAGS\x01b\x02")
-    assert reader.of(first).tags == "a"
-    assert reader.of(first) is reader.of(first)
-    assert reader.of(second).tags == "b"
-    assert reader.of(first).tags == "a"
+    assert reader.read(first).tags == "a"
+    assert reader.read(first) is reader.read(first)
+    assert reader.read(second).tags == "b"
+    assert reader.read(first).tags == "a"

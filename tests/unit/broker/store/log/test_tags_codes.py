@@ -45,4 +45,4 @@ def test_a_delayed_message_has_its_due_time(
     topic: str, properties: dict[str, str], code: int
 ) -> None:
     codes = TagsCodes(lambda level: 1000 * level)
-    assert codes.of(topic, properties, 1_000_000) == code
+    assert codes.compute_code(topic, properties, 1_000_000) == code

@@ -15,7 +15,7 @@ def test_a_tail_is_of_one_queue_that_nobody_has_opened_yet() -> None:
 
 def test_a_run_begins_where_its_tail_is() -> None:
     tail = QueueTail("orders", 3, 17, is_batch=False)
-    run = Run.of(tail, 4096)
+    run = Run.empty_at(tail, 4096)
     assert (run.first_offset, run.start, run.end, run.count) == (17, 4096, 4096, 0)
     tail.next_offset += 5
     assert run.first_offset == 17
@@ -23,7 +23,7 @@ def test_a_run_begins_where_its_tail_is() -> None:
 
 def test_runs_share_nothing() -> None:
     tail = QueueTail("orders", 3, 17, is_batch=False)
-    first, second = Run.of(tail, 0), Run.of(tail, 0)
+    first, second = Run.empty_at(tail, 0), Run.empty_at(tail, 0)
     first.units.append(b"x")
     assert second.units == []
 
@@ -32,7 +32,7 @@ def staged_at(*offsets: int, size_bytes: int = 100) -> StagedMessages:
     """What a pass staged that put a record with one key at each of *offsets*."""
     staged = StagedMessages(offsets[0])
     for offset in offsets:
-        run = Run.of(QueueTail("orders", 0, offset, is_batch=False), offset)
+        run = Run.empty_at(QueueTail("orders", 0, offset, is_batch=False), offset)
         run.end = staged.end = offset + size_bytes
         staged.runs.append(run)
         staged.packed_keys += INDEX_KEY.pack(7, offset)

@@ -34,7 +34,7 @@ def test_all_that_is_asked_must_be_so(
     pattern: str | None, pairs: list[str], is_wanted: bool
 ) -> None:
     message = received(b"\xff was paid", region="eu=west", TAGS="new", KEYS="o-1 o-2")
-    wanted = LocalFilter.of(pattern, pairs)
+    wanted = LocalFilter.from_options(pattern, pairs)
     assert wanted(message) is is_wanted
     assert wanted.is_choosy is (pattern is not None or bool(pairs))
 
@@ -42,4 +42,4 @@ def test_all_that_is_asked_must_be_so(
 @pytest.mark.parametrize(("pattern", "pairs"), [("((", []), (None, ["region"]), (None, ["=x"])])
 def test_what_cannot_be_read_is_refused(pattern: str | None, pairs: list[str]) -> None:
     with pytest.raises(click.UsageError, match=r"--(grep|where)"):
-        LocalFilter.of(pattern, pairs)
+        LocalFilter.from_options(pattern, pairs)

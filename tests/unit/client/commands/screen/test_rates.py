@@ -14,7 +14,7 @@ def sample(at_s: float, sent: int, lag: int = 0, *more: TopicFigures) -> Sample:
         [TopicFigures("orders", sent=sent), TopicFigures("%RETRY%g"), *more],
         [GroupFigures("g", lag=lag, handed_out=sent)],
     )
-    return Sample.of(figures, BROKERS, at_s=at_s, took_s=0.0, with_system=False)
+    return Sample.from_figures(figures, BROKERS, at_s=at_s, took_s=0.0, with_system=False)
 
 
 def test_what_came_is_counted_per_second() -> None:
