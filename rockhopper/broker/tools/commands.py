@@ -137,7 +137,7 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
     if there is any damage.
     """
     view = StoreView(root, config_path)
-    findings = Findings(root, lambda damage: None if as_json else write_line(damage.line()))
+    findings = Findings(root, is_printed=not as_json)
     if not as_json:
         say_state(view)
     with Bar("Checking", view.log.min_offset, view.log_end()) as bar:

@@ -1,9 +1,10 @@
 """The findings of a check: each damage with its place and remedy."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from rockhopper.broker.tools.output import write_line
 
 NAMED_MAX = 10_000
 
@@ -44,11 +45,11 @@ def _camel(name: str) -> str:
 
 
 class Findings:
-    """The damage found so far; *tell* is called with each one, up to NAMED_MAX."""
+    """The damage found so far, up to NAMED_MAX; *is_printed* also prints each at once."""
 
-    def __init__(self, root: Path, tell: Callable[[Damage], None] = lambda damage: None) -> None:
+    def __init__(self, root: Path, *, is_printed: bool = False) -> None:
         self._root = root
-        self._tell = tell
+        self._is_printed = is_printed
         self.counts: Counter[str] = Counter()
         self.damages: list[Damage] = []
         self.notes: Counter[str] = Counter()
@@ -62,7 +63,8 @@ class Findings:
         name = path.relative_to(self._root) if path.is_relative_to(self._root) else path
         damage = Damage(kind, str(name), place, what, remedy)
         self.damages.append(damage)
-        self._tell(damage)
+        if self._is_printed:
+            write_line(damage.line())
 
     @property
     def is_sound(self) -> bool:

@@ -1,15 +1,21 @@
 from pathlib import Path
 
+import pytest
+
 from rockhopper.broker.tools import findings
 from rockhopper.broker.tools.findings import Findings
+from rockhopper.broker.tools.output import flush
 
 
-def test_each_damage_is_one_line_and_one_object() -> None:
-    told: list[str] = []
-    found = Findings(Path("/s"), lambda damage: told.append(damage.line()))
+def test_each_damage_is_one_line_and_one_object(capfd: pytest.CaptureFixture[str]) -> None:
+    found = Findings(Path("/s"), is_printed=True)
     found.report("queue", Path("/s/consumequeue/A/0"), "wrong", "mend it", queue_offset=3)
     found.report("record", Path("/log/0"), "gone", "restore it")
-    assert told == ["consumequeue/A/0 queue_offset=3: wrong; mend it", "/log/0: gone; restore it"]
+    flush()
+    assert capfd.readouterr().out.splitlines() == [
+        "consumequeue/A/0 queue_offset=3: wrong; mend it",
+        "/log/0: gone; restore it",
+    ]
     assert found.damages[0].json()["queueOffset"] == 3
     assert not found.is_sound
 
