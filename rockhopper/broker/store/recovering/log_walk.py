@@ -77,7 +77,6 @@ class LogWalk:
         self._proven_end = min(proven_end, files[-1].end_offset) if files else 0
         self._quiet_from = quiet_from
         self._valid_from = -1
-        self._take: Callable[[Found], bool] | None = None
         self._refused_end = 0
         self.start = max(start, files[0].base_offset) if files else 0
         self.end = self.start
@@ -92,7 +91,6 @@ class LogWalk:
         With *take*, stretches of plain records are passed to it first. Their records are yielded
         only if it returns False.
         """
-        self._take = take
         offset = self.start
         for number, file in enumerate(self._files):
             if file.end_offset <= offset:
@@ -100,19 +98,20 @@ class LogWalk:
             if file.base_offset > offset:
                 self._add_hole(offset, file.base_offset, "a file of the commit log is missing")
                 offset = file.base_offset
-            offset = yield from self._records_of(number, offset - file.base_offset)
+            offset = yield from self._records_of(number, offset - file.base_offset, take)
             if offset < file.end_offset:
                 break
             file.unmap()  # A mapping holds a descriptor, and a log may have many files.
         self.end = offset
 
-    def _records_of(self, number: int, position: int) -> Generator[Record, None, int]:
+    def _records_of(
+        self, number: int, position: int, take: Callable[[Found], bool] | None
+    ) -> Generator[Record, None, int]:
         """Walk one file; return where to continue, before the file's end if the log ends there."""
         file = self._files[number]
         data = file.mapping
         base_offset = file.base_offset
         check_crc = self._check_crc
-        take = self._take
         while True:
             if take is not None:
                 position = self._take_stretches(file, position, take)
