@@ -87,7 +87,7 @@ class ConsumeQueue(UnitQueue):
         # Last: the flush thread clears the flag before it reads the end.
         if not self._is_dirty:
             self._is_dirty = True
-            self._mark_dirty(self)
+            self._dirty.append(self)
 
     def append_many(
         self,

@@ -13,9 +13,9 @@ import mmap
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import deque
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -44,11 +44,11 @@ class MappedUnits(ABC):
 
     __slots__ = (
         "_append_limit",
+        "_dirty",
         "_files",
         "_flushed",
         "_is_dirty",
         "_mappings",
-        "_mark_dirty",
         "_max_offset_when_checked",
         "mapping",
         "mapping_start",
@@ -62,14 +62,14 @@ class MappedUnits(ABC):
         self,
         directory: Path | str,
         file_size_bytes: int,
-        mark_dirty: Callable[[Any], None],
+        dirty: "deque[MappedUnits]",
         mappings: Mappings,
     ) -> None:
-        """*mark_dirty* is called with the queue when it gets something to flush and had nothing."""
+        """The queue appends itself to *dirty* when it gets something to flush and had nothing."""
         self._mappings = mappings
         self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
         self._files.reserve_step_bytes = _STEP_BYTES
-        self._mark_dirty = mark_dirty
+        self._dirty = dirty
         self._is_dirty = False
         self._flushed = 0
         self._max_offset_when_checked = 0
@@ -160,7 +160,7 @@ class MappedUnits(ABC):
     def _note_change(self) -> None:
         if not self._is_dirty:
             self._is_dirty = True
-            self._mark_dirty(self)
+            self._dirty.append(self)
 
     def glance(self) -> None:
         """Cache the first page of the last file, so that short queues need no mapping.
@@ -232,7 +232,7 @@ class MappedUnits(ABC):
         end = self._end_position()
         start = self._flushed
         if self._is_short_of(least_pages, start, end):
-            self._mark_dirty(self)  # It stays dirty, and in the list of dirty queues.
+            self._dirty.append(self)  # It stays dirty, and in the list of dirty queues.
             return False
         # Before the end is read again: a later append then marks the queue once more.
         self._is_dirty = False

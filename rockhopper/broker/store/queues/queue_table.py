@@ -23,6 +23,7 @@ from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, move_aside
+from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")
@@ -66,7 +67,7 @@ class ConsumeQueueTable:
             _QueueKind(BatchConsumeQueue, layout.batch_consume_queues, batch_file_size_bytes),
         )
         self._topics: dict[str, dict[int, UnitQueue]] = {}
-        self._dirty: deque[UnitQueue] = deque()
+        self._dirty: deque[MappedUnits] = deque()
         self._mappings = mappings or Mappings()
 
     def load(self) -> None:
@@ -155,8 +156,8 @@ class ConsumeQueueTable:
 
     def _new(self, kind: "_QueueKind", topic: str, queue_id: int) -> UnitQueue:
         directory = f"{kind.directory}/{topic}/{queue_id}"
-        mark_dirty, mappings = self._dirty.append, self._mappings
-        return kind.of(directory, topic, queue_id, kind.file_size_bytes, mark_dirty, mappings)
+        dirty, mappings = self._dirty, self._mappings
+        return kind.of(directory, topic, queue_id, kind.file_size_bytes, dirty, mappings)
 
     def delete_topic(self, topic: str) -> DeletedQueues:
         """Forget the queues of a topic, and return their files; unknown topics are fine.

@@ -14,10 +14,11 @@ Threads: everything belongs to the thread that appends, except ``flush``.
 """
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import structlog
 
@@ -36,10 +37,6 @@ Noted = Iterable[tuple[int, tuple[int, ...]]]
 
 SUMMED_UNITS_MAX = 1024
 _RUNS = 32
-
-
-def ignore(_: object) -> None:
-    """The ``mark_dirty`` of a queue that belongs to no table."""
 
 
 class UnitQueue(MappedUnits):
@@ -69,14 +66,14 @@ class UnitQueue(MappedUnits):
         topic: str,
         queue_id: int,
         file_size_bytes: int,
-        mark_dirty: Callable[[Any], None] = ignore,
+        dirty: deque[MappedUnits] | None = None,
         mappings: Mappings | None = None,
     ) -> None:
         """Wrap the queue in *directory*; ``load`` and ``recover`` read its files.
 
-        *file_size_bytes* is for the first file of a new queue. *mark_dirty* is called with the
-        queue when it gets something to flush and had nothing before. *mappings* limits the mapped
-        files of everything that shares it.
+        *file_size_bytes* is for the first file of a new queue. The queue appends itself to *dirty*
+        when it gets something to flush and had nothing before. *mappings* limits the mapped files
+        of everything that shares it.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
@@ -86,7 +83,12 @@ class UnitQueue(MappedUnits):
         self.queue_id = queue_id
         # Whether units may be missing anywhere, because a file did not have its size.
         self.was_resized = False
-        super().__init__(directory, file_size_bytes, mark_dirty, mappings or Mappings())
+        super().__init__(
+            directory,
+            file_size_bytes,
+            deque(maxlen=0) if dirty is None else dirty,
+            mappings or Mappings(),
+        )
         self._set_empty(0)
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """What compiled code appends is what ConsumeQueue.append_many would; the rest it leaves."""
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rockhopper.broker.store.queues.appending import (
 )
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
@@ -29,8 +31,8 @@ class Place:
     """A queue with one message in it and room for four more, and a run of two more."""
 
     def __init__(self, directory: Path) -> None:
-        self.dirty: list[object] = []
-        self.queue = ConsumeQueue(directory, "T", 0, 20 * PER_FILE, self.dirty.append)
+        self.dirty: deque[MappedUnits] = deque()
+        self.queue = ConsumeQueue(directory, "T", 0, 20 * PER_FILE, self.dirty)
         self.queue.append(0, 0, 50, 7)
         self.queue.flush()
         self.dirty.clear()
@@ -54,14 +56,14 @@ def test_a_plain_run_is_in_its_queue(place: Place) -> None:
     assert append_plain([place.run], 0) == 1
     assert place.ends == (3, 3, 250)
     assert place.queue.read_units(1, 2) == place.units
-    assert place.dirty == [place.queue]
+    assert list(place.dirty) == [place.queue]
     assert append_plain([place.run], 1) == 1
 
 
 def test_a_queue_is_dirty_once(place: Place) -> None:
     append_plain([place.run], 0)
     append_plain([Run(place.tail, 300, 350, 3, 1, [place.units[:20]])], 0)
-    assert place.dirty == [place.queue]
+    assert list(place.dirty) == [place.queue]
     assert place.ends == (4, 4, 350)
 
 
@@ -146,7 +148,7 @@ def test_what_is_not_plain_is_left_and_changes_nothing(
     change(place)
     assert append_plain([place.run], 0) == 0
     assert place.ends == (1, 1, 50)
-    assert place.dirty == []
+    assert not place.dirty
 
 
 def test_other_objects_are_left(place: Place) -> None:
@@ -158,16 +160,17 @@ def test_other_objects_are_left(place: Place) -> None:
 
 
 def test_what_cannot_be_noted_is_met_again_in_python(place: Place) -> None:
-    def refuse(_: object) -> None:
-        if queue.max_offset > 1:
-            raise OSError(errno.EIO, "nobody takes notes")
+    class Full(deque[MappedUnits]):
+        def append(self, queue: MappedUnits) -> None:
+            if queue.max_offset > 1:
+                raise OSError(errno.EIO, "nobody takes notes")
 
-    queue = ConsumeQueue(place.queue.directory.parent / "1", "T", 1, 100, refuse)
+    queue = ConsumeQueue(place.queue.directory.parent / "1", "T", 1, 100, Full())
     queue.append(0, 0, 50, 7)
     queue.flush()
     place.tail.consume_queue = queue
     assert append_plain([place.run], 0) == 0
-    assert place.dirty == []
+    assert not place.dirty
 
 
 def test_without_a_compiler_all_is_left(place: Place) -> None:

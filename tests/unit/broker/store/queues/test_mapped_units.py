@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from tests.support.open_files import open_files_in
 
 FILE_SIZE = 100  # five units
@@ -168,13 +170,13 @@ def test_full_file_is_flushed_however_small(queue: ConsumeQueue) -> None:
 
 
 def test_queue_reports_that_it_is_dirty_once_between_flushes(tmp_path: Path) -> None:
-    reported: list[ConsumeQueue] = []
-    queue = ConsumeQueue(tmp_path / "T" / "0", "T", 0, FILE_SIZE, reported.append)
+    reported: deque[MappedUnits] = deque()
+    queue = ConsumeQueue(tmp_path / "T" / "0", "T", 0, FILE_SIZE, reported)
     append(queue, *range(12))
-    assert reported == [queue]
+    assert list(reported) == [queue]
     queue.flush()
     append(queue, 12)
-    assert reported == [queue, queue]
+    assert list(reported) == [queue, queue]
 
 
 def test_message_that_arrives_during_a_flush_keeps_the_queue_dirty(
