@@ -9,6 +9,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.recovering import inventory
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 from tests.support.store_directories import T0, LogWriter, Recovered, recover
@@ -103,7 +104,7 @@ def test_index_entries_that_were_flushed_survive_and_later_ones_do_no_harm(
     for life in range(4):
         for number in range(10):
             offset = life * 100 + number
-            index.insert_key(number % 5, offset, T0 + offset)
+            index.put_many(INDEX_KEY.pack(number % 5, offset), T0 + offset)
             if number == 6:
                 index.flush()
                 end = offset

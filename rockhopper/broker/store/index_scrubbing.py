@@ -18,12 +18,14 @@ memory.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.index import index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.index.index_chains import SLOT_SLICE_BYTES, IndexChains
 from rockhopper.broker.store.index.index_file import ENTRY_SIZE_BYTES, IndexFile
@@ -64,10 +66,9 @@ class Key(NamedTuple):
 class IndexScrub:
     """Pass after pass over an index, in step with the pass over the log."""
 
-    def __init__(self, index: MessageIndex, rebuild: Callable[[str], None]) -> None:
-        """*rebuild* marks files for rebuilding, from the one with the given name on."""
+    def __init__(self, index: MessageIndex, layout: StoreLayout) -> None:
         self._index = index
-        self._rebuild = rebuild
+        self._layout = layout
         self._to_rebuild: set[str] = set()
         self._named: set[int] = set()
         self.mended_count = 0
@@ -388,7 +389,7 @@ class IndexScrub:
             return count
         file = chains.file
         if file.path.name not in self._to_rebuild:
-            self._rebuild(file.path.name)
+            index_rebuilding.note(self._layout, file.path.name)
             self._to_rebuild.add(file.path.name)
             self.fault_count += max(missing, 1)
             log.error(

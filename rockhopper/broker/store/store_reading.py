@@ -7,7 +7,6 @@ from mmap import mmap
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.dispatch import Dispatch
-from rockhopper.broker.store.index import index_rebuilding
 from rockhopper.broker.store.index.find_by_key import KeySearch
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.opening import OpenedStore
@@ -39,9 +38,7 @@ class StoreReading:
         self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: self.dispatched_offset)
         self.mender = EntryRepair(opened.commit_log, self.places, opened.tags_codes.compute_code)
         self._index_scrub = (
-            None
-            if opened.index is None
-            else IndexScrub(opened.index, partial(index_rebuilding.note, opened.layout))
+            None if opened.index is None else IndexScrub(opened.index, opened.layout)
         )
         self.reader = MessageReader(
             opened.commit_log,

@@ -30,14 +30,7 @@ class MessageIndex:
     """The index of one store. Belongs to the event loop's thread, except ``flush``.
 
     ``failed`` is set if a new file could not be made. RocketMQ then rejects messages until a
-    restart; here the next ``insert_key`` that succeeds clears it.
-    """
-
-    insert_key: Callable[[int, int, int], None]
-    """``insert_key(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
-
-    It is the current file's own method, to save a call on the hot path. A saved reference to it
-    stays valid. Raises OSError if the disk is full; nothing has changed then.
+    restart; here the next file that can be made clears it.
     """
 
     def __init__(
@@ -55,7 +48,6 @@ class MessageIndex:
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
         self.failed = False
-        self.insert_key = self._put_with_room
 
     def load(self, last_exit_clean: bool) -> None:
         """Open the existing files and repair what a crash left.
@@ -78,7 +70,6 @@ class MessageIndex:
                 )
                 disk.remove_files(paths[position:])
                 break
-        self._use_newest()
 
     def _load_one(self, path: Path, last_exit_clean: bool) -> str | None:
         """Add one file, or return why it and those after it cannot be used."""
@@ -103,10 +94,7 @@ class MessageIndex:
         return None
 
     def _open(self, path: Path) -> IndexFile:
-        return IndexFile.open(path, self._slot_count, self._entry_count_max, self._put_with_room)
-
-    def _use_newest(self) -> None:
-        self.insert_key = self._files[-1].insert_key if self._files else self._put_with_room
+        return IndexFile.open(path, self._slot_count, self._entry_count_max)
 
     def flush(self) -> bool:
         """Make every entry durable; return whether there was any. May run in a thread.
@@ -129,7 +117,7 @@ class MessageIndex:
             file.close()
 
     def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
-        """Insert packed index keys (encoding.INDEX_KEY) of messages with one store time.
+        """Add packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Raises:
             OSError: the disk is full; some of the first entries may be in the index.
@@ -149,12 +137,6 @@ class MessageIndex:
             self._add_file()
             rest = self._files[-1].put_timed(rest)
 
-    def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
-        """The ``insert_key`` used if there is no file yet or the current one is full."""
-        if not self._files or self._files[-1].is_full:
-            self._add_file()
-        self._files[-1].insert_key(key_hash, commit_log_offset, store_time_ms)
-
     def _add_file(self) -> None:
         previous = self._files[-1] if self._files else None
         for tries_left in reversed(range(CREATION_TRIES)):
@@ -164,7 +146,6 @@ class MessageIndex:
                     self._directory / self._next_name(),
                     self._slot_count,
                     self._entry_count_max,
-                    self._put_with_room,
                     previous,
                 )
             except OSError:
@@ -175,7 +156,6 @@ class MessageIndex:
                 break
         self.failed = False
         self._files.append(file)
-        self._use_newest()
 
     def _next_name(self) -> str:
         """Return a name after all existing ones, even if the clock or summer time goes back."""
@@ -196,14 +176,12 @@ class MessageIndex:
             if not self._files[-1].is_empty:
                 break
             self._files.pop().delete()
-        self._use_newest()
         return count
 
     def clear(self) -> None:
         """Delete every file, so that the index is rebuilt from the commit log."""
         while self._files:
             self._files.pop().delete()
-        self._use_newest()
 
     def delete_expired(self, commit_log_min: int) -> int:
         """Delete files whose messages are all expired, never the newest; return how many."""

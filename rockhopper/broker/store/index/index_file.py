@@ -17,7 +17,7 @@ the last counted entry is either zero or what a put wrote there. index_repair.py
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -62,13 +62,11 @@ class IndexFile:
         descriptor: int,
         slot_count: int,
         entry_count_max: int,
-        full: Callable[[int, int, int], None],
     ) -> None:
         """Take over *descriptor*, open on a file of the right length."""
         self.path = path
         self.slot_count = slot_count
         self.entry_count_max = entry_count_max
-        self._full = full
         self.descriptor = descriptor
         self._lock = threading.Lock()
         self.entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
@@ -88,10 +86,9 @@ class IndexFile:
         path: Path,
         slot_count: int,
         entry_count_max: int,
-        full: Callable[[int, int, int], None],
         previous: "IndexFile | None",
     ) -> Self:
-        """Make an empty file; *full* replaces ``insert_key`` once there is no free entry.
+        """Make an empty file.
 
         Until its first entry the header repeats the end of the *previous* file, as RocketMQ's does.
 
@@ -104,7 +101,7 @@ class IndexFile:
         try:
             os.ftruncate(descriptor, index_file_size_bytes(slot_count, entry_count_max))
             disk.preallocate(descriptor, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count)
-            file = cls(path, descriptor, slot_count, entry_count_max, full)
+            file = cls(path, descriptor, slot_count, entry_count_max)
         except BaseException:
             os.close(descriptor)
             path.unlink()
@@ -121,7 +118,6 @@ class IndexFile:
         path: Path,
         slot_count: int,
         entry_count_max: int,
-        full: Callable[[int, int, int], None],
     ) -> Self:
         """Open the existing file *path* for reading and writing.
 
@@ -136,7 +132,7 @@ class IndexFile:
             actual_bytes = os.fstat(descriptor).st_size
             if actual_bytes != expected_bytes:
                 raise CorruptFileError(path, f"{actual_bytes} bytes long, not {expected_bytes}")
-            return cls(path, descriptor, slot_count, entry_count_max, full)
+            return cls(path, descriptor, slot_count, entry_count_max)
         except BaseException:
             os.close(descriptor)
             raise
@@ -173,8 +169,8 @@ class IndexFile:
                 return f"entry {entry_number} disagrees with the header"
         return None
 
-    def insert_key(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
-        """Add one key, which is not negative; without room, pass it to the *full* function.
+    def insert_key(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> bool:
+        """Add one key, which is not negative; return False, with nothing done, without room.
 
         Raises:
             OSError: the disk is full; nothing has changed, and the next call tries again.
@@ -182,8 +178,7 @@ class IndexFile:
         number = self.next_number
         if number >= self._reserved_number:
             if number >= self.entry_count_max:
-                self._full(key_hash, commit_log_offset, store_time_ms)
-                return
+                return False
             self._reserve()
         mapping = self.mapping
         slot_at = 40 + key_hash % self.slot_count * 4
@@ -205,6 +200,7 @@ class IndexFile:
         self.end_offset = commit_log_offset
         # Last: the flush thread reads it to know how many entries are complete.
         self.next_number = number + 1
+        return True
 
     def put_many(
         self, packed_keys: bytes | bytearray, store_time_ms: int

@@ -14,6 +14,7 @@ from rockhopper.broker.store import index_scrubbing
 from rockhopper.broker.store import scrubbing as scrubbing_module
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index.index_file import HEADER_SIZE_BYTES
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.properties import encode_properties
@@ -165,8 +166,10 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
 
 def test_strays_are_named_once(store: MessageStore, stores: Stores) -> None:
     assert store.opened.index is not None
-    store.opened.index.insert_key(12345, 0, stores.clock())
-    store.opened.index.insert_key(777, store.max_commit_log_offset - 9, stores.clock())
+    store.opened.index.put_many(INDEX_KEY.pack(12345, 0), stores.clock())
+    store.opened.index.put_many(
+        INDEX_KEY.pack(777, store.max_commit_log_offset - 9), stores.clock()
+    )
     fill(store, 2)
     (entry,) = scrub(store)
     assert (entry["entry"], entry["count"]) == (121, 2)
@@ -181,7 +184,9 @@ def test_entries_that_java_puts_besides_are_fine(store: MessageStore, stores: St
     ).commit_log_offset
     assert store.opened.index is not None
     for key in ("T#b", "last", "x"):
-        store.opened.index.insert_key(index_key_hash(TOPIC, key), offset, stores.clock())
+        store.opened.index.put_many(
+            INDEX_KEY.pack(index_key_hash(TOPIC, key), offset), stores.clock()
+        )
     fill(store, 2)
     assert scrub(store) == []
 

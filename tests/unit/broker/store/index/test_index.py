@@ -10,6 +10,7 @@ import pytest
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory
 from tests.support.open_files import open_files_in
@@ -37,7 +38,7 @@ def open_index(directory: Path, clean: bool = True, now_ms: int = T0) -> Message
 
 
 def put(index: MessageIndex, key: str, offset: int, time_ms: int = T0) -> None:
-    index.insert_key(index_key_hash("T", key), offset, time_ms)
+    index.put_many(INDEX_KEY.pack(index_key_hash("T", key), offset), time_ms)
 
 
 def find(index: MessageIndex, key: str) -> list[int]:
@@ -77,16 +78,11 @@ def test_names_never_go_back_nor_collide_when_the_clock_does(tmp_path: Path) -> 
     assert find(index, "a") == list(range(29, -1, -1))
 
 
-def test_a_put_that_was_looked_up_before_the_file_was_full_goes_to_the_next(
-    tmp_path: Path,
-) -> None:
+def test_keys_without_room_in_the_file_go_to_the_next(tmp_path: Path) -> None:
     index = open_index(tmp_path)
-    first_put = index.insert_key
     put(index, "a", 0)
-    old_put = index.insert_key
-    for offset in range(1, 30):
-        old_put(index_key_hash("T", "a"), offset, T0)
-    first_put(index_key_hash("T", "a"), 30, T0)
+    keys = [INDEX_KEY.pack(index_key_hash("T", "a"), offset) for offset in range(1, 31)]
+    index.put_many(b"".join(keys), T0)
     assert find(index, "a") == list(range(30, -1, -1))
     assert len(names(tmp_path)) == 4
 
@@ -206,9 +202,9 @@ def test_files_of_deleted_messages_go_but_never_the_newest(tmp_path: Path) -> No
 def test_hashes_of_a_message_split_over_two_files_are_known(tmp_path: Path) -> None:
     index = open_index(tmp_path)
     for offset in range(8):
-        index.insert_key(1, offset, T0)
+        index.put_many(INDEX_KEY.pack(1, offset), T0)
     for key_hash in (5, 6, 7):
-        index.insert_key(key_hash, 8, T0)
+        index.put_many(INDEX_KEY.pack(key_hash, 8), T0)
     assert len(names(tmp_path)) == 2
     assert index.hashes_at_end() == [5, 6, 7]
 
@@ -252,11 +248,10 @@ def test_the_same_keys_give_rocketmqs_files(tmp_path: Path) -> None:
         count = int.from_bytes(data[36:40], "big")
         for number in range(1, count):
             entry = data[40 + 64 + number * 20 :]
-            index.insert_key(
-                int.from_bytes(entry[:4], "big"),
-                int.from_bytes(entry[4:12], "big"),
-                begin_ms if number < count - 1 else end_ms,
-            )
+            key_hash = int.from_bytes(entry[:4], "big")
+            offset = int.from_bytes(entry[4:12], "big")
+            time_ms = begin_ms if number < count - 1 else end_ms
+            index.put_many(INDEX_KEY.pack(key_hash, offset), time_ms)
     index.flush()
     written = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
     assert written == [path.read_bytes() for path in sorted(golden.iterdir())]

@@ -15,14 +15,10 @@ T0 = 1_700_000_000_000
 HASHES = [1, 2, 5, 3]
 
 
-def refuse(key_hash: int, offset: int, store_time_ms: int) -> None:
-    raise AssertionError
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[IndexFile]:
     """Eight entries, a second apart; entry n is of the record at 100·n."""
-    made = IndexFile.create(tmp_path / "20260101000000000", SLOTS, ENTRIES, refuse, None)
+    made = IndexFile.create(tmp_path / "20260101000000000", SLOTS, ENTRIES, None)
     for number in range(1, 9):
         made.insert_key(hash_of(number), 100 * number, T0 + 1000 * (number - 1))
     made.flush()

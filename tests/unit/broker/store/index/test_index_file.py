@@ -25,19 +25,14 @@ K0_HASH = 0x717125CA  # TopicA#k0
 KK_HASH = 0x7171258F  # TopicA#kk
 
 
-def refuse(key_hash: int, offset: int, store_time_ms: int) -> None:
-    """Stand for the index: this file is full."""
-    raise AssertionError(f"the file had no room for {key_hash} of {offset} at {store_time_ms}")
-
-
 def create(path: Path, previous: IndexFile | None = None) -> IndexFile:
-    return IndexFile.create(path, SLOTS, ENTRIES, refuse, previous)
+    return IndexFile.create(path, SLOTS, ENTRIES, previous)
 
 
 def reopen(file: IndexFile) -> IndexFile:
     """Open what a kill of the process leaves of *file*."""
     file.close()
-    return IndexFile.open(file.path, SLOTS, file.entry_count_max, refuse)
+    return IndexFile.open(file.path, SLOTS, file.entry_count_max)
 
 
 @pytest.fixture
@@ -169,11 +164,8 @@ def test_a_chain_that_runs_in_a_circle_ends(path: Path) -> None:
 
 
 def test_the_last_entry_number_is_never_used(path: Path) -> None:
-    taken: list[tuple[int, int, int]] = []
-    file = IndexFile.create(path, SLOTS, 4, lambda *key: taken.append(key), None)
-    for offset in range(5):
-        file.insert_key(7, offset, T0)
-    assert taken == [(7, 3, T0), (7, 4, T0)]
+    file = IndexFile.create(path, SLOTS, 4, None)
+    assert [file.insert_key(7, offset, T0) for offset in range(5)] == [True] * 3 + [False] * 2
     assert file.is_full
     assert list(file.candidates(7, 0, T0)) == [2, 1, 0]
 
@@ -202,7 +194,7 @@ def test_a_full_disk_is_an_error_of_the_put_that_changes_nothing(
 def test_the_slot_table_has_its_blocks_from_the_start_and_the_entries_have_not(
     tmp_path: Path,
 ) -> None:
-    file = IndexFile.create(tmp_path / "1", 250_000, 1_000_000, refuse, None)
+    file = IndexFile.create(tmp_path / "1", 250_000, 1_000_000, None)
     status = file.path.stat()
     assert status.st_size == 40 + 1_000_000 + 20_000_000
     assert 1_000_000 <= status.st_blocks * 512 < 2_000_000
@@ -223,7 +215,7 @@ def test_nothing_is_left_behind_when_there_is_no_room_for_the_slot_table(
 def test_another_length_is_noticed(path: Path) -> None:
     path.write_bytes(bytes(903))
     with pytest.raises(CorruptFileError, match="903 bytes long, not 904"):
-        IndexFile.open(path, SLOTS, ENTRIES, refuse)
+        IndexFile.open(path, SLOTS, ENTRIES)
 
 
 @pytest.mark.parametrize(
@@ -298,9 +290,9 @@ def test_many_keys_are_put_one_by_one_only_where_room_is_reserved(
         one_by_one.insert_key(key_hash, offset, T0)
     put, puts = IndexFile.insert_key, list[int]()
 
-    def counted(file: IndexFile, key_hash: int, offset: int, time_ms: int) -> None:
+    def counted(file: IndexFile, key_hash: int, offset: int, time_ms: int) -> bool:
         puts.append(offset)
-        put(file, key_hash, offset, time_ms)
+        return put(file, key_hash, offset, time_ms)
 
     file = create(path)
     with monkeypatch.context() as counting:

@@ -14,19 +14,14 @@ ENTRIES_AT = 40 + 4 * SLOTS
 T0 = 0x1A1F8404320
 
 
-def refuse(key_hash: int, offset: int, store_time_ms: int) -> None:
-    """Stand for the index: this file is full."""
-    raise AssertionError(f"the file had no room for {key_hash} of {offset} at {store_time_ms}")
-
-
 def create(path: Path) -> IndexFile:
-    return IndexFile.create(path, SLOTS, ENTRIES, refuse, None)
+    return IndexFile.create(path, SLOTS, ENTRIES, None)
 
 
 def reopen(file: IndexFile) -> IndexFile:
     """Open what a kill of the process leaves of *file*."""
     file.close()
-    return IndexFile.open(file.path, SLOTS, ENTRIES, refuse)
+    return IndexFile.open(file.path, SLOTS, ENTRIES)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import (
     KeysAndTags,
@@ -76,10 +77,10 @@ def entries(index: MessageIndex, *keys: str) -> dict[str, list[int]]:
 @pytest.mark.parametrize("already_put", [0, 1, 2, 3])
 def test_of_the_newest_message_only_missing_keys_are_put(already_put: int, tmp_path: Path) -> None:
     index = open_index(tmp_path)
-    index.insert_key(index_key_hash("T", "old"), 50, T0)
+    index.put_many(INDEX_KEY.pack(index_key_hash("T", "old"), 50), T0)
     keys = ["u", "same", "same"]
     for key in keys[:already_put]:
-        index.insert_key(index_key_hash("T", key), 100, T0)
+        index.put_many(INDEX_KEY.pack(index_key_hash("T", key), 100), T0)
     catch_up = IndexCatchUp(index, KeysAndTagsReader())
     assert catch_up.from_offset == (100 if already_put else 50)
     newest = record(b"KEYS\x01same same\x02UNIQ_KEY\x01u\x02", 100)
