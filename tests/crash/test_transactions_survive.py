@@ -154,14 +154,14 @@ def test_a_commit_across_two_log_files_survives_the_disk_filling_up_between_them
         def no_room(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        ahead, log_files.next_file = log_files.next_file, None
+        ahead, log_files.next_file.made = log_files.next_file.made, None
         full.setattr(type(log_files._files), "create_next", no_room)
         assert rig.end(half, COMMIT) == 0, "the final message is in the log"
         assert rig.bodies() == [b"pay K1"]
         assert rig.open_count == 1, "its op message is not"
         assert rig.end(half, COMMIT) == 0
         shutil.copytree(rig.root, tmp_path / "killed")
-    log_files.next_file = ahead
+    log_files.next_file.made = ahead
     producer = rig.producer()
     rig.pass_time(2)
     assert rig.open_count == 0
@@ -175,14 +175,14 @@ def test_a_commit_across_two_log_files_survives_the_disk_filling_up_between_them
 def test_a_store_that_takes_nothing_leaves_the_transaction_open(tmp_path: Path, rigs: Rigs) -> None:
     rig = rigs(tmp_path / "store")
     half = rig.send("K1")
-    rig.broker.store.disk_full_reason = "the disk is full"
+    rig.broker.store.retention.full_reason = "the disk is full"
     assert rig.end(half, COMMIT) == 14
     assert rig.end(half, ROLLBACK) == 14
     producer = rig.producer()
     rig.pass_time(6)
     assert checks(producer) == [half.offset]
     assert (rig.open_count, rig.bodies()) == (1, [])
-    rig.broker.store.disk_full_reason = None
+    rig.broker.store.retention.full_reason = None
     assert rig.end(half, COMMIT, fromTransactionCheck="true") == 0
     assert rig.bodies() == [b"pay K1"]
 

@@ -38,7 +38,6 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
-from rockhopper.broker.store.retention import UNKNOWN_PERCENT, RetentionService
 from rockhopper.broker.store.safe_point import SafePoint
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from rockhopper.broker.store.staging import Staging
@@ -110,7 +109,6 @@ class MessageStore(StoreReading):
         self._follows_to: int | None = None
         # Whether another process may own the directory now.
         self.is_lost = False
-        self.disk_full_reason: str | None = None
         # Why a master rejects messages although its disk is fine.
         self.refusal: StoreError | None = None
         self.on_flushed: Callable[[], None] = _ignore_flush
@@ -132,7 +130,7 @@ class MessageStore(StoreReading):
         self.safe = self.safe_point.wait
         self.flushed = self.safe_point.wait_for_disk
         self.has_dispatched = self.safe_point.has_dispatched
-        self._retention: RetentionService | None = None
+        self.retention = opened.retention
         self.mender.on_mended = self._wake_readers
         scrub = Scrub(
             self._log,
@@ -199,8 +197,7 @@ class MessageStore(StoreReading):
         self.flush_service.start()
         self._reput.start()
         self.scrub.start()
-        self._retention = self.opened.make_retention(self._config, self._disk_full_changed)
-        await self._retention.start()
+        await self.retention.start()
 
     def abandon(self) -> None:
         """Release all files without any write, like a killed process; for a store not started."""
@@ -222,8 +219,7 @@ class MessageStore(StoreReading):
         """
         self.safe_point.close()
         self.release()
-        if self._retention is not None:
-            await self._retention.stop()
+        await self.retention.stop()
         await self._reput.stop()
         await self.scrub.stop()
         self.flush_service.stop()
@@ -272,8 +268,8 @@ class MessageStore(StoreReading):
         """Raise the StoreError to return to producers if messages cannot be accepted now."""
         if self.failure is not None:
             raise self.failure
-        if self.disk_full_reason is not None:
-            raise DiskFullError(self.disk_full_reason)
+        if self.retention.full_reason is not None:
+            raise DiskFullError(self.retention.full_reason)
         if self._dispatch.behind is not None:
             raise self._dispatch.behind
         if self.refusal is not None:
@@ -285,7 +281,7 @@ class MessageStore(StoreReading):
         """Whether messages are accepted now."""
         return (
             self.failure is None
-            and self.disk_full_reason is None
+            and self.retention.full_reason is None
             and self._dispatch.behind is None
             and self.refusal is None
         )
@@ -383,8 +379,8 @@ class MessageStore(StoreReading):
         """
         if self.failure is not None:
             raise self.failure
-        if self.disk_full_reason is not None:
-            raise DiskFullError(self.disk_full_reason)
+        if self.retention.full_reason is not None:
+            raise DiskFullError(self.retention.full_reason)
         self._log.append_raw(offset, data)
 
     def drop_torn(self) -> None:
@@ -417,8 +413,8 @@ class MessageStore(StoreReading):
 
     def expire_before(self, min_offset: int) -> None:
         """From now on, let only files before *min_offset* expire."""
-        if self._retention is not None:
-            self._retention.delete_before = min_offset
+        if self.retention.is_started:
+            self.retention.delete_before = min_offset
 
     def expires_sooner_after(self, has_taken_care: Callable[[int], bool]) -> None:
         """Call *has_taken_care* before files expire sooner than before, see ReservedTime."""
@@ -486,23 +482,19 @@ class MessageStore(StoreReading):
             self.is_lost = True
             self.fail(StoreFailedError(lost))
 
-    def _disk_full_changed(self, reason: str | None) -> None:
-        self.disk_full_reason = reason
-
     @property
     def disks_used_percent(self) -> tuple[int, int]:
         """Of the disks of commit log and consume queues; −1 if unknown."""
-        retention = self._retention
-        return (UNKNOWN_PERCENT, UNKNOWN_PERCENT) if retention is None else retention.used_percents
+        return self.retention.used_percents
 
     def counted_ms(self) -> int:
         """Return the time by which the age of messages counts, see TrustedTime; never after now."""
-        return self._now_ms() if self._retention is None else self._retention.counted_ms()
+        return self.retention.counted_ms()
 
     def delete_expired_soon(self) -> None:
         """Delete expired commit log files now, whatever deleteWhen says."""
-        if self._retention is not None:
-            self._retention.ask()
+        if self.retention.is_started:
+            self.retention.ask()
 
     def topics(self) -> list[str]:
         """Return the topics that have queues with messages, or had."""

@@ -33,7 +33,7 @@ from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log import log_tail
-from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.log.commit_log import CommitLog, NextFile
 from rockhopper.broker.store.log.log_scan import read_record
 from rockhopper.broker.store.log.read_ahead import ReadAhead
 from rockhopper.broker.store.log.tags_codes import TagsCodes
@@ -134,8 +134,10 @@ class OpenedStore:
             log_identity.note(self.layout, self._files)
             log_end = self.report.log_end
             self._read_ahead.passed(self._files.files, log_end)
+            next_file = NextFile(self._files, self._executor)
+            self.retention = self._make_retention(config, next_file)
             self.commit_log = CommitLog(
-                self._files, self._read_ahead, log_end, store_host, self._executor
+                self._files, self._read_ahead, log_end, store_host, next_file, self.retention
             )
             self.commit_log.store_time_ms = self.report.last_store_time_ms
             self.watch = StoreWatch(self.layout, self._files, self._lock.is_in_place)
@@ -313,23 +315,18 @@ class OpenedStore:
         unit = ext.get(address)
         return None if unit is None else unit.tags_code
 
-    def make_retention(
-        self, config: StoreConfig, on_disk_full: Callable[[str | None], None]
-    ) -> RetentionService:
-        """Return the service that deletes expired files of this store."""
+    def _make_retention(self, config: StoreConfig, next_file: NextFile) -> RetentionService:
         retention = RetentionService(
             self.layout,
             self._files,
             self.queues,
             self.index,
+            next_file,
             lambda: _retention_settings(config, self.reserved_time()),
             now_ms=self._now_ms,
             wall_ms=self._wall_ms,
-            on_disk_full=on_disk_full,
         )
         retention.trusted_ms.written_ms = self.checkpoint.commit_log_ms
-        retention.make_next_file = self.commit_log.make_next_file
-        self.commit_log.on_no_room = retention.log_cannot_grow
         return retention
 
     def delete_topics(self, topics: Collection[str], end: int) -> DeletedQueues:

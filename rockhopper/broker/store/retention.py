@@ -31,7 +31,6 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +41,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.log.commit_log import NextFile
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import log_identity
@@ -205,18 +205,17 @@ class RetentionService:
         commit_log_files: MappedFileQueue,
         queues: ConsumeQueueTable,
         index: MessageIndex | None,
+        next_file: NextFile,
         settings: Callable[[], RetentionSettings],
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
-        on_disk_full: Callable[[str | None], None],
     ) -> None:
         """*settings* may return other values in the next round.
 
-        *on_disk_full* is called with a sentence when the disk becomes full, and with None when it
-        no longer is. *now_ms* is the clock of store times, which never goes back, even after the
-        wall clock showed a wrong time. So a message's age is limited by *wall_ms*, which also
-        decides the hour of the day.
+        *now_ms* is the clock of store times, which never goes back, even after the wall clock
+        showed a wrong time. So a message's age is limited by *wall_ms*, which also decides the
+        hour of the day.
         """
         self._layout = layout
         self._files = commit_log_files
@@ -227,15 +226,17 @@ class RetentionService:
         self._wall_ms = wall_ms
         self.trusted_ms = TrustedTime(layout.own, wall_ms, _monotonic_ms)
         """The upper bound of the time by which the age of messages counts."""
-        self._on_disk_full = on_disk_full
+        self._next_file = next_file
+        self.is_started = False
+        """Whether it works; before, an age counts by the store's clock, and no disk is full."""
+        self.full_reason: str | None = None
+        """Why messages are rejected for lack of space; None while they are not."""
         self.disk_usage = _disk_usage
         """Returns the used and usable bytes of the disk that holds a path."""
         self.delete_before: int | None = None
         """On a follower: files that end at or before this offset are deleted, and no others."""
         self.used_percents = (UNKNOWN_PERCENT, UNKNOWN_PERCENT)
         """The use of the disks of commit log and consume queues at the last check."""
-        self.make_next_file: Callable[[], Future[MappedFile]] | None = None
-        """Starts making the next file of the commit log, see ``log_cannot_grow``."""
         self._full: str | None = None
         self._no_room: str | None = None
         self._followed_min_offset = commit_log_files.min_offset
@@ -256,10 +257,12 @@ class RetentionService:
     @property
     def is_disk_full(self) -> bool:
         """Whether messages are rejected for lack of space."""
-        return (self._full or self._no_room) is not None
+        return self.full_reason is not None
 
     def counted_ms(self) -> int:
         """Return the time by which the age of messages counts, in milliseconds since 1970."""
+        if not self.is_started:
+            return self._now_ms()
         return self._counted_ms(self.trusted_ms(self._settings.reserved_ms))
 
     def _counted_ms(self, trusted_ms: int) -> int:
@@ -267,14 +270,15 @@ class RetentionService:
 
     def log_cannot_grow(self, reason: str) -> None:
         """Treat the disk as full until the next file of the commit log is made."""
-        if self._no_room is None:
+        if self._no_room is None and self.is_started:
             self._no_room = reason
             log.error("the commit log cannot grow", reason=reason)
-            self._on_disk_full(self._full or reason)
+            self.full_reason = self._full or reason
             self.ask()
 
     async def start(self) -> None:
         """Check the disk, and continue to do so in a task."""
+        self.is_started = True
         self.counted_ms()
         self._look_at_disks()
         self._task = keep_running(self._run, "retention")
@@ -335,20 +339,19 @@ class RetentionService:
         )
         verdict = judge_disks(percents, self._settings, was_full=self._full is not None)
         if verdict.is_full != (self._full is not None):
-            self._tell(max(percents), is_full=verdict.is_full)
+            self._note_use(max(percents), is_full=verdict.is_full)
         return verdict
 
     async def _grow(self) -> None:
         """Make the next file of the commit log if there may be space for it."""
-        assert self.make_next_file is not None
         with contextlib.suppress(OSError):
             # Others need the rest of the disk: do not fill it just to see that it is too small.
             _, usable_bytes = self.disk_usage(self._layout.commit_log)
             if usable_bytes >= self._files.file_size_bytes:
-                await asyncio.shield(asyncio.wrap_future(self.make_next_file()))
+                await asyncio.shield(asyncio.wrap_future(self._next_file.make()))
                 self._no_room = None
                 log.info("the commit log can grow again")
-                self._on_disk_full(self._full)
+                self.full_reason = self._full
 
     def _used_percent(self, path: Path) -> int:
         # A directory that is made with its first file is on its parent's disk.
@@ -361,12 +364,12 @@ class RetentionService:
                     break
         return UNKNOWN_PERCENT
 
-    def _tell(self, percent: int, *, is_full: bool) -> None:
+    def _note_use(self, percent: int, *, is_full: bool) -> None:
         settings = self._settings
         if not is_full:
             self._full = None
             log.info("the disk has room again", used_percent=percent)
-            self._on_disk_full(self._no_room)
+            self.full_reason = self._no_room
             return
         again = min(settings.clean_forcibly_percent, settings.warning_percent)
         self._full = (
@@ -375,7 +378,7 @@ class RetentionService:
             f"accepted again at {again} %"
         )
         log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
-        self._on_disk_full(self._full)
+        self.full_reason = self._full
 
     async def _delete_commit_log_files(self, trusted_ms: int, *, regardless_of_age: bool) -> int:
         candidates = self._files.files[:-1]

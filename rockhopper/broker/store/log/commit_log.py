@@ -21,8 +21,8 @@ torn end and cuts them off; the follower requests them again.
 import contextlib
 import mmap
 import os
-from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from typing import Protocol
 
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
@@ -46,6 +46,49 @@ from rockhopper.protocol.store.record_head import (
 )
 
 
+class Room(Protocol):
+    """Frees space on the disk of the log."""
+
+    def log_cannot_grow(self, reason: str) -> None:
+        """Free space, because the next file is needed and the disk is full."""
+
+
+class NextFile:
+    """The file after the newest one, made by *executor* ahead of need."""
+
+    def __init__(self, files: MappedFileQueue, executor: Executor) -> None:
+        self._files = files
+        self._executor = executor
+        self.made: Future[MappedFile] | None = None
+
+    def make(self) -> Future[MappedFile]:
+        """Start making it, unless it exists or is being made."""
+        made = self.made
+        if made is None or (made.done() and made.exception() is not None):
+            made = self.made = self._executor.submit(self._files.create_next)
+        return made
+
+    def take_over(self) -> MappedFile:
+        """Return it to the caller, who attaches it; make it first if need be. Raises OSError."""
+        ahead, self.made = self.made, None
+        if ahead is not None:
+            with contextlib.suppress(OSError):  # There may be room again: try once more.
+                return ahead.result()
+        return self._files.create_next()
+
+    def give_back(self, file: MappedFile) -> None:
+        """Keep an unused file for later."""
+        self.made = Future()
+        self.made.set_result(file)
+
+    def discard(self) -> None:
+        """Delete the file if it was made."""
+        if self.made is not None:
+            with contextlib.suppress(OSError):  # Then it was never made.
+                self.made.result().delete()
+            self.made = None
+
+
 class CommitLog:
     """Stages, writes and reads records. Belongs to the event loop's thread, except ``flush``."""
 
@@ -55,15 +98,17 @@ class CommitLog:
         read_ahead: ReadAhead,
         write_offset: int,
         store_host: bytes,
-        executor: Executor,
+        next_file: NextFile,
+        room: Room | None = None,
     ) -> None:
-        """*store_host* is 8 or 20 bytes as in the record; *executor* makes files ahead of need."""
+        """*store_host* is 8 or 20 bytes as in the record; *next_file* makes the files of *files*.
+
+        *room* frees space if the next file is needed and the disk is full.
+        """
         self._files = files
         self._read_ahead = read_ahead
-        self._executor = executor
-        self.next_file: Future[MappedFile] | None = None
-        self.on_no_room: Callable[[str], None] = _ignore_no_room
-        """Called with the reason if the next file is needed and the disk is full."""
+        self.next_file = next_file
+        self._room = room
         self._parts: list[bytes] = []
         # The error that lost the staged records before the end of their pass, until ``write``
         # raises it.
@@ -148,8 +193,7 @@ class CommitLog:
         try:
             self._write_blank()
         except StoreError:
-            self.next_file = Future()
-            self.next_file.set_result(next_file)
+            self.next_file.give_back(next_file)
             raise
         self._files.attach(next_file)
         self._enter(next_file)
@@ -162,19 +206,13 @@ class CommitLog:
             self._pwrite(self._file, self.written_offset, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
 
     def _take_next_file(self) -> MappedFile:
-        ahead, self.next_file = self.next_file, None
         try:
-            if ahead is not None:
-                try:
-                    return ahead.result()
-                except OSError:
-                    pass  # There may be room again: try once more.
-            return self._files.create_next()
+            return self.next_file.take_over()
         except OSError as error:
-            told = _store_error(error, "make the next commit log file")
-            if isinstance(told, DiskFullError):
-                self.on_no_room(str(told))
-            raise told from error
+            refusal = _store_error(error, "make the next commit log file")
+            if isinstance(refusal, DiskFullError) and self._room is not None:
+                self._room.log_cannot_grow(str(refusal))
+            raise refusal from error
 
     def write(self) -> None:
         """Write all staged records, with one call.
@@ -206,15 +244,8 @@ class CommitLog:
         self._read_ahead.passed(self._files.files[-2:], offset)
         if offset > self._preallocate_at:
             self._preallocate_at = self._file_end
-            self.make_next_file()
+            self.next_file.make()
         self._mark_offset = min(offset + STEP_BYTES, self._preallocate_at)
-
-    def make_next_file(self) -> Future[MappedFile]:
-        """Start making the next file ahead of need, unless it exists or is being made."""
-        made = self.next_file
-        if made is None or (made.done() and made.exception() is not None):
-            made = self.next_file = self._executor.submit(self._files.create_next)
-        return made
 
     @property
     def received_offset(self) -> int:
@@ -399,15 +430,8 @@ class CommitLog:
 
     def close(self) -> None:
         """Close the files, and delete a file made in advance that is still unused."""
-        if self.next_file is not None:
-            with contextlib.suppress(OSError):  # Then it was never made.
-                self.next_file.result().delete()
-            self.next_file = None
+        self.next_file.discard()
         self._files.close()
-
-
-def _ignore_no_room(reason: str) -> None:
-    """The default of ``on_no_room``: do nothing."""
 
 
 def _store_error(error: OSError, what: str) -> StoreError:

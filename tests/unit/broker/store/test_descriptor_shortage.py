@@ -156,7 +156,7 @@ async def test_what_is_short_of_descriptors_gets_those_of_queues(stores: Stores)
 def test_a_log_file_that_cannot_be_opened_refuses_by_its_reason(stores: Stores) -> None:
     store = stores.open()
     put(store, body_filling(store, 8))
-    ahead = store.opened.commit_log.next_file
+    ahead = store.opened.commit_log.next_file.made
     assert ahead is not None
     ahead.result()
     with no_descriptor_free(), pytest.raises(TooManyOpenFilesError, match="write the commit log"):

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.log.commit_log import NextFile
 from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
@@ -141,6 +142,39 @@ class Disk:
         return percent, 100 - percent
 
 
+class Growth(NextFile):
+    """Makes the next file of a log, or fails as the disk does."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.failure: OSError | None = OSError(errno.ENOSPC, "no room")
+
+    def make(self) -> Future[MappedFile]:
+        self.tries += 1
+        made: Future[MappedFile] = Future()
+        if self.failure is None:
+            made.set_result(MappedFile("made", 0, 1))
+        else:
+            made.set_exception(self.failure)
+        return made
+
+
+class Watched(RetentionService):
+    """A service that notes each reason to reject messages, and each time that it ends."""
+
+    told: list[str | None] | None = None
+
+    @property
+    def full_reason(self) -> str | None:
+        return self._reason
+
+    @full_reason.setter
+    def full_reason(self, reason: str | None) -> None:
+        self._reason = reason
+        if self.told is not None:
+            self.told.append(reason)
+
+
 @dataclass
 class Retained:
     """A store of messages an hour apart, each log file about twenty of them, and its service."""
@@ -154,6 +188,7 @@ class Retained:
     """By how much the wall clock was set forward."""
     settings: RetentionSettings
     service: RetentionService
+    growth: Growth
 
     @property
     def files(self) -> list[str]:
@@ -168,24 +203,28 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             log.time_ms = T0 + number * HOUR_MS
             log.append(f"Topic{'AB'[number % 2]}")
         store = recover(log.root, index_shape=(16, 40))
-        disk = Disk()
-        service = RetentionService(
+        disk, growth = Disk(), Growth()
+        service = Watched(
             store.layout,
             store.files,
             store.queues,
             store.index,
+            growth,
             lambda: retained.settings,
             now_ms=lambda: retained.now_ms,
             wall_ms=lambda: retained.wall_ms + retained.stepped_ms,
-            on_disk_full=disk.told.append,
         )
+        service.is_started = True
+        service.told = disk.told
         service.disk_usage = disk.usage
         service.trusted_ms = TrustedTime(
             store.layout.own,
             lambda: retained.wall_ms + retained.stepped_ms,
             lambda: retained.wall_ms,
         )
-        retained = Retained(log, store, disk, log.time_ms, log.time_ms, 0, settings, service)
+        retained = Retained(
+            log, store, disk, log.time_ms, log.time_ms, 0, settings, service, growth
+        )
         return retained
 
     return make
@@ -376,29 +415,12 @@ async def test_where_a_full_disk_begins_low_it_ends_there(retain: Callable[..., 
     assert room is None
 
 
-class Growth:
-    """Makes the next file of a log, or fails as the disk does."""
-
-    def __init__(self) -> None:
-        self.tries = 0
-        self.failure: OSError | None = OSError(errno.ENOSPC, "no room")
-
-    def make(self) -> Future[MappedFile]:
-        self.tries += 1
-        made: Future[MappedFile] = Future()
-        if self.failure is None:
-            made.set_result(MappedFile("made", 0, 1))
-        else:
-            made.set_exception(self.failure)
-        return made
-
-
 async def test_a_log_that_cannot_grow_is_a_full_disk_until_its_next_file_is_made(
     retain: Callable[..., Retained],
 ) -> None:
-    retained, growth = retain(), Growth()
+    retained = retain()
+    growth = retained.growth
     service, told = retained.service, retained.disk.told
-    service.make_next_file = growth.make
     with capture_logs() as logs:
         for _ in range(2):
             service.log_cannot_grow("no room for a file")
@@ -423,9 +445,9 @@ async def test_a_log_that_cannot_grow_is_a_full_disk_until_its_next_file_is_made
 async def test_a_disk_that_lacks_room_for_a_file_is_full_by_its_use_as_well(
     retain: Callable[..., Retained],
 ) -> None:
-    retained, growth = retain(AT_ONCE._replace(clean_forcibly=False)), Growth()
+    retained = retain(AT_ONCE._replace(clean_forcibly=False))
+    growth = retained.growth
     service, told = retained.service, retained.disk.told
-    service.make_next_file = growth.make
     service.log_cannot_grow("no room for a file")
     retained.disk.used["commitlog"] = 91
     await service.run_once()
@@ -444,7 +466,6 @@ async def test_a_log_that_cannot_grow_lets_expired_files_go_at_any_hour_and_no_o
     retain: Callable[..., Retained],
 ) -> None:
     retained = retain()
-    retained.service.make_next_file = Growth().make
     retained.now_ms = last_hour_of(retained, 0) + HOUR_MS
     retained.service.log_cannot_grow("no room for a file")
     assert await retained.service.run_once() == 1

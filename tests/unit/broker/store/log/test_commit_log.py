@@ -18,7 +18,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.log.commit_log import CommitLog, NextFile
 from rockhopper.broker.store.log.read_ahead import ReadAhead
 
 SIZE = 4096
@@ -53,7 +53,8 @@ def executor() -> InlineExecutor:
 
 @pytest.fixture
 def log(directory: Path, executor: InlineExecutor) -> Iterator[CommitLog]:
-    commit_log = CommitLog(MappedFileQueue(directory, SIZE), ReadAhead(), 0, HOST, executor)
+    files = MappedFileQueue(directory, SIZE)
+    commit_log = CommitLog(files, ReadAhead(), 0, HOST, NextFile(files, executor))
     yield commit_log
     commit_log.close()
 

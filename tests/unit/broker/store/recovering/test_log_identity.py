@@ -110,7 +110,7 @@ def test_files_that_expired_before_a_kill_are_not_missed(
     is_disk_full: bool,
 ) -> None:
     stores.clock.advance(100 * 3_600_000)
-    service = store.opened.make_retention(store._config, lambda _: None)
+    service = store.retention
     service.trusted_ms.written_ms = stores.clock()
     service.ask()
     log_directory = store.layout.commit_log
