@@ -99,6 +99,7 @@ from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol import compiled
@@ -144,7 +145,7 @@ FEATURES: tuple[Feature, ...] = (
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""
 
 
-class Broker(ServingParts):
+class Broker(ServingParts, StoreListener):
     """A broker, by default with an embedded name server.
 
     Its parts are public, so that processors and tests can use them. Everything belongs to the event
@@ -395,7 +396,7 @@ class Broker(ServingParts):
 
     async def _serve_as_slave(self, follower: SlaveFollower, connections_max: int) -> None:
         self.server = slave_server(follower, self.takeover, self.access, connections_max)
-        self.store.on_failure = self._store_failed
+        self.store.listeners.add(self)
         self._undo.push_async_callback(self.server.close)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         await self._open_health_port()
@@ -463,7 +464,7 @@ class Broker(ServingParts):
         processors = ReplicaProcessors(self.member, self.store, reads)
         self.server = following_server(processors, self.access, self._shares[0])
         self._passing_on.begin_to_refuse(self.server, self._replica_codes())
-        self.store.on_failure = self._store_failed
+        self.store.listeners.add(self)
         undo.callback(self._cancel_timers)
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         undo.push_async_callback(self._close_server)
@@ -541,7 +542,7 @@ class Broker(ServingParts):
         self.server = Server(
             "broker", hot_pass, connections_max=connections_max, access=self.access
         )
-        self.store.on_failure = self._store_failed
+        self.store.listeners.add(self)
 
     @property
     def _lease_gate(self) -> LeaseGate | None:
@@ -743,7 +744,8 @@ class Broker(ServingParts):
     def _sample(self) -> None:
         self._sampling = run_in_background(self.sample(), "sampling")
 
-    def _store_failed(self, error: StoreFailedError) -> None:
+    def store_failed(self, error: StoreFailedError) -> None:
+        """See StoreListener."""
         if self.store.is_lost:
             self.tables.stop_saving()
         self.failed.set()

@@ -36,7 +36,7 @@ async def test_a_store_that_fails_ends_the_process_with_an_error(
 ) -> None:
     broker = Broker.temporary()
     task = await serve(broker, monkeypatch)
-    broker.store.on_failure(StoreFailedError("the disk did not keep what it was given"))
+    broker.store_failed(StoreFailedError("the disk did not keep what it was given"))
     assert await task == 1
 
 

@@ -141,6 +141,7 @@ class ServingParts:
             wall_ms=self.now_ms,
             batch_topic=self.topics.is_batch,
             known_offsets=self.tables.known_offsets,
+            former_end=self.tables.topic_ends.end_of,
             delay_ms=self.tables.delays.levels.delay_ms,
             store_host=store_host,
             extent=Extent(mapped_files_max, cut_at),
@@ -169,9 +170,8 @@ class ServingParts:
         self.log_end_at_start = store.max_commit_log_offset
         self.request_times = RequestTimes()
         self.flush_times = Latencies()
-        store.flush_service.on_took = self.flush_times.record
+        store.flush_service.times = self.flush_times
         self.long_polling = LongPolling(self.store)
-        self.store.wake_with(self.long_polling.arrived)
         self.consumers = ConsumerGroups(
             now_ms=self.passed_ms,
             may_notify=self._may_notify,
@@ -277,7 +277,7 @@ class ServingParts:
             self.sender.preparations += part.prepare_send.items()
             if part.divert_send is not None:
                 self.sender.diversions.append(part.divert_send)
-        store.scrub_with(self.tables.scrub)
+        store.scrub.others.append(self.tables)
         self.parts = Parts(
             self.tables,
             self.consumers,

@@ -270,7 +270,6 @@ class Tables(Part):
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self._warn_of_compaction()
-        store.opened.former_end = self.topic_ends.end_of
         for state in self.states:
             state.agree_with(store)
 

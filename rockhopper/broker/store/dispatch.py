@@ -5,7 +5,8 @@ disk has confirmed them. The reput coroutine dispatches records that were left b
 could not be made.
 """
 
-from collections.abc import Callable, Container, Set
+from collections.abc import Callable, Set
+from typing import Protocol
 
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
@@ -20,6 +21,7 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, StagedMessages
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
+from rockhopper.broker.store.reput import ReputService
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -28,6 +30,13 @@ from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 CATCH_UP_BYTES = 1 << 20
+
+
+class Watcher(Protocol):
+    """Waits for messages of whole topics."""
+
+    def arrived(self, topic: str, queue_id: int) -> None:
+        """Handle the arrival of messages in a queue."""
 
 
 class Dispatch:
@@ -45,9 +54,9 @@ class Dispatch:
         tags_codes: TagsCodes,
         tail: Callable[[str, int], QueueTail],
         is_deleted: Callable[[str, int], bool],
-        on_behind: Callable[[], None],
+        reput: ReputService,
     ) -> None:
-        """*on_behind* is called if dispatch fails; ``catch_up`` then continues.
+        """If dispatch fails, *reput* continues with ``catch_up``.
 
         *is_deleted* returns whether a topic was deleted after a commit log offset.
         """
@@ -57,7 +66,7 @@ class Dispatch:
         self._tags_codes = tags_codes
         self._tail = tail
         self._is_deleted = is_deleted
-        self._on_behind = on_behind
+        self._reput = reput
         # Queues on hold, and the tags codes of their new messages, which are not visible yet.
         self._held: dict[QueueTail, set[int]] = {}
         self.behind: StoreError | None = None
@@ -65,9 +74,8 @@ class Dispatch:
         self._by_record_until = 0
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
-        self.on_arrival: Callable[[QueueTail, int, Set[int]], None] = _ignore_arrival
-        self._watched: Container[str] = ()
-        self._on_watched: Callable[[str, int], None] = _ignore_watched
+        self.watchers: dict[str, Watcher] = {}
+        """By topic: notified of messages in any of its queues, beside the readers of a queue."""
 
     def dispatch(self, staged: StagedMessages, store_time_ms: int, timed_keys: bytes = b"") -> None:
         """Append consume queue entries and index entries, and notify waiting readers.
@@ -86,7 +94,7 @@ class Dispatch:
             self.offset, self.store_time_ms = staged.end, store_time_ms
         except (OSError, StoreError) as error:
             self._fall_behind(staged.start, error)
-        held, watched = self._held, self._watched
+        held, watched = self._held, self.watchers
         runs = staged.runs[:appended] if held or watched else awaited(staged.runs, appended)
         for run in runs:
             if run.tail.waiters or held or run.tail.topic in watched:
@@ -104,13 +112,6 @@ class Dispatch:
                 run.batch_count or 1,
                 store_time_ms,
             )
-
-    def watch(self, topics: Container[str], on_arrival: Callable[[str, int], None]) -> None:
-        """Call *on_arrival* with topic and queue id when messages arrive in any of *topics*.
-
-        *topics* may change later; a further call replaces this one.
-        """
-        self._watched, self._on_watched = topics, on_arrival
 
     def hold(self, tail: QueueTail) -> None:
         """Hide new messages of a queue until ``release``."""
@@ -146,9 +147,15 @@ class Dispatch:
     def tell(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
         """Notify readers that wait for *tags_codes* in a queue, which ends at *max_offset*."""
         if tail.waiters:
-            self.on_arrival(tail, max_offset, tags_codes)
-        if tail.topic in self._watched:
-            self._on_watched(tail.topic, tail.queue_id)
+            tail.waiters.arrived(tail, max_offset, tags_codes)
+        watcher = self.watchers.get(tail.topic)
+        if watcher is not None:
+            watcher.arrived(tail.topic, tail.queue_id)
+
+    def wake_readers(self, queue: UnitQueue, tags_code: int) -> None:
+        """Notify readers that wait for a message whose entry was wrong."""
+        tail = self._tail(queue.topic, queue.queue_id)
+        self.tell(tail, queue.max_offset, {tags_code})
 
     def _open_queue(self, tail: QueueTail) -> UnitQueue:
         queue = self._queues.get_or_create(tail.topic, tail.queue_id, batch=tail.is_batch)
@@ -169,7 +176,7 @@ class Dispatch:
                 f"a consume queue or the index cannot be opened: {shortage}; messages already "
                 "accepted are safe in the commit log",
             )
-        self._on_behind()
+        self._reput.wake()
 
     def catch_up(self, bound: int) -> bool:
         """Dispatch a part of the log up to *bound*; return whether there is more to do.
@@ -290,11 +297,3 @@ class Dispatch:
         if log_offset < index.end_commit_log_offset:
             return b""
         return packed_keys[INDEX_KEY.size * len(index.hashes_at_end()) :]
-
-
-def _ignore_watched(topic: str, queue_id: int) -> None:
-    """The default: nothing is watched."""
-
-
-def _ignore_arrival(tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
-    """The default: no reader waits."""

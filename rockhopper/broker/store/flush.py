@@ -25,16 +25,20 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
+from rockhopper.broker.server.loop.latencies import Latencies
+from rockhopper.broker.store.derived_flush import DerivedFlush
 from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
     TooManyOpenFilesError,
 )
+from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.log.commit_log import CommitLog
 
 log = structlog.get_logger("broker.store")
 
@@ -44,51 +48,43 @@ EXPIRY_INTERVAL_S = 1.0
 SHORTAGE_PAUSE_S = 0.2
 
 
-def _ignore(_elapsed_s: float) -> None:
-    """The default of ``on_took``: do nothing."""
+class FlushedStore(Protocol):
+    """A store, as far as its flush thread reports to it; called in the event loop."""
 
+    def note_flushed(self, offset: int) -> None:
+        """Note that the log is on disk up to *offset*."""
 
-class FlushWork(NamedTuple):
-    """The work of the flush thread; every function runs in it and may block.
-
-    A function that raises TooManyOpenFilesError is called again.
-    """
-
-    commit_log: Callable[[], int]
-    """Flush the commit log; return up to which offset."""
-    derived_files: Callable[[bool], Iterator[None]]
-    """Flush queues and index in steps: all of them for True, only those with enough for False."""
-    checkpoint: Callable[[], None]
-    """Save the checkpoint if it has changed."""
+    def fail(self, error: StoreFailedError) -> None:
+        """Refuse messages from now on."""
 
 
 class FlushService:
-    """Runs FlushWork in a thread; the ``on_`` functions are called in the event loop.
+    """Flushes commit log, queues and index in a thread, and reports to the store.
 
-    ``on_shortage`` should free file descriptors.
+    Without a free file descriptor it asks *mappings* to make room, and tries again.
     """
 
     def __init__(
         self,
-        work: FlushWork,
+        commit_log: CommitLog,
+        derived: DerivedFlush,
+        mappings: Mappings,
+        store: FlushedStore,
         *,
         flush_interval_ms: int,
         queue_flush_interval_ms: int,
         queue_flush_thorough_interval_ms: int,
-        on_flushed: Callable[[int], None],
-        on_failure: Callable[[StoreFailedError], None],
-        on_shortage: Callable[[TooManyOpenFilesError], object],
     ) -> None:
-        self._work = work
+        self._log = commit_log
+        self._derived = derived
+        self._mappings = mappings
+        self._store = store
         self._interval_s = flush_interval_ms / 1000
         self._queue_interval_s = queue_flush_interval_ms / 1000
         self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
-        self.on_flushed = on_flushed
-        self.on_took: Callable[[float], object] = _ignore
-        """Called in the thread with the seconds of each flush that had something to flush."""
+        self.times = Latencies()
+        """How long each flush took that had something to flush; the thread adds to it."""
         self._flushed_offset = -1
-        self._on_failure = on_failure
-        self._on_shortage = on_shortage
         self._wake = threading.Event()
         self._requested = False
         self._stopping = False
@@ -124,10 +120,10 @@ class FlushService:
         try:
             self._serve()
         except StoreFailedError as error:
-            self._call(self._on_failure, error)
+            self._call(self._store.fail, error)
         except OSError as error:
             self._call(
-                self._on_failure,
+                self._store.fail,
                 StoreFailedError(
                     f"a file of the store could not be flushed ({error}), so messages are "
                     "refused from now on: check the disk, then restart the broker"
@@ -136,7 +132,7 @@ class FlushService:
         except BaseException as error:
             log.error("the flush thread stopped because of a bug", exc_info=error)
             self._call(
-                self._on_failure,
+                self._store.fail,
                 StoreFailedError(
                     f"the flush thread has stopped ({error!r}), so messages are refused from now "
                     "on: restart the broker, and report this with the traceback in its log"
@@ -154,7 +150,7 @@ class FlushService:
                 if not is_short:
                     log.error("flushing waits for a file descriptor", reason=str(error))
                 is_short = True
-                self._call(self._on_shortage, error)
+                self._call(self._mappings.make_room)
                 self._stopped.wait(SHORTAGE_PAUSE_S)
             else:
                 if is_short:
@@ -167,11 +163,11 @@ class FlushService:
         if now_s < self._queues_due_s or self._stopping:
             return
         thorough = now_s >= self._thorough_due_s
-        for _ in self._work.derived_files(thorough):
+        for _ in self._derived.steps(thorough):
             self._flush_commit_log_if_due(time.monotonic())
             if self._stopping:
                 return
-        self._work.checkpoint()
+        self._derived.save_checkpoint()
         self._queues_due_s = time.monotonic() + self._queue_interval_s
         if thorough:
             self._thorough_due_s = now_s + self._thorough_interval_s
@@ -188,20 +184,20 @@ class FlushService:
         self._requested = False
         began_s = time.perf_counter()
         try:
-            offset = self._work.commit_log()
+            offset = self._log.flush()
         except TooManyOpenFilesError:
             self.request()
             raise
         if offset != self._flushed_offset:
-            self.on_took(time.perf_counter() - began_s)
+            self.times.record(time.perf_counter() - began_s)
             self._flushed_offset = offset
-        self._call(self.on_flushed, offset)
+        self._call(self._store.note_flushed, offset)
 
-    def _call(self, function: Callable[..., object], argument: object) -> None:
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
         loop = self._loop
         assert loop is not None
         try:
-            loop.call_soon_threadsafe(function, argument)
+            loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             if not self._stopping:
                 raise

@@ -15,7 +15,7 @@ making the next file, and deleting old ones (retention.py).
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
@@ -27,18 +27,17 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.flush import FlushService, FlushWork
+from rockhopper.broker.store.flush import FlushService
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
 from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
-from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
-from rockhopper.broker.store.safe_point import SafePoint
+from rockhopper.broker.store.safe_point import SafePoint, StoreListener
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from rockhopper.broker.store.staging import Staging
 from rockhopper.broker.store.store_reading import StoreReading
@@ -91,9 +90,9 @@ class MessageStore(StoreReading):
             opened.tags_codes,
             self.staging.tail,
             opened.deleted_topics.hides,
-            self._reput.wake,
+            self._reput,
         )
-        self.watch = self._dispatch.watch
+        self.watchers = self._dispatch.watchers
         self.visibility = visibility = Visibility(opened, self._dispatch, self.staging)
         self.hold = visibility.hold
         self.release = visibility.release
@@ -111,27 +110,25 @@ class MessageStore(StoreReading):
         self.is_lost = False
         # Why a master rejects messages although its disk is fine.
         self.refusal: StoreError | None = None
-        self.on_flushed: Callable[[], None] = _ignore_flush
-        self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
+        self.listeners: set[StoreListener] = set()
         self.put_times = PutTimes()
         self.flush_service = FlushService(
-            FlushWork(
-                self._log.flush, self.derived_flush.steps, self.derived_flush.save_checkpoint
-            ),
+            self._log,
+            self.derived_flush,
+            opened.mappings,
+            self,
             flush_interval_ms=config.flush_interval_ms,
             queue_flush_interval_ms=config.consume_queue_flush_interval_ms,
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
-            on_flushed=self._flushed,
-            on_failure=self.fail,
-            on_shortage=lambda _shortage: opened.mappings.make_room(),
         )
-        self.safe_point = SafePoint(config, self._log, self._dispatch, self.flush_service.request)
+        self.safe_point = SafePoint(
+            config, self._log, self._dispatch, self.flush_service, self.listeners
+        )
         self.when_safe = self.safe_point.when
         self.safe = self.safe_point.wait
         self.flushed = self.safe_point.wait_for_disk
         self.has_dispatched = self.safe_point.has_dispatched
         self.retention = opened.retention
-        self.mender.on_mended = self._wake_readers
         scrub = Scrub(
             self._log,
             self._queues,
@@ -143,7 +140,12 @@ class MessageStore(StoreReading):
             is_gone=opened.is_gone,
         )
         self.scrub = ScrubService(
-            scrub, self.mender, self._log, ScrubSettings.from_config(config), wall_ms
+            scrub,
+            self.mender,
+            self._dispatch,
+            ScrubSettings.from_config(config),
+            wall_ms,
+            self._scrub_wake,
         )
         self._release_idle_at_s = 0.0
         self._releasing: Iterator[int] | None = None
@@ -161,13 +163,15 @@ class MessageStore(StoreReading):
         batch_topic: Callable[[str], bool] = lambda topic: False,
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         delay_ms: Callable[[int], int] = lambda level: 1000,
+        former_end: Callable[[str, int], int] = lambda topic, queue_id: 0,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         extent: Extent = WHOLE,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; block until every record is dispatched.
 
         *known_offsets* returns the queues, and the offsets up to which consumers received messages;
-        it is called if the log has lost its end. *now_ms* never goes back; *wall_ms* decides the
+        it is called if the log has lost its end. *former_end* returns the first offset of a queue
+        whose deleted topic had messages in it. *now_ms* never goes back; *wall_ms* decides the
         hours named in settings.
 
         Raises:
@@ -184,13 +188,10 @@ class MessageStore(StoreReading):
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
             known_offsets=known_offsets,
+            former_end=former_end,
             extent=extent,
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
-
-    def scrub_with(self, others: Callable[[], Awaitable[None]]) -> None:
-        """Call *others* after each pass of the scrub, to check files outside the store."""
-        self.scrub.others = others
 
     async def start(self) -> None:
         """Start to flush, catch up and delete expired files; needs a running event loop."""
@@ -209,7 +210,7 @@ class MessageStore(StoreReading):
         Raises:
             StoreError: as from the flush service; it does not mark the store as failed.
         """
-        self._flushed(self._log.flush())
+        self.note_flushed(self._log.flush())
 
     async def close(self, *, opens_again: bool = False) -> None:
         """Dispatch and flush everything, write the checkpoint, and mark the stop as clean.
@@ -237,7 +238,7 @@ class MessageStore(StoreReading):
 
     def _finish(self) -> None:
         self._log.drop_torn()
-        self._flushed(self._log.flush())
+        self.note_flushed(self._log.flush())
         try:
             while self.catch_up():
                 pass
@@ -256,13 +257,6 @@ class MessageStore(StoreReading):
         )
         tail.consume_queue = self._queues.get(topic, queue_id)
         return tail
-
-    def wake_with(self, on_arrival: Callable[[QueueTail, int, Set[int]], None]) -> None:
-        """Call *on_arrival* when messages arrive in a queue with waiters.
-
-        Its arguments are the queue's tail, the queue's end, and the tags codes of the messages.
-        """
-        self._dispatch.on_arrival = on_arrival
 
     def check_writable(self) -> None:
         """Raise the StoreError to return to producers if messages cannot be accepted now."""
@@ -445,11 +439,13 @@ class MessageStore(StoreReading):
         self.failure = error
         self.safe_point.fail(error)
 
-    def _flushed(self, offset: int) -> None:
+    def note_flushed(self, offset: int) -> None:
+        """Dispatch and answer what is safe now that the log is on disk up to *offset*."""
         self.safe_point.flushed(offset)
         if self._follows_to is not None:
             self._reput.wake()
-        self.on_flushed()
+        for listener in self.listeners:
+            listener.store_flushed()
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
@@ -461,19 +457,16 @@ class MessageStore(StoreReading):
             self._releasing = None
             self.opened.mappings.forget_unmapped()
 
-    def _wake_readers(self, queue: UnitQueue, tags_code: int) -> None:
-        """Notify readers that wait for a message whose entry was wrong."""
-        tail = self.tail(queue.topic, queue.queue_id)
-        self._dispatch.tell(tail, queue.max_offset, {tags_code})
-
     def fail(self, error: StoreFailedError) -> None:
+        """Refuse messages from now on, because files may be damaged."""
         self._is_damaged = True
         if self.failure is not None:
             return
         self.failure = error
         log.critical("the store refuses messages from now on", reason=str(error))
         self.safe_point.fail(error)
-        self.on_failure(error)
+        for listener in self.listeners:
+            listener.store_failed(error)
 
     def look_after_files(self) -> None:
         """Fail, and acknowledge nothing more, if lock or commit log were moved or replaced."""
@@ -499,11 +492,3 @@ class MessageStore(StoreReading):
     def topics(self) -> list[str]:
         """Return the topics that have queues with messages, or had."""
         return self._queues.topics()
-
-
-def _ignore_flush() -> None:
-    """The default of ``on_flushed``: do nothing."""
-
-
-def _ignore_failure(error: StoreFailedError) -> None:
-    """The default of ``on_failure``: do nothing."""

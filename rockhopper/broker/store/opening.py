@@ -85,6 +85,7 @@ class OpenedStore:
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
+        former_end: Callable[[str, int], int] = lambda topic, queue_id: 0,
         extent: Extent = WHOLE,
     ) -> None:
         """Open it. Raises StoreError, OSError; then nothing is left open."""
@@ -93,8 +94,8 @@ class OpenedStore:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._known_offsets = known_offsets
-        self.former_end: Callable[[str, int], int] = lambda topic, queue_id: 0
-        """The first offset of a queue whose deleted topic had messages in it."""
+        self.former_end = former_end
+        """Returns the first offset of a queue whose deleted topic had messages in it."""
         # Checked before the directory is made: RocketMQ does not have it.
         self._is_ours = self.layout.own.is_dir()
         self.reserved_time = ReservedTime(

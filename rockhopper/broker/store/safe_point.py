@@ -16,7 +16,7 @@ Belongs to the event loop's thread.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Set
 
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.store.dispatch import Dispatch
@@ -26,9 +26,22 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.flush import ParkedAnswers, Release
+from rockhopper.broker.store.flush import FlushService, ParkedAnswers, Release
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_tail import StagedMessages
+
+
+class StoreListener:
+    """A part of the broker that learns what happens to the store, in the event loop."""
+
+    def store_written(self) -> None:
+        """More of the log is written, and waits for the disk or for replicas."""
+
+    def store_flushed(self) -> None:
+        """The log was flushed, perhaps without anything new."""
+
+    def store_failed(self, error: StoreFailedError) -> None:
+        """The store refuses messages from now on."""
 
 
 class SafePoint:
@@ -39,12 +52,14 @@ class SafePoint:
         config: StoreConfig,
         log: CommitLog,
         dispatch: Dispatch,
-        request_flush: Callable[[], None],
+        flush_service: FlushService,
+        listeners: Set[StoreListener],
     ) -> None:
-        """*request_flush* requests a flush of the log as soon as possible."""
+        """*listeners* learn when there is more of the log for replicas to fetch."""
         self._log = log
         self._dispatch = dispatch
-        self._request_flush = request_flush
+        self._request_flush = flush_service.request
+        self._listeners = listeners
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self._waiting_bytes_max = config.flush_waiting_bytes_max
         # Messages acknowledged before SYNC_FLUSH was turned on stay safe.
@@ -55,7 +70,6 @@ class SafePoint:
         self._until_durable = ParkedAnswers(config.sync_flush_timeout_ms, self._why_not)
         self.is_what_is_written = not self._is_sync
         """Whether written messages are safe at once."""
-        self._on_written: Callable[[], None] = _tell_nobody
         self.failure: StoreFailedError | None = None
 
     @property
@@ -87,16 +101,12 @@ class SafePoint:
         else:
             self.moved()
 
-    def replicate(
-        self, replicated_offset: int, on_written: Callable[[], None], timeout_ms: int
-    ) -> None:
+    def replicate(self, replicated_offset: int, timeout_ms: int) -> None:
         """From now on messages also need the replicas' confirmation, see ``confirm``.
 
-        *on_written* is called when there is more of the log for replicas to fetch. Responses wait
-        *timeout_ms* for the replicas.
+        Responses wait *timeout_ms* for the replicas.
         """
         self._replicated_offset = replicated_offset
-        self._on_written = on_written
         self._parked.close()
         self._parked = ParkedAnswers(timeout_ms, self._why_not)
         self.is_what_is_written = False
@@ -122,7 +132,8 @@ class SafePoint:
             self._undispatched.append((self._log.store_time_ms, staged))
             if self._is_sync:
                 self._request_flush()
-            self._on_written()
+            for listener in self._listeners:
+                listener.store_written()
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(staged, self._log.store_time_ms)
 
@@ -206,7 +217,3 @@ class SafePoint:
         if self._replicated_offset is not None and is_held:
             return NotReplicatedError("the replicas did not confirm the message in time")
         return StoreBusyError("the disk did not confirm the flush in time")
-
-
-def _tell_nobody() -> None:
-    """The default: no replica waits."""

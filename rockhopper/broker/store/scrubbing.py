@@ -17,12 +17,13 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, Self
 
 import structlog
 
 from rockhopper.broker.settings.store_config import StoreConfig
+from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.log.commit_log import CommitLog
@@ -184,6 +185,17 @@ class Scrub:
         return end
 
 
+class Wake(asyncio.Event):
+    """Set when the scrub must not wait for its next chunk, because a search is not over."""
+
+
+class Scrubbed(Protocol):
+    """Files outside the store that are checked as well."""
+
+    async def scrub(self) -> None:
+        """Check them."""
+
+
 class ScrubService:
     """Drives a Scrub at its rate. Belongs to the event loop."""
 
@@ -191,20 +203,21 @@ class ScrubService:
         self,
         scrub: Scrub,
         mender: EntryRepair,
-        commit_log: CommitLog,
+        dispatch: Dispatch,
         settings: ScrubSettings,
         wall_ms: Callable[[], int],
+        wake: Wake,
     ) -> None:
+        """*wake* is set by *mender* when a search takes long."""
         self.passes = scrub
         self._mender = mender
-        self._log = commit_log
+        self._dispatch = dispatch
         self.settings = settings
         self._wall_ms = wall_ms
-        self.wake = asyncio.Event()
+        self.wake = wake
         self._task: asyncio.Task[None] | None = None
-        self.others: Callable[[], Awaitable[None]] | None = None
-        """Called at the end of each pass, to check files outside the store."""
-        mender.on_search = self.wake.set
+        self.others: list[Scrubbed] = []
+        """Scrubbed at the end of each pass."""
 
     def start(self) -> None:
         """Start the task; needs a running event loop."""
@@ -228,8 +241,15 @@ class ScrubService:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self.wake.wait()
-            while self.wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
+            while self.wake.is_set() and self._mender.is_searching:
+                self.search()
                 await asyncio.sleep(0)
+
+    def search(self) -> None:
+        """Continue a search that a reader began; notify readers when it has ended."""
+        ended = self._mender.go_on()
+        if ended is not None:
+            self._dispatch.wake_readers(*ended)
 
     async def do_a_chunk(self) -> float:
         """Scrub a chunk; return how many seconds to wait before the next one."""
@@ -244,8 +264,8 @@ class ScrubService:
             more = scrub.step()
             if not more:
                 if not cost:
-                    if self.others is not None:
-                        await self.others()
+                    for other in self.others:
+                        await other.scrub()
                     scrub.start_pass()
                     return self.settings.interval_ms / 1000
                 break

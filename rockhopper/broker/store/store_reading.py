@@ -19,6 +19,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.store.recovering.entry_repair import EntryRepair
 from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
+from rockhopper.broker.store.scrubbing import Wake
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
@@ -36,7 +37,10 @@ class StoreReading:
         self._queues = opened.queues
         self._index = opened.index
         self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: self.dispatched_offset)
-        self.mender = EntryRepair(opened.commit_log, self.places, opened.tags_codes.compute_code)
+        self._scrub_wake = Wake()
+        self.mender = EntryRepair(
+            opened.commit_log, self.places, opened.tags_codes.compute_code, self._scrub_wake
+        )
         self._index_scrub = (
             None if opened.index is None else IndexScrub(opened.index, opened.layout)
         )

@@ -88,7 +88,7 @@ class PopPolling:
         self._waiting: dict[Key, dict[Waiter, None]] = {}
         # Topic -> queue id or ANY_QUEUE -> the number of waiting requests, by key.
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
-        store.watch(self._watched, self._arrived)
+        self._watchers = store.watchers
         self._by_connection: dict[Peer, set[Waiter]] = {}
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
@@ -145,6 +145,7 @@ class PopPolling:
 
     def _watch(self, waiter: Waiter) -> None:
         for topic, queue_id in waiter.queues:
+            self._watchers[topic] = self
             keys = self._watched.setdefault(topic, {}).setdefault(queue_id, {})
             keys[waiter.key] = keys.get(waiter.key, 0) + 1
 
@@ -158,9 +159,10 @@ class PopPolling:
             if not keys:
                 del watched[queue_id]
             if not watched:
-                del self._watched[topic]
+                del self._watched[topic], self._watchers[topic]
 
-    def _arrived(self, topic: str, queue_id: int) -> None:
+    def arrived(self, topic: str, queue_id: int) -> None:
+        """Try the requests that wait for a queue with new messages."""
         watched = self._watched[topic]
         for waited_for in (ANY_QUEUE, queue_id):
             for key in watched.get(waited_for, ()):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Set
 
 from rockhopper.broker.server.loop.part import Part
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Waiters
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.users.peer import Peer
 
@@ -67,6 +67,20 @@ class ParkedPull:
     def arrived(self) -> None:
         """Answer it because of a message, in this iteration of the loop or the next."""
         self.rerun()
+
+
+class QueueWaiters(Waiters):
+    """The pulls that wait for one queue."""
+
+    __slots__ = ("_polling",)
+
+    def __init__(self, polling: "LongPolling") -> None:
+        super().__init__()
+        self._polling = polling
+
+    def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
+        """See Waiters."""
+        self._polling.arrived(tail, max_offset, tags_codes)
 
 
 class LongPolling(Part):
@@ -151,7 +165,7 @@ class LongPolling(Part):
         self._count += connection is not None
         tail = parked.tail
         if tail.waiters is None:
-            tail.waiters = {}
+            tail.waiters = QueueWaiters(self)
         tail.waiters[parked] = None
         self._set_deadline(parked, min(max(suspend_s, 0.0), SUSPEND_S_MAX))
         return True

@@ -17,7 +17,6 @@ class FollowerReads:
     def __init__(self, parts: ServingParts) -> None:
         self._store = parts.store
         self._polling = LongPolling()
-        parts.store.wake_with(self._polling.arrived)
         consumers = ConsumerGroups(
             now_ms=parts.steady_ms,
             may_notify=lambda _group: False,

@@ -62,6 +62,7 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
 )
 from rockhopper.broker.store.lease_gate import LeaseGate
+from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.protocol.names import STATE_TOPIC
 from rockhopper.tasks import end_task, run_in_background
 
@@ -122,7 +123,7 @@ class ClientPorts(Protocol):
         """Stop the process, so that a supervisor restarts it."""
 
 
-class SetMember:
+class SetMember(StoreListener):
     """One replica, with the parts that serve while it leads."""
 
     def __init__(
@@ -559,7 +560,7 @@ class SetMember:
             return
         self._replica_store.is_following = False
         store.lead()
-        store.safe_point.replicate(self._known_safe(), self._wrote, self._config.slave_timeout_ms)
+        store.safe_point.replicate(self._known_safe(), self._config.slave_timeout_ms)
         self._leads_in = epoch
         self.gate.hold_responses()
         self._look_once()
@@ -628,11 +629,11 @@ class SetMember:
         parts.tables.start()
         await self._client_ports.open_names(undo)
         await self._client_ports.refuse(undo)
-        parts.store.on_flushed = self._flushed
+        parts.store.listeners.add(self)
         self._is_deposed = False
         self._replica_store.opened(parts.store)
         self._follow()
-        self._flushed()
+        self.store_flushed()
 
     async def _close_store(self) -> None:
         """Close the store.
@@ -677,11 +678,12 @@ class SetMember:
             await loop.run_in_executor(None, self._replica_store.replace, begin_at)
         await self._open_period(cut_at)
 
-    def _flushed(self) -> None:
+    def store_flushed(self) -> None:
+        """See StoreListener."""
         if self.has_started:
-            self._wrote()
+            self.store_written()
 
-    def _wrote(self) -> None:
+    def store_written(self) -> None:
         """Notify the replica soon, once for everything written in one iteration of the loop."""
         if not self._is_telling:
             self._is_telling = True

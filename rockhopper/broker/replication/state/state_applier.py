@@ -177,7 +177,7 @@ class StateApplier:
         else:
             self._next = self._newest_snapshot()
         self._is_open = True
-        self._store.watch((STATE_TOPIC,), self._arrived)
+        self._store.watchers[STATE_TOPIC] = self
 
     def _is_here(self, noted: Applied) -> bool:
         """Return whether this log contains the record that was applied last."""
@@ -222,7 +222,7 @@ class StateApplier:
         if self._is_open and self._handle is None:
             self._run()
 
-    def _arrived(self, topic: str, queue_id: int) -> None:
+    def arrived(self, topic: str, queue_id: int) -> None:
         """Apply a newly dispatched record at once if it is marked *alone*."""
         newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
         if newest is not None and _is_alone(newest):
@@ -395,7 +395,7 @@ class StateApplier:
 
     async def _end(self) -> None:
         self._is_open = False
-        self._store.watch((), _ignore)
+        self._store.watchers.pop(STATE_TOPIC, None)
         for handle in (self._handle, self._save_timer):
             if handle is not None:
                 handle.cancel()
@@ -406,7 +406,3 @@ class StateApplier:
 
 def _is_alone(message: StoredMessage) -> bool:
     return bool(message.sys_flag & SYS_FLAG_BORN_HOST_V6)
-
-
-def _ignore(topic: str, queue_id: int) -> None:
-    """Ignore the arrival."""

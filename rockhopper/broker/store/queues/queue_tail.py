@@ -1,6 +1,9 @@
 """QueueTail: next offset and waiters of a queue; Run and StagedMessages: what a pass adds."""
 
+from abc import abstractmethod
 from bisect import bisect_left
+from collections.abc import Set
+from typing import Any
 
 import msgspec
 
@@ -8,11 +11,19 @@ from rockhopper.broker.store.log.encoding import INDEX_KEY, QueueConstants, queu
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
+class Waiters(dict[Any, None]):
+    """The readers that wait for messages of one queue, in the order of their arrival."""
+
+    @abstractmethod
+    def arrived(self, tail: "QueueTail", max_offset: int, tags_codes: Set[int]) -> None:
+        """Notify them of messages with *tags_codes* in the queue, which ends at *max_offset*."""
+
+
 class QueueTail:
     """One queue of one topic, from a writer's view.
 
     ``next_offset`` is the queue offset of the next message. The code that holds pulls owns
-    ``waiters``; dispatch only checks whether it is empty. ``is_deleted`` is set when the topic is
+    ``waiters``; dispatch notifies them if there are any. ``is_deleted`` is set when the topic is
     deleted; a later topic of the same name has other tails.
     """
 
@@ -35,7 +46,7 @@ class QueueTail:
         self.is_deleted = False
         self.constants: QueueConstants = queue_constants(topic, queue_id)
         self.consume_queue: UnitQueue | None = None
-        self.waiters: dict[object, None] | None = None
+        self.waiters: Waiters | None = None
 
 
 class Run(msgspec.Struct, gc=False, eq=False):

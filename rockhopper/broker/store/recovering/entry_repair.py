@@ -14,6 +14,7 @@ a time; each read of the message, and the scrub (scrubbing.py), continues it.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
@@ -40,6 +41,13 @@ Extent = tuple[int, int]
 Key = tuple[str, int, int]
 
 
+class Flag(Protocol):
+    """An event of the loop, as far as a search needs it."""
+
+    def set(self) -> None:
+        """Set it."""
+
+
 class _EntrySearch:
     """One walk: its target, its position, and where it ends without success."""
 
@@ -60,8 +68,9 @@ class EntryRepair:
         commit_log: CommitLog,
         places: RecordPlaces,
         tags_code: Callable[[str, Mapping[str, str], int], int],
+        long_search: Flag,
     ) -> None:
-        """*tags_code* is ``TagsCodes.compute_code``."""
+        """*tags_code* is ``TagsCodes.compute_code``; a long search sets *long_search*."""
         self._log = commit_log
         self._places = places
         self._tags_code = tags_code
@@ -69,10 +78,7 @@ class EntryRepair:
         self._lost: set[Key] = set()
         self.mended_count = 0
         """Entries repaired since the start."""
-        self.on_search: Callable[[], None] = _do_nothing
-        """Called if a search takes longer than a slice."""
-        self.on_mended: Callable[[UnitQueue, int], None] = _ignore_mended
-        """Called with a queue and the tags code of the message whose search has ended."""
+        self._long_search = long_search
 
     def right_place(
         self, queue: UnitQueue, offset: int, log_offset: int, size: int
@@ -124,15 +130,23 @@ class EntryRepair:
             self._searches[key] = search
         return self._go_on(key, search)
 
-    def go_on(self) -> bool:
-        """Advance the oldest search by a slice; return whether any search is left."""
+    @property
+    def is_searching(self) -> bool:
+        """Whether any search is left."""
+        return bool(self._searches)
+
+    def go_on(self) -> tuple[UnitQueue, int] | None:
+        """Advance the oldest search by a slice.
+
+        If it has ended, return the queue and the tags code of its message.
+        """
         for key, search in self._searches.items():
             self._go_on(key, search)
-            if key not in self._searches:
-                unit = search.queue.noted(search.offset)
-                self.on_mended(search.queue, unit[2] if unit is not None else 0)
-            break
-        return bool(self._searches)
+            if key in self._searches:
+                break
+            unit = search.queue.noted(search.offset)
+            return search.queue, unit[2] if unit is not None else 0
+        return None
 
     def _go_on(self, key: Key, search: _EntrySearch) -> Extent | str | None:
         check = self._walk(search)
@@ -140,7 +154,7 @@ class EntryRepair:
             del self._searches[key]
             return self._mend(search.queue, search.offset, check)
         if search.at < search.stop:
-            self.on_search()
+            self._long_search.set()
             return None
         del self._searches[key]
         self._lost.add(key)
@@ -266,11 +280,3 @@ def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
     if place == (offset, queue.queue_id, queue.topic):
         return True
     return queue.is_light and (queue.topic, offset) in light_places(check.topic, check.properties)
-
-
-def _do_nothing() -> None:
-    """The default of ``on_search``: only reads continue searches."""
-
-
-def _ignore_mended(queue: UnitQueue, tags_code: int) -> None:
-    """The default of ``on_mended``: do nothing."""

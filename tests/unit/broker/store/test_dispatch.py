@@ -29,6 +29,7 @@ from tests.support.open_stores import (
     put,
     stage,
 )
+from tests.support.store_listeners import Reader
 
 KEYED = "UNIQ_KEY\x01U{0}\x02KEYS\x01k{0} all\x02TAGS\x01t\x02"
 
@@ -54,8 +55,7 @@ class Waiter:
 
     def __init__(self, store: MessageStore, topic: str = "TopicA", queue_id: int = 0) -> None:
         self.arrivals: list[tuple[int, set[int]]] = []
-        store.wake_with(self._arrived)
-        store.tail(topic, queue_id).waiters = {self: None}
+        store.tail(topic, queue_id).waiters = Reader(self._arrived)
 
     def _arrived(self, _tail: QueueTail, end: int, codes: Set[int]) -> None:
         self.arrivals.append((end, set(codes)))
@@ -328,8 +328,7 @@ async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
     stage(store, b"late")
     store.commit()
     arrived = asyncio.Event()
-    store.wake_with(lambda _tail, _end, _codes: arrived.set())
-    store.tail("TopicA", 0).waiters = {object(): None}
+    store.tail("TopicA", 0).waiters = Reader(lambda _tail, _end, _codes: arrived.set())
     for _ in range(20):
         await asyncio.sleep(0)
     assert not store.is_writable

@@ -5,6 +5,7 @@ import errno
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,9 +18,11 @@ from rockhopper.broker.store.files.errors import (
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S, FlushService, FlushWork, ParkedAnswers
+from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S, FlushService, ParkedAnswers
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.broker.store.safe_point import StoreListener
 from tests.support.hang import HANG_S
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
@@ -30,6 +33,7 @@ from tests.support.open_stores import (
     stage,
 )
 from tests.support.stepped_loop import SteppedLoop
+from tests.support.store_listeners import NotedFailures, Reader
 
 SYNC = FlushDiskType.SYNC
 
@@ -117,7 +121,7 @@ def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
     put(store, b"1")
     flushed = store.opened.commit_log.flush()
     put(store, b"2")
-    store._flushed(flushed)
+    store.note_flushed(flushed)
     assert bodies(store) == [b"1"]
     flush(store)
     assert bodies(store) == [b"1", b"2"]
@@ -126,8 +130,7 @@ def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
 def test_waiting_pulls_are_woken_only_when_the_message_is_on_disk(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     ends: list[int] = []
-    store.wake_with(lambda _tail, end, _codes: ends.append(end))
-    store.tail("TopicA", 0).waiters = {object(): None}
+    store.tail("TopicA", 0).waiters = Reader(lambda _tail, end, _codes: ends.append(end))
     put(store)
     assert ends == []
     flush(store)
@@ -139,8 +142,6 @@ async def test_one_fsync_covers_what_was_written_during_the_one_before(
 ) -> None:
     store = await stores.start(flush_disk_type=SYNC, flush_interval_ms=3_600_000)
     held, answers = HeldDisk(monkeypatch), Answers()
-    took_s: list[float] = []
-    store.flush_service.on_took = took_s.append
     store.when_safe(commit(store), answers("first"))
     await held.wait_until_begun()
     for name in ("second", "third", "fourth"):
@@ -153,7 +154,7 @@ async def test_one_fsync_covers_what_was_written_during_the_one_before(
     held.release()
     await answers.wait_for(4)
     assert answers.released == [(n, None) for n in ("first", "second", "third", "fourth")]
-    assert held.count == len(took_s) == 2
+    assert held.count == sum(store.flush_service.times.counts) == 2
     assert len(bodies(store)) == 4
     held.open()
     await store.close()
@@ -164,8 +165,7 @@ async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
 ) -> None:
     store = await stores.start(flush_disk_type=SYNC)
     held, answers = HeldDisk(monkeypatch), Answers()
-    failures: list[StoreFailedError] = []
-    store.on_failure = failures.append
+    failures = NotedFailures(store)
     store.when_safe(commit(store), answers("first"))
     await held.wait_until_begun()
     store.when_safe(commit(store), answers("second"))
@@ -176,7 +176,7 @@ async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
         ("first", StoreFailedError),
         ("second", StoreFailedError),
     ]
-    assert failures == [store.failure]
+    assert failures.errors == [store.failure]
     assert not store.is_writable
     with pytest.raises(StoreFailedError, match="restart the broker"):
         put(store)
@@ -204,14 +204,13 @@ async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Sto
     result = put(store)
     await store.safe(result.end_offset)
     flushed = asyncio.Event()
-    real = store.flush_service.on_flushed
 
-    def on_flushed(offset: int) -> None:
-        real(offset)
-        if offset >= result.end_offset:
-            flushed.set()
+    class Listener(StoreListener):
+        def store_flushed(self) -> None:
+            if store.flushed_offset >= result.end_offset:
+                flushed.set()
 
-    store.flush_service.on_flushed = on_flushed
+    store.listeners.add(Listener())
     async with asyncio.timeout(HANG_S):
         await flushed.wait()
     assert store.flushed_offset == result.end_offset
@@ -313,23 +312,45 @@ def test_a_setting_that_does_not_fit_the_store_changes_nothing(stores: Stores, c
     assert len(bodies(stores.open(root))) == 1
 
 
+class FakeWork:
+    """What a flush thread flushes, and the store to which it reports."""
+
+    def __init__(self, flush: Callable[[], int], steps: Callable[[bool], Iterator[None]]) -> None:
+        self.flush = flush
+        self.steps = steps
+        self.failed: asyncio.Future[StoreFailedError] = asyncio.get_running_loop().create_future()
+
+    def service(self, *, queue_flush_interval_ms: int) -> FlushService:
+        each: Any = self
+        return FlushService(
+            each,
+            each,
+            Mappings(),
+            self,
+            flush_interval_ms=1,
+            queue_flush_interval_ms=queue_flush_interval_ms,
+            queue_flush_thorough_interval_ms=queue_flush_interval_ms,
+        )
+
+    def save_checkpoint(self) -> None:
+        """Save nothing."""
+
+    def note_flushed(self, offset: int) -> None:
+        """Note nothing."""
+
+    def fail(self, error: StoreFailedError) -> None:
+        self.failed.set_result(error)
+
+
 async def test_a_flush_thread_that_ends_by_a_mistake_ends_the_store() -> None:
     def flush_log() -> int:
         raise ZeroDivisionError("a mistake")
 
-    failed: asyncio.Future[StoreFailedError] = asyncio.get_running_loop().create_future()
-    service = FlushService(
-        FlushWork(flush_log, lambda _thorough: iter(()), lambda: None),
-        flush_interval_ms=1,
-        queue_flush_interval_ms=1000,
-        queue_flush_thorough_interval_ms=1000,
-        on_flushed=lambda _: None,
-        on_failure=failed.set_result,
-        on_shortage=lambda _: None,
-    )
+    work = FakeWork(flush_log, lambda _thorough: iter(()))
+    service = work.service(queue_flush_interval_ms=1000)
     with capture_logs() as lines:
         service.start()
-        error = await failed
+        error = await work.failed
         service.stop()
     assert "ZeroDivisionError" in str(error)
     assert [line["exc_info"].args for line in lines] == [("a mistake",)]
@@ -353,15 +374,7 @@ async def test_the_log_is_flushed_at_its_time_while_many_queues_are() -> None:
         was_flushed = flushed.acquire(blocking=False)
         ended.set()
 
-    service = FlushService(
-        FlushWork(flush_log, flush_ten_thousand_queues, lambda: None),
-        flush_interval_ms=1,
-        queue_flush_interval_ms=1,
-        queue_flush_thorough_interval_ms=1,
-        on_flushed=lambda _: None,
-        on_failure=lambda _: None,
-        on_shortage=lambda _: None,
-    )
+    service = FakeWork(flush_log, flush_ten_thousand_queues).service(queue_flush_interval_ms=1)
     service.start()
     assert await asyncio.to_thread(ended.wait, HANG_S)
     service.stop()

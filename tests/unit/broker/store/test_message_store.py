@@ -17,6 +17,7 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, flush, messages, put, stage
+from tests.support.store_listeners import NotedFailures
 
 SYNC = FlushDiskType.SYNC
 LOST = StoreFailedError("the disk is gone")
@@ -96,14 +97,13 @@ async def test_flushed_asks_for_a_flush_and_waits(stores: Stores) -> None:
 
 async def test_a_failure_is_told_once_to_all_who_wait_and_to_all_who_come(stores: Stores) -> None:
     store, releases = stores.open(flush_disk_type=SYNC), Releases()
-    told: list[StoreFailedError] = []
-    store.on_failure = told.append
+    told = NotedFailures(store)
     end = put(store).end_offset
     store.when_safe(end, releases("parked"))
     with capture_logs() as logs:
         store.fail(LOST)
         store.fail(StoreFailedError("again"))
-    assert told == [LOST]
+    assert told.errors == [LOST]
     assert [entry["reason"] for entry in logs] == ["the disk is gone"]
     store.when_safe(end, releases("late"))
     assert releases.got == {"parked": LOST, "late": LOST}

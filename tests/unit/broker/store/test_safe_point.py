@@ -10,6 +10,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.safe_point import StoreListener
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, put
 from tests.support.stepped_loop import SteppedLoop
@@ -17,13 +18,9 @@ from tests.support.stepped_loop import SteppedLoop
 SYNC = FlushDiskType.SYNC
 
 
-def nothing() -> None:
-    """No replica fetches anything."""
-
-
 def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
     first = put(store, b"first").end_offset
-    store.safe_point.replicate(first, nothing, 5000)
+    store.safe_point.replicate(first, 5000)
     second = put(store, b"second").end_offset
     assert (store.written_is_safe, store.high_watermark) == (False, first)
     assert bodies(store) == [b"first"]
@@ -35,7 +32,7 @@ def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
 
 
 async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, 5000)
     got: list[StoreError | None] = []
     ends = [put(store).end_offset for _ in range(3)]
     for end in ends:
@@ -50,7 +47,7 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
     stores: Stores,
 ) -> None:
     store = stores.open(flush_disk_type=SYNC)
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
     store.safe_point.confirm(end)
     assert store.high_watermark == 0
@@ -61,7 +58,7 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
 
 async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
     flush(store)
     assert store.high_watermark == 0
@@ -71,7 +68,7 @@ async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> 
 
 async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=3_600_000)
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
     await store.flushed(end)
     assert store.flushed_offset == end
@@ -93,7 +90,7 @@ def test_who_waits_in_vain_is_told_for_what(
     loop = SteppedLoop()
     disk = SYNC if sync else FlushDiskType.ASYNC
     store = stores.open(sync_flush_timeout_ms=1000, flush_disk_type=disk)
-    store.safe_point.replicate(0, nothing, 1000)
+    store.safe_point.replicate(0, 1000)
     end = put(store).end_offset
     if on_disk:
         flush(store)
@@ -112,7 +109,7 @@ def test_who_waits_in_vain_is_told_for_what(
 
 def test_too_much_that_waits_is_refused_with_what_it_waits_for(stores: Stores) -> None:
     store = stores.open(flush_waiting_bytes_max=1 << 20, commit_log_file_size_bytes=4 << 20)
-    store.safe_point.replicate(0, nothing, 5000)
+    store.safe_point.replicate(0, 5000)
     put(store, bytes(1 << 20))
     with pytest.raises(StoreBusyError, match="more than 1 MiB wait for replicas"):
         put(store)
@@ -120,7 +117,13 @@ def test_too_much_that_waits_is_refused_with_what_it_waits_for(stores: Stores) -
 
 def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> None:
     told: list[int] = []
-    store.safe_point.replicate(0, lambda: told.append(store.max_commit_log_offset), 5000)
+
+    class Replicas(StoreListener):
+        def store_written(self) -> None:
+            told.append(store.max_commit_log_offset)
+
+    store.listeners.add(Replicas())
+    store.safe_point.replicate(0, 5000)
     ends = [put(store).end_offset for _ in range(2)]
     assert told == ends
 

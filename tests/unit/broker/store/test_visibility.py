@@ -11,6 +11,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from tests.support.open_stores import Stores, bodies, flush, put
+from tests.support.store_listeners import Reader
 
 
 def hold(store: MessageStore, topic: str = "TopicA", queue_id: int = 0) -> None:
@@ -43,9 +44,8 @@ def test_who_waits_is_told_at_the_release_and_once(stores: Stores) -> None:
     def tell(tail: QueueTail, offset: int, codes: Set[int]) -> None:
         told.append((tail.topic, offset, codes))
 
-    store.wake_with(tell)
     for topic in ("TopicA", "TopicB"):
-        store.tail(topic, 0).waiters = {object(): None}
+        store.tail(topic, 0).waiters = Reader(tell)
         hold(store, topic)
     put_all(store, b"0", b"1")
     assert told == []

@@ -29,6 +29,7 @@ from rockhopper.broker.settings.broker_config import BrokerConfig, BrokerRole
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.store.files.errors import NotReplicatedError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.safe_point import StoreListener
 from rockhopper.protocol.addresses import join_address
 
 log = structlog.get_logger("broker.ha")
@@ -63,7 +64,7 @@ class MasterLog:
         return self._store.log_bytes(start, end)
 
 
-class ClassicMaster:
+class ClassicMaster(StoreListener):
     """Serves slaves from an open store. Belongs to the event loop."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
@@ -91,8 +92,8 @@ class ClassicMaster:
         """Make the store wait for slaves from now on."""
         store = self._store
         confirmed = store.max_commit_log_offset if self._acknowledging else sys.maxsize
-        store.safe_point.replicate(confirmed, self._wrote, self._timeout_ms)
-        store.on_flushed = self._wrote
+        store.safe_point.replicate(confirmed, self._timeout_ms)
+        store.listeners.add(self)
         self._look()
 
     async def start_on(self, bound: socket.socket, gate: Gate = OPEN) -> None:
@@ -202,7 +203,11 @@ class ClassicMaster:
             self._store.safe_point.confirm(self.slaves.replicated_offset(self._acknowledging))
         self._look()
 
-    def _wrote(self) -> None:
+    def store_flushed(self) -> None:
+        """See StoreListener."""
+        self.store_written()
+
+    def store_written(self) -> None:
         """Notify slaves soon, once for everything written in one iteration of the loop."""
         if not self._is_telling:
             self._is_telling = True

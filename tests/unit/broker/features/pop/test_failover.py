@@ -93,7 +93,7 @@ def test_acknowledgements_are_overdue_sooner_than_offsets(pair: Pair) -> None:
     pair.pass_time(1)
 
     async def replicate() -> None:
-        store.safe_point.replicate(store.max_commit_log_offset, lambda: None, 5000)
+        store.safe_point.replicate(store.max_commit_log_offset, 5000)
 
     master.run(replicate())
     pop_some(master, "orders")

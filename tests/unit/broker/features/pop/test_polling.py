@@ -1,7 +1,7 @@
 """Waiting pops: who is asked, in which order and how long, and what ends the waiting."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import cast
 
 import pytest
@@ -10,6 +10,7 @@ from rockhopper.broker.features.pop import polling as module
 from rockhopper.broker.features.pop.lanes import Lanes
 from rockhopper.broker.features.pop.polling import PopPolling, Waiter
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, Queue
+from rockhopper.broker.store.dispatch import Watcher
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.held_clock import HeldClock
@@ -22,11 +23,7 @@ class Watching:
     """What polling asks of a store."""
 
     def __init__(self) -> None:
-        self.watched: dict[str, dict[int, object]] = {}
-        self.arrived: Callable[[str, int], None] = lambda topic, queue_id: None
-
-    def watch(self, watched: dict[str, dict[int, object]], arrived: Callable[..., None]) -> None:
-        self.watched, self.arrived = watched, arrived
+        self.watchers: dict[str, Watcher] = {}
 
 
 class Polled:
@@ -94,7 +91,7 @@ async def test_a_message_rings_those_who_wait_for_its_queue_or_any(polled: Polle
     polled.park("any", filter_key=0)
     polled.park("one", queue_id=1, filter_key=1, key=("h", "orders"))
     polled.park("two", queue_id=2, filter_key=2, key=("i", "orders"))
-    polled.store.arrived("orders", 1)
+    polled.polling.arrived("orders", 1)
     assert sorted(await polled.turn()) == ["any", "one"]
     assert polled.near == [("orders", 1)] * 2
     assert len(polled.polling) == 3
@@ -103,11 +100,11 @@ async def test_a_message_rings_those_who_wait_for_its_queue_or_any(polled: Polle
 async def test_who_is_served_waits_no_more_and_is_watched_no_more(polled: Polled) -> None:
     polled.found = {"a"}
     polled.park("a")
-    assert polled.store.watched
+    assert polled.store.watchers
     polled.polling.ring(KEY)
     assert await polled.turn() == ["a"]
     assert len(polled.polling) == 0
-    assert polled.store.watched == {}
+    assert polled.store.watchers == {}
     polled.polling.ring(KEY)
     assert await polled.turn() == []
 

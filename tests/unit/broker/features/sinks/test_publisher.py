@@ -26,6 +26,7 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, SinkRun, encode_sink_body
 from tests.support.open_stores import bodies, put
 from tests.support.sink_rig import PARTS, SINK, WHOLE, Sinks
+from tests.support.store_listeners import Reader
 from tests.support.turns import until
 
 
@@ -62,7 +63,7 @@ async def test_nobody_sees_a_part_of_a_batch(
     async with Sinks(tmp_path / "store", flush_disk_type=flush) as sinks:
         sinks.stage(0)
         seen: list[tuple[int, int]] = []
-        real_append, real_flushed = ConsumeQueue.append_many, MessageStore._flushed
+        real_append, real_flushed = ConsumeQueue.append_many, MessageStore.note_flushed
 
         def look() -> None:
             found = sinks.store.query("TopicA", "a0", 1, 0, 2**62)
@@ -77,7 +78,7 @@ async def test_nobody_sees_a_part_of_a_batch(
             look()
 
         monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
-        monkeypatch.setattr(MessageStore, "_flushed", flushed)
+        monkeypatch.setattr(MessageStore, "note_flushed", flushed)
         await sinks.publish(0)
         look()
         assert len(seen) > 4
@@ -92,8 +93,7 @@ async def test_what_others_send_to_other_queues_is_seen_at_once(
         sinks.stage(0)
         arrived: list[int] = []
         tail = sinks.store.tail("TopicA", 0)
-        tail.waiters = {object(): None}
-        sinks.store.wake_with(lambda _tail, end, _codes: arrived.append(end))
+        tail.waiters = Reader(lambda _tail, end, _codes: arrived.append(end))
         seen: list[tuple[int, int]] = []
         real = ConsumeQueue.append_many
 

@@ -92,7 +92,7 @@ async def test_nothing_is_left_staged_at_the_end(store: MessageStore) -> None:
 
 
 async def test_a_change_that_is_not_confirmed_is_told_so(store: MessageStore) -> None:
-    store.safe_point.replicate(0, lambda: None, 50)
+    store.safe_point.replicate(0, 50)
     log = StateLog(store)
     note(log, b"state")
     with pytest.raises(NotReplicatedError, match="make the change again"):

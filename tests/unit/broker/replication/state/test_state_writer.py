@@ -57,7 +57,7 @@ def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
     writer = writer_of(master)
 
     async def commit() -> int:
-        store.safe_point.replicate(store.max_commit_log_offset, lambda: None, 5000)
+        store.safe_point.replicate(store.max_commit_log_offset, 5000)
         master.offsets.commit("orders", GROUP, 0, 1)
         return master.passed_ms()
 
@@ -78,7 +78,7 @@ def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair
     store = master.store
 
     async def change() -> None:
-        store.safe_point.replicate(store.max_commit_log_offset, lambda: None, 5000)
+        store.safe_point.replicate(store.max_commit_log_offset, 5000)
         master.topics.put(TopicConfig("told"))
         saved = asyncio.ensure_future(master.topics.saved())
         stopping = asyncio.ensure_future(writer_of(master).stop())
@@ -103,7 +103,7 @@ def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
     safe_point = master.store.safe_point
 
     async def change() -> None:
-        safe_point.replicate(master.store.max_commit_log_offset, lambda: None, 5000)
+        safe_point.replicate(master.store.max_commit_log_offset, 5000)
         master.topics.put(TopicConfig("orders"))
         saved = asyncio.ensure_future(master.topics.saved())
         for _ in range(20):
@@ -119,7 +119,7 @@ def test_an_answer_that_is_not_confirmed_in_time_says_so(pair: Pair) -> None:
     master = pair.master
 
     async def change() -> "asyncio.Task[None]":
-        master.store.safe_point.replicate(master.store.max_commit_log_offset, lambda: None, 5000)
+        master.store.safe_point.replicate(master.store.max_commit_log_offset, 5000)
         master.topics.put(TopicConfig("orders"))
         return asyncio.ensure_future(master.topics.saved())
 

@@ -11,6 +11,7 @@ from rockhopper.broker.settings.broker_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError, StoreLockedError
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, open_store, put
+from tests.support.store_listeners import NotedFailures
 
 
 def delete_lock(root: Path) -> None:
@@ -64,8 +65,7 @@ def test_what_is_taken_away_is_noticed(
     stores: Stores, take_away: Callable[[Path], None], named: str
 ) -> None:
     store = stores.open()
-    failures: list[StoreFailedError] = []
-    store.on_failure = failures.append
+    failures = NotedFailures(store)
     put(store)
     store.look_after_files()
     assert store.is_writable
@@ -74,7 +74,7 @@ def test_what_is_taken_away_is_noticed(
     with pytest.raises(StoreFailedError, match=named):
         put(store)
     store.look_after_files()
-    assert (len(failures), store.is_lost) == (1, True)
+    assert (len(failures.errors), store.is_lost) == (1, True)
 
 
 def test_rolling_and_deleting_old_files_is_no_loss(stores: Stores) -> None:

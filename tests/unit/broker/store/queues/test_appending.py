@@ -21,6 +21,7 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.mapped_units import MappedUnits
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from tests.support.store_listeners import Reader
 
 pytestmark = pytest.mark.skipif(append_plain is append_plain_in_python, reason="no compiler")
 
@@ -192,8 +193,9 @@ def test_runs_are_told_of_at_whose_queues_somebody_waits(
     ask: Callable[[list[Run], int], list[Run]], place: Place, tmp_path: Path
 ) -> None:
     others = [Place(tmp_path / name / "0") for name in "UVW"]
-    others[0].tail.waiters = {}
-    others[1].tail.waiters = others[2].tail.waiters = {object(): None}
+    others[0].tail.waiters = Reader(lambda *_: None)
+    others[0].tail.waiters.clear()
+    others[1].tail.waiters = others[2].tail.waiters = Reader(lambda *_: None)
     runs = [place.run, *(other.run for other in others)]
     assert ask(runs, 0) == ask(runs, 2) == []
     assert ask(runs, 3) == [others[1].run]

@@ -14,6 +14,7 @@ from rockhopper.protocol.subscription import Subscription
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, messages, put
 from tests.support.records import encode_message
 from tests.support.rot import flip_bit, overwrite
+from tests.support.store_listeners import Reader
 
 TOPIC = "TopicA"
 
@@ -103,8 +104,6 @@ def test_a_long_search_takes_a_slice_at_a_time_and_skips_nothing(
     store: MessageStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry_repair, "STEPS_PER_SLICE", 4)
-    asked: list[int] = []
-    store.mender.on_search = lambda: asked.append(1)
     overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     assert store.get_bulk("Rare", 0, 1, 32, 1000).next_offset == 1
     pulls = 0
@@ -112,7 +111,7 @@ def test_a_long_search_takes_a_slice_at_a_time_and_skips_nothing(
         assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 1)
         pulls += 1
         assert pulls < 10
-    assert asked
+    assert store.scrub.wake.is_set()
     assert decode_messages(result.body)[0].body == b"last"
 
 
@@ -122,10 +121,10 @@ def test_a_search_ends_without_a_reader_and_wakes_who_waits(
     monkeypatch.setattr(entry_repair, "STEPS_PER_SLICE", 4)
     held = overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     woken: list[str] = []
-    store.mender.on_mended = lambda queue, _code: woken.append(queue.topic)
+    store.tail("Rare", 0).waiters = Reader(lambda tail, _end, _codes: woken.append(tail.topic))
     assert store.get_message("Rare", 0, 1, 32).count == 0
-    while store.mender.go_on():
-        pass
+    while store.mender.is_searching:
+        store.scrub.search()
     assert woken == ["Rare"]
     assert entries(stores, "Rare").read_bytes() == held
 
