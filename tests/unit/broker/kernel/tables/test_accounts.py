@@ -57,7 +57,7 @@ def test_a_rule_about_a_kind_of_resource_that_does_not_exist_stops_the_start(
 ) -> None:
     rule = Rule(Pattern.parse("Queue:o*", kinds=None), parse_actions(["Pub"]), (), False)
     table = acls(tmp_path)
-    table.store_user("alice", [rule])
+    table.replace_rules("alice", [rule])
     table.save()
     again = acls(tmp_path)
     again.load()
