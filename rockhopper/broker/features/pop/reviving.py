@@ -83,7 +83,7 @@ class Reviving:
         pull."""
         self.popped_topics: dict[str, str] = {}
         """The topic that each group popped last."""
-        self._timer = WallTimer(now_ms, self._run)
+        self._timer = WallTimer(now_ms)
         self._is_running = False
         self.revived = 0
         self.revived_of: Counter[tuple[str, str]] = Counter()
@@ -105,13 +105,13 @@ class Reviving:
         """Arm the timer for the next due message."""
         due_ms = self._lanes.next_due_ms
         if due_ms is not None and self._is_running:
-            self._timer.arm(due_ms)
+            self._timer.arm(due_ms, self._run)
 
     def _run(self) -> None:
         if self.turn():
             self.reschedule()
         else:
-            self._timer.retry(REFUSED_RETRY_S)
+            self._timer.retry(REFUSED_RETRY_S, self._run)
 
     def turn(self) -> bool:
         """Copy some of the due messages; return False if the store accepts none now."""

@@ -67,7 +67,7 @@ class CheckBack:
         now_ms = self._now_ms = kernel.clock.steady_ms
         self.counted_ms = kernel.store.counted_ms
         """The time that the age of log files is counted by."""
-        self._timer = WallTimer(now_ms, self._run)
+        self._timer = WallTimer(now_ms)
         self._is_running = False
         self._turns: dict[str, int] = {}
         self.check_count = 0
@@ -92,12 +92,12 @@ class CheckBack:
         """Arm the timer for the next check."""
         due_ms = self._halves.next_due_ms()
         if self._is_running and due_ms is not None:
-            self._timer.arm(due_ms)
+            self._timer.arm(due_ms, self._run)
 
     def arm_for(self, due_ms: int) -> None:
         """See to it that a look at *due_ms* is made in time, and those that ``arm`` saw to."""
         if self._is_running:
-            self._timer.arm(due_ms)
+            self._timer.arm(due_ms, self._run)
 
     def look_soon(self, half: OpenHalf) -> None:
         """Look at *half* in a second, whenever it was due."""

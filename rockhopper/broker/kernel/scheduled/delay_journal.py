@@ -50,12 +50,18 @@ class DelayJournal:
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self._directory = directory
         self._journal = RecordJournal(directory, quarantine, what="delay levels", suffix=".records")
-        self.take_unsynced = self._journal.take_unsynced
-        self.unsynced_again = self._journal.unsynced_again
         self._is_open = False
         self._is_failing = False
         # The number of a file, and the end of the log before which the passes of older files ended.
         self._ended: list[tuple[int, int]] = []
+
+    def take_unsynced_notes(self) -> list[Path]:
+        """See UnsyncedFiles."""
+        return self._journal.take_unsynced()
+
+    def unsynced_again(self, paths: list[Path]) -> None:
+        """See UnsyncedFiles."""
+        self._journal.unsynced_again(paths)
 
     def open(self) -> list[Pass]:
         """Return the passes of all files, unordered; from now on passes can be recorded.

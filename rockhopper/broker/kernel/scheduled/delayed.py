@@ -26,7 +26,6 @@ A delivered message keeps its properties DELAY, REAL_TOPIC and REAL_QID, as in R
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -224,17 +223,14 @@ class DelayedDelivery(Part):
         self.table = state.table
         self._next = state.next_offsets
         self._delivered: deque[tuple[int, int, int]] = deque()
-        self._timers = {
-            level: WallTimer(now_ms, partial(self._run, level))
-            for level in range(1, self.levels.level_max + 1)
-        }
+        self._timers = {level: WallTimer(now_ms) for level in range(1, self.levels.level_max + 1)}
         self._save_timer: asyncio.TimerHandle | None = None
         self._failing = False
         self._is_running = False
         # The next message of a waiting level, cached so that it need not be read again.
         self._heads: dict[int, StoredMessage] = {}
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
-        self._sync = JournalSync(self._journal.take_unsynced, self._journal.unsynced_again)
+        self._sync = JournalSync(self._journal)
         self._saving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -259,7 +255,7 @@ class DelayedDelivery(Part):
             level = queue_id + 1
             if level in self._timers:
                 continue
-            self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+            self._timers[level] = WallTimer(self._now_ms)
             end_offset = self._store.queue_range(SCHEDULE_TOPIC, queue_id)[1]
             if self.table.offsets.get(level, 0) < end_offset:
                 log.warning(
@@ -315,7 +311,7 @@ class DelayedDelivery(Part):
         """
         for level in range(1, self.levels.level_max + 1):
             if level not in self._timers:
-                self._timers[level] = WallTimer(self._now_ms, partial(self._run, level))
+                self._timers[level] = WallTimer(self._now_ms)
                 if self._is_running:
                     low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
                     self._next[level] = min(max(self.table.offsets.get(level, 0), low), high)
@@ -403,7 +399,7 @@ class DelayedDelivery(Part):
     def soon(self, level: int) -> None:
         """Examine *level* in the next loop iteration; an arrival is reported within one."""
         if self._is_running:
-            self._timers[level].soon()
+            self._timers[level].soon(self._run, level)
 
     def _await_arrival(self, level: int) -> None:
         tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
@@ -458,7 +454,7 @@ class DelayedDelivery(Part):
             staged = [(message, log_offset) for message, log_offset in staged if log_offset < end]
             next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
             self._note_failure(error)
-            self._timers[level].retry(RETRY_S)
+            self._timers[level].retry(RETRY_S, self._run, level)
         else:
             self._failing = False
             self.soon(level)
@@ -481,7 +477,7 @@ class DelayedDelivery(Part):
         if wait_ms <= 0:
             return False
         self._heads[level] = head
-        self._timers[level].arm(now_ms + wait_ms)
+        self._timers[level].arm(now_ms + wait_ms, self._run, level)
         return True
 
     def _note_failure(self, error: StoreError) -> None:

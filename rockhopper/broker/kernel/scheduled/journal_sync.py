@@ -6,8 +6,8 @@ second on a disk that answers in time.
 """
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -21,15 +21,21 @@ INTERVAL_S = 0.2
 RETRY_S = 5.0
 
 
+class UnsyncedFiles(Protocol):
+    """The files of a journal."""
+
+    def take_unsynced_notes(self) -> list[Path]:
+        """Return the files to sync; they count as synced from now on."""
+
+    def unsynced_again(self, paths: list[Path]) -> None:
+        """Put back files that could not be synced."""
+
+
 class JournalSync:
     """Syncs the files of one part. Belongs to the event loop."""
 
-    def __init__(
-        self, take: Callable[[], list[Path]], give_back: Callable[[list[Path]], None]
-    ) -> None:
-        """*take* returns the files to sync; *give_back* receives those that could not be synced."""
-        self._take = take
-        self._give_back = give_back
+    def __init__(self, files: UnsyncedFiles) -> None:
+        self._files = files
         self._timer: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_failing = False
@@ -48,14 +54,14 @@ class JournalSync:
         self._running = run_in_background(self._sync(), NAME)
 
     async def _sync(self) -> None:
-        paths = self._take()
+        paths = self._files.take_unsynced_notes()
         pause_s = INTERVAL_S
         try:
             if paths:
                 await asyncio.to_thread(disk.sync_paths, paths)
             self._is_failing = False
         except OSError as error:
-            self._give_back(paths)
+            self._files.unsynced_again(paths)
             if not self._is_failing:
                 log.error(
                     "deliveries cannot be flushed to disk: after a power cut some are repeated; "

@@ -8,7 +8,7 @@ byte by byte does not wake up the loop.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from typing import Protocol
 
 from rockhopper.broker.server.listening.first_bytes import (
     RECORD_HEAD_SIZE_BYTES,
@@ -27,16 +27,25 @@ LOOK_AGAIN_S = 0.25
 _PEEK_SIZE_BYTES = RECORD_HEAD_SIZE_BYTES + (1 << 14)
 
 
+class ArrivalOwner(Protocol):
+    """Waits for arriving connections."""
+
+    def peer_known(self, arrival: "Arrival", *, speaks_tls: bool) -> None:
+        """Hand a connection over, of which the first bytes have come."""
+
+    def peer_gone(self, arrival: "Arrival", reason: str) -> None:
+        """Forget a connection that was closed; the reason is blank if the peer closed it."""
+
+
 class Arrival:
-    """One arriving connection; one of two callbacks reports its end."""
+    """One arriving connection; its owner learns how it ends."""
 
     __slots__ = (
         "_is_watched",
         "_loop",
         "_may_be_announced",
         "_needed_bytes",
-        "_on_gone",
-        "_on_known",
+        "_owner",
         "_timeout",
         "address",
         "connected",
@@ -47,18 +56,15 @@ class Arrival:
         self,
         connected: socket.socket,
         peer: str,
-        on_known: "Callable[[Arrival, bool], None]",
-        on_gone: "Callable[[Arrival, str], None]",
+        owner: ArrivalOwner,
         *,
         may_be_announced: bool = False,
     ) -> None:
-        """*on_known* gets whether the peer speaks TLS; *on_gone* why the connection was closed."""
         self.connected = connected
         self.peer = peer
         self.address: tuple[str, int] | None = None
         """The address that a proxy announced."""
-        self._on_known = on_known
-        self._on_gone = on_gone
+        self._owner = owner
         self._may_be_announced = may_be_announced
         self._needed_bytes = 1
         self._is_watched = False
@@ -144,7 +150,7 @@ class Arrival:
         self._unwatch()
         if self._needed_bytes != 1:
             self._ask_kernel_for(1)
-        self._on_known(self, speaks_tls)
+        self._owner.peer_known(self, speaks_tls=speaks_tls)
 
     def close(self, reason: str) -> None:
         """Close it, and report why; the reason is blank if the peer closed it."""
@@ -153,4 +159,4 @@ class Arrival:
         self._timeout.cancel()
         self._unwatch()
         self.connected.close()
-        self._on_gone(self, reason)
+        self._owner.peer_gone(self, reason)

@@ -16,7 +16,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -35,6 +35,13 @@ HANDSHAKE_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 2.0
 
 
+class HandshakeOwner(Protocol):
+    """Waits for handshakes."""
+
+    def handshake_ended(self, connected: socket.socket) -> None:
+        """Note that the handshake on *connected* has succeeded or failed."""
+
+
 class Handshake(NamedTuple):
     """A handshake to be made."""
 
@@ -42,8 +49,7 @@ class Handshake(NamedTuple):
     context: ssl.SSLContext
     factory: Callable[[], asyncio.BaseProtocol]
     peer: str
-    on_end: Callable[[], None]
-    """Called when it has succeeded or failed."""
+    owner: HandshakeOwner
 
 
 class Handshakes:
@@ -77,7 +83,7 @@ class Handshakes:
             if handshake.connected is connected:
                 self._waiting.remove(handshake)
                 connected.close()
-                handshake.on_end()
+                handshake.owner.handshake_ended(connected)
                 return
         for task, (handshake, _) in self._under_way.items():
             if handshake.connected is connected:
@@ -115,7 +121,7 @@ class Handshakes:
     def _done(self, task: "asyncio.Task[None]") -> None:
         handshake, _ = self._under_way.pop(task)
         # In any case: if it succeeded, the transport owns the descriptor.
-        handshake.on_end()
+        handshake.owner.handshake_ended(handshake.connected)
         if task.cancelled():
             handshake.connected.close()
             self.failures.count_one(

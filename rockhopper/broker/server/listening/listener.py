@@ -180,28 +180,28 @@ class Listener:
         arrival = Arrival(
             connected,
             join_address(host, port),
-            self._known,
-            self._gone,
+            self,
             may_be_announced=self._proxy is not None and self._proxy.trusts(host),
         )
         self._arrivals.add(arrival)
         arrival.look()
 
-    def _gone(self, arrival: Arrival, reason: str) -> None:
+    def peer_gone(self, arrival: Arrival, reason: str) -> None:
+        """See ArrivalOwner."""
         self._arrivals.discard(arrival)
         if reason:
             self.failures.count_one(arrival.peer, reason)
 
-    def _known(self, arrival: Arrival, speaks_tls: bool) -> None:
+    def peer_known(self, arrival: Arrival, *, speaks_tls: bool) -> None:
+        """See ArrivalOwner."""
         self._arrivals.discard(arrival)
         connected, tls = arrival.connected, self._tls
         caller = Caller(arrival.address, is_tls=speaks_tls and tls is not None)
         factory = partial(self._factory, caller)
         if tls is not None and speaks_tls:
             self._handshakes.add(connected)
-            on_end = partial(self._handshakes.discard, connected)
             context = tls.context(self._alpn)
-            tls.handshakes.start(Handshake(connected, context, factory, arrival.peer, on_end))
+            tls.handshakes.start(Handshake(connected, context, factory, arrival.peer, self))
         elif tls is not None and tls.is_enforced:
             connected.close()
             self.failures.count_one(
@@ -211,6 +211,10 @@ class Listener:
             task = run_in_background(_connect(connected, factory), "a new connection")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def handshake_ended(self, connected: socket.socket) -> None:
+        """See HandshakeOwner."""
+        self._handshakes.discard(connected)
 
 
 async def _connect(connected: socket.socket, factory: Callable[[], asyncio.BaseProtocol]) -> None:

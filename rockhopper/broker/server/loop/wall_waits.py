@@ -39,18 +39,20 @@ class WallWaits:
 
 
 class WallTimer:
-    """One timer for the earliest of many times; its callback checks which have come."""
+    """One timer for the earliest of many times; the call checks which have come.
 
-    __slots__ = ("_due_ms", "_handle", "_look", "_waits")
+    As with the loop's own timers, each method gets the function to call, and its arguments.
+    """
 
-    def __init__(self, now_ms: Callable[[], int], look: Callable[[], None]) -> None:
+    __slots__ = ("_due_ms", "_handle", "_waits")
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self._waits = WallWaits(now_ms)
-        self._look = look
         self._handle: asyncio.Handle | None = None
         # None: no due time replaces the scheduled call.
         self._due_ms: int | None = None
 
-    def arm(self, due_ms: int) -> None:
+    def arm(self, due_ms: int, look: Callable[..., None], *arguments: object) -> None:
         """Make sure that *look* is called by *due_ms*, or before."""
         if self._handle is not None:
             if self._due_ms is None or self._due_ms <= due_ms:
@@ -58,17 +60,19 @@ class WallTimer:
             self._handle.cancel()
         self._due_ms = due_ms
         loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(self._waits.seconds(due_ms, loop.time()), self._run)
+        wait_s = self._waits.seconds(due_ms, loop.time())
+        self._handle = loop.call_later(wait_s, self._run, look, arguments)
 
-    def soon(self) -> None:
+    def soon(self, look: Callable[..., None], *arguments: object) -> None:
         """Call *look* in the next iteration of the loop, in place of any other call."""
         self.cancel()
-        self._handle = asyncio.get_running_loop().call_soon(self._run)
+        self._handle = asyncio.get_running_loop().call_soon(self._run, look, arguments)
 
-    def retry(self, pause_s: float) -> None:
+    def retry(self, pause_s: float, look: Callable[..., None], *arguments: object) -> None:
         """Call *look* after *pause_s* of the loop's clock, and not before for any due time."""
         self.cancel()
-        self._handle = asyncio.get_running_loop().call_later(pause_s, self._run)
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(pause_s, self._run, look, arguments)
 
     def cancel(self) -> None:
         """Cancel the call."""
@@ -77,6 +81,6 @@ class WallTimer:
             self._handle.cancel()
             self._handle = None
 
-    def _run(self) -> None:
+    def _run(self, look: Callable[..., None], arguments: tuple[object, ...]) -> None:
         self._handle = self._due_ms = None
-        self._look()
+        look(*arguments)

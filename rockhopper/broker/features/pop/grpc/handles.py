@@ -83,7 +83,7 @@ class Handles:
         self._pop = pop
         self._broker_name = broker_name
         self._now_ms = now_ms
-        self._timer = WallTimer(now_ms, self.look)
+        self._timer = WallTimer(now_ms)
         self._renewed: dict[_Key, _Renewed] = {}
         self._of_session: dict[Peer, dict[_Key, _Renewed]] = {}
         self._due: list[tuple[int, int, _Renewed]] = []
@@ -195,7 +195,7 @@ class Handles:
             self._due = [item for item in self._due if not item[2].is_done]
             heapq.heapify(self._due)
         heapq.heappush(self._due, (due_ms, next(self._sequence), renewed))
-        self._timer.arm(due_ms)
+        self._timer.arm(due_ms, self.look)
 
     def look(self) -> None:
         """Renew the messages that are due."""
@@ -207,7 +207,7 @@ class Handles:
             if not renewed.is_done:
                 self._renew(renewed, now_ms)
         if self._due:
-            self._timer.arm(self._due[0][0])
+            self._timer.arm(self._due[0][0], self.look)
 
     def _renew(self, renewed: _Renewed, now_ms: int) -> None:
         is_too_long = now_ms - renewed.first_pop_ms >= RENEWED_FOR_MS_MAX

@@ -40,6 +40,9 @@ BATCH_COUNT_MAX = 128
 TIMER_QUEUE_ID = 0
 
 
+IsOver = Callable[[StoredMessage, int], bool]
+
+
 class TimerQueue:
     """The queue rmq_sys_wheel_timer, and how far the index has followed it."""
 
@@ -47,11 +50,6 @@ class TimerQueue:
         self._store = store
         self._index = index
         self._precision_ms = precision_ms
-        self.is_over: Callable[[StoredMessage, int], bool] | None = None
-        """Returns whether RocketMQ delivered a message.
-
-        It is set only during the import of a RocketMQ store.
-        """
         self.offset = 0
         """The queue offset of the next message to index."""
 
@@ -85,8 +83,10 @@ class TimerQueue:
             return origin[1]
         return due_ms(message.properties, message.store_time_ms, self._precision_ms)
 
-    def follow(self) -> bool:
+    def follow(self, is_over: IsOver | None = None) -> bool:
         """Index a batch of messages; return whether there may be more.
+
+        *is_over*, for the import of a RocketMQ store, returns whether RocketMQ delivered a message.
 
         Raises:
             OSError: nothing was indexed.
@@ -96,7 +96,7 @@ class TimerQueue:
         if result.status is GetStatus.FOUND:
             entries: list[TimerEntry] = []
             for message in decode_messages(result.body):
-                entries += self._entries(message, entries)
+                entries += self._entries(message, entries, is_over)
             self._index.insert_entries(entries)
         elif result.next_offset <= offset:
             # The queue is empty, or at its end.
@@ -104,7 +104,9 @@ class TimerQueue:
         self.offset = result.next_offset
         return result.next_offset < result.max_offset
 
-    def _entries(self, message: StoredMessage, before: list[TimerEntry]) -> list[TimerEntry]:
+    def _entries(
+        self, message: StoredMessage, before: list[TimerEntry], is_over: IsOver | None
+    ) -> list[TimerEntry]:
         """Return the new entries for *message*.
 
         *before* are entries that are not in the index yet.
@@ -123,7 +125,7 @@ class TimerQueue:
         withdraws = message.properties.get(PROPERTY_TIMER_DEL_UNIQUE_KEY)
         entries = []
         if not withdraws:
-            if self.is_over is not None and self.is_over(message, due):
+            if is_over is not None and is_over(message, due):
                 return []
             entries.append(entry_of(message, due))
         origin = origin_of(message)

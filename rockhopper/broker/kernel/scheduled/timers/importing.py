@@ -45,12 +45,9 @@ def import_queue(
     """
     low, high = queue.range
     queue.offset = low
-    queue.is_over = _judge(store, check, now_ms, delivered)
-    try:
-        while queue.follow():
-            pass
-    finally:
-        queue.is_over = None
+    is_over = _judge(store, check, now_ms, delivered)
+    while queue.follow(is_over):
+        pass
     if high > low:
         log.info("timer messages imported", messages=high - low, pending=index.waiting)
 

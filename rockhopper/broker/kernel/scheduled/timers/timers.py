@@ -198,7 +198,7 @@ class Timers(Part):
         self._java_paths = layout.timer_wheel, layout.timer_log
         self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
         files = self.index.files
-        self._sync = JournalSync(files.take_unsynced_notes, files.unsynced_again)
+        self._sync = JournalSync(files)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = TimerDelivery(
             store, topics, stats, self.index, self.queue, channels, now_ms=now_ms
@@ -214,7 +214,7 @@ class Timers(Part):
         store.expires_sooner_after(self._has_rolled_since)
         self.on_import: list[Callable[[], None]] = []
         """Called if RocketMQ may have written to the queue, before its messages are imported."""
-        self._timer = WallTimer(now_ms, self._run)
+        self._timer = WallTimer(now_ms)
         self._saved: CheckpointChange | None = None
         self._timer_checks: tuple[int, ...] = ()
         self._save_timer: asyncio.TimerHandle | None = None
@@ -475,7 +475,7 @@ class Timers(Part):
 
     def _soon(self) -> None:
         if self._is_running:
-            self._timer.soon()
+            self._timer.soon(self._run)
 
     def _has_rolled_since(self, time_ms: int) -> bool:
         is_done = self.rolling.has_rolled_since(time_ms)
@@ -490,7 +490,7 @@ class Timers(Part):
             if not self._is_failing:
                 self._is_failing = True
                 log.error("timer messages wait because the store refuses writes", reason=str(error))
-            self._timer.retry(RETRY_S)
+            self._timer.retry(RETRY_S, self._run)
             return
         finally:
             if self.index.files.has_unsynced_notes:
@@ -506,7 +506,7 @@ class Timers(Part):
             next_ms = self._now_ms() + IDLE_MS
             if self._is_parked and not self.index.waiting and self._is_saved():
                 return
-        self._timer.arm(next_ms)
+        self._timer.arm(next_ms, self._run)
 
     def _work(self) -> bool:
         """Work for the length of a turn; return whether there is more to do."""

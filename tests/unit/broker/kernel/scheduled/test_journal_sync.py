@@ -25,15 +25,18 @@ class Notes:
         self._loop = asyncio.get_running_loop()
         self.clock = HeldClock(monkeypatch)
         monkeypatch.setattr(disk, "sync_paths", self._sync_paths)
-        self.sync = JournalSync(self._take, self.waiting.extend)
+        self.sync = JournalSync(self)
 
     def note(self, name: str) -> None:
         self.waiting.append(Path(name))
         self.sync.soon()
 
-    def _take(self) -> list[Path]:
+    def take_unsynced_notes(self) -> list[Path]:
         taken, self.waiting[:] = list(self.waiting), []
         return taken
+
+    def unsynced_again(self, paths: list[Path]) -> None:
+        self.waiting += paths
 
     def _sync_paths(self, paths: list[Path]) -> None:
         self._loop.call_soon_threadsafe(self.begun.set)

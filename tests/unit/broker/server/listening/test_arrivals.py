@@ -22,10 +22,15 @@ class Rig:
         self.arrival = Arrival(
             ours,
             "peer",
-            lambda _arrival, speaks_tls: self.outcome.set_result(speaks_tls),
-            lambda _arrival, reason: self.outcome.set_result(reason),
+            self,
             may_be_announced=may_be_announced,
         )
+
+    def peer_known(self, arrival: Arrival, *, speaks_tls: bool) -> None:
+        self.outcome.set_result(speaks_tls)
+
+    def peer_gone(self, arrival: Arrival, reason: str) -> None:
+        self.outcome.set_result(reason)
 
     async def ends(self) -> bool | str:
         """Whether it speaks TLS, or why it was closed."""

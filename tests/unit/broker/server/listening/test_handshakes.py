@@ -47,7 +47,10 @@ class Rig:
             theirs.setblocking(False)
             self.ours.append(ours)
             self.peers.append(theirs)
-            self.made.start(Handshake(ours, self.tls.context(), Leaving, "peer", self.ended.set))
+            self.made.start(Handshake(ours, self.tls.context(), Leaving, "peer", self))
+
+    def handshake_ended(self, _connected: socket.socket) -> None:
+        self.ended.set()
 
     async def shake(self, peer: socket.socket) -> None:
         """Make the client's side of one."""

@@ -31,7 +31,7 @@ class Looks:
         self.clock = Clock()
         self.count = 0
         self.looked = asyncio.Event()
-        self.timer = WallTimer(self.clock, self.look)
+        self.timer = WallTimer(self.clock)
 
     def look(self) -> None:
         self.count += 1
@@ -40,19 +40,19 @@ class Looks:
 
 async def test_the_earliest_time_counts() -> None:
     looks = Looks()
-    looks.timer.arm(looks.clock.now_ms + 3_600_000)
-    looks.timer.arm(looks.clock.now_ms)
-    looks.timer.arm(looks.clock.now_ms + 3_600_000)
+    looks.timer.arm(looks.clock.now_ms + 3_600_000, looks.look)
+    looks.timer.arm(looks.clock.now_ms, looks.look)
+    looks.timer.arm(looks.clock.now_ms + 3_600_000, looks.look)
     await looks.looked.wait()
     assert looks.count == 1
 
 
 async def test_soon_is_the_next_turn_and_once() -> None:
     looks = Looks()
-    looks.timer.retry(3600)
-    looks.timer.soon()
-    looks.timer.soon()
-    looks.timer.arm(looks.clock.now_ms)
+    looks.timer.retry(3600, looks.look)
+    looks.timer.soon(looks.look)
+    looks.timer.soon(looks.look)
+    looks.timer.arm(looks.clock.now_ms, looks.look)
     for _ in range(3):
         await asyncio.sleep(0)
     assert looks.count == 1
@@ -60,21 +60,21 @@ async def test_soon_is_the_next_turn_and_once() -> None:
 
 async def test_no_time_overtakes_a_retry() -> None:
     looks = Looks()
-    looks.timer.arm(looks.clock.now_ms)
-    looks.timer.retry(3600)
-    looks.timer.arm(looks.clock.now_ms)
+    looks.timer.arm(looks.clock.now_ms, looks.look)
+    looks.timer.retry(3600, looks.look)
+    looks.timer.arm(looks.clock.now_ms, looks.look)
     for _ in range(3):
         await asyncio.sleep(0)
     assert looks.count == 0
     looks.timer.cancel()
-    looks.timer.arm(looks.clock.now_ms)
+    looks.timer.arm(looks.clock.now_ms, looks.look)
     await looks.looked.wait()
     assert looks.count == 1
 
 
 async def test_what_was_cancelled_calls_nothing() -> None:
     looks = Looks()
-    looks.timer.soon()
+    looks.timer.soon(looks.look)
     looks.timer.cancel()
     looks.timer.cancel()
     await asyncio.sleep(0)
