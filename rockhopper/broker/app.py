@@ -364,7 +364,7 @@ class Broker(ServingParts, StoreListener):
             name_service=self.name_service,
             call_later=asyncio.get_running_loop().call_later,
         )
-        self.access.retry_groups = self.retry_owners.groups
+        self.access.retry_owners = self.retry_owners
 
     async def _follow(self, store_host: bytes, connections_max: int) -> bool:
         """Follow if that is set; False when the store is this broker's own, by now or ever since.

@@ -152,7 +152,7 @@ def use_stream() -> None:
     For a daemon. A program that has replaced ``sys.stderr`` keeps its own.
     """
     if _lines.stream is None and sys.stderr is sys.__stderr__:
-        _lines.stream = use_log_stream(_report_dropped)
+        _lines.stream = use_log_stream()
         atexit.register(_close_stream)
 
 
@@ -161,7 +161,3 @@ def _close_stream() -> None:
     stream, _lines.stream = _lines.stream, None
     if stream is not None:
         leave_log_stream(stream)
-
-
-def _report_dropped(count: int) -> None:
-    log.warning("log lines were dropped: they could not be written", count=count)

@@ -20,6 +20,10 @@ import sys
 import threading
 from collections.abc import Callable
 
+import structlog
+
+log = structlog.get_logger("broker.log")
+
 QUEUED_BYTES_MAX = 1 << 20
 DRAIN_TIMEOUT_S = 2.0
 
@@ -31,13 +35,10 @@ class LogStream(io.TextIOBase):
         self,
         descriptor: int,
         *,
-        on_recovered: Callable[[int], None] = lambda _count: None,
         write: Callable[[int, bytes], int] = os.write,
     ) -> None:
-        """*on_recovered* gets the number of dropped lines after the first successful write."""
         self.dropped_count = 0
         self._descriptor = descriptor
-        self._on_recovered = on_recovered
         self._write_to = write
         self._unreported = 0
         self._queued_bytes = 0
@@ -99,7 +100,11 @@ class LogStream(io.TextIOBase):
                 if not self._queued_bytes:
                     dropped, self._unreported = self._unreported, 0
             if dropped:
-                self._on_recovered(dropped)
+                self.report_dropped(dropped)
+
+    def report_dropped(self, count: int) -> None:
+        """Log how many lines were dropped, after the first that was written again."""
+        log.warning("log lines were dropped: they could not be written", count=count)
 
     def _write_whole(self, data: bytes) -> None:
         while data:
@@ -110,9 +115,9 @@ class LogStream(io.TextIOBase):
                 select.select([], [self._descriptor], [])
 
 
-def use_log_stream(on_recovered: Callable[[int], None]) -> LogStream:
+def use_log_stream() -> LogStream:
     """Make a LogStream of descriptor 2 this process's ``sys.stderr``."""
-    stream = LogStream(2, on_recovered=on_recovered)
+    stream = LogStream(2)
     sys.stderr = stream
     return stream
 

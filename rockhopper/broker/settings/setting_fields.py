@@ -61,7 +61,7 @@ class Setting(NamedTuple):
     least: int | None = None
     most: int | None = None
     separator: str = ";"
-    element: Callable[[str], object] = str
+    element: Callable[[str], Any] = str
 
 
 def setting(

@@ -9,9 +9,9 @@ Without users (guard.py) every client may do everything, except administer from 
 ``remoteAdmin`` allows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol.addresses import is_loopback
@@ -60,8 +60,19 @@ class Resource(NamedTuple):
 CLUSTER = Resource(ResourceKind.CLUSTER, "*")
 
 
-def _group_of_name(retry_topic: str) -> Iterable[str]:
-    return (group_of_retry_topic(retry_topic),)
+class RetryTopicOwners(Protocol):
+    """Knows the groups of retry topics."""
+
+    def groups(self, name: str) -> Iterable[str]:
+        """Return the groups of a retry topic."""
+
+
+class NamedOwners:
+    """Knows only what the name of a retry topic shows."""
+
+    def groups(self, name: str) -> Iterable[str]:
+        """See RetryTopicOwners."""
+        return (group_of_retry_topic(name),)
 
 
 class AccessRules:
@@ -72,8 +83,8 @@ class AccessRules:
 
     def __init__(self, *, remote_admin: bool) -> None:
         self._remote_admin = remote_admin
-        self.retry_groups: Callable[[str], Iterable[str]] = _group_of_name
-        """Returns the groups of a retry topic; a broker knows more than the name shows."""
+        self.retry_owners: RetryTopicOwners = NamedOwners()
+        """A broker knows more than the name shows."""
 
     def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Return whether *principal* may do this; never blocks."""

@@ -130,7 +130,7 @@ class Visit:
         if self.access.is_open:
             return ""
         if kind == ResourceKind.TOPIC and topic_or_group.startswith(RETRY_PREFIX):
-            groups = self.access.retry_groups(topic_or_group)
+            groups = self.access.retry_owners.groups(topic_or_group)
             refusals = (self.refusal(action, group, ResourceKind.GROUP) for group in groups)
             return next(filter(None, refusals), "")
         if kind == ResourceKind.TOPIC and topic_or_group.startswith(DLQ_PREFIX):
@@ -149,7 +149,7 @@ class Visit:
     def sees_topic(self, name: str) -> bool:
         """Return whether brokers show a topic to the visitor; lists omit other topics."""
         if name.startswith(RETRY_PREFIX):
-            return all(map(self.sees_group, self.access.retry_groups(name)))
+            return all(map(self.sees_group, self.access.retry_owners.groups(name)))
         return self.access.may(self.principal, Action.GET, Resource(ResourceKind.TOPIC, name))
 
     def sees_group(self, name: str) -> bool:

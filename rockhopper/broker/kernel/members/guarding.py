@@ -74,8 +74,7 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
             '"password": …} for this start',
         )
     guard.use(users.users, acls.rules)
-    users.on_changed = lambda name: _user_changed(guard, name)
-    acls.on_changed = lambda _name: guard.rules_changed()
+    users.guard = acls.guard = guard
 
 
 def _generate_user(users: UserTable, config: BrokerConfig) -> None:
@@ -110,11 +109,6 @@ def may_publish(access: AccessRules, client: Client, topic: str) -> bool:
 def accounts_of(users: UserTable, acls: AclTable) -> bytes:
     """Return the accounts that a broker sends to name servers (name_server/shared_accounts.py)."""
     return fastjson.dumps(accounts_to_json(users, acls)).encode()
-
-
-def _user_changed(guard: Guard, name: str) -> None:
-    guard.rules_changed()
-    guard.authenticator.user_changed(name)
 
 
 def access_text(config: BrokerConfig) -> str:

@@ -24,6 +24,7 @@ from rockhopper.broker.users.accounts import (
     parse_sources,
 )
 from rockhopper.broker.users.errors import InvalidParameter
+from rockhopper.broker.users.guard import Guard
 
 OWNER_ONLY = 0o600
 
@@ -35,8 +36,8 @@ class _AccountTable(JsonTable):
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms=now_ms)
-        self.on_changed: Callable[[str], None] = lambda name: None
-        """Called with the name of a changed or deleted entry."""
+        self.guard: Guard | None = None
+        """Follows changed and deleted entries; None before it uses the table."""
 
     file_mode = OWNER_ONLY
     refuses_lost_changes = True
@@ -53,7 +54,12 @@ class _AccountTable(JsonTable):
         self.mark_changed(name)
         self.save_soon()
         self.note_entry(name)
-        self.on_changed(name)
+        if self.guard is not None:
+            self._notify(self.guard, name)
+
+    def _notify(self, guard: Guard, name: str) -> None:
+        """Make *guard* follow the change of an entry."""
+        guard.rules_changed()
 
 
 class UserTable(_AccountTable):
@@ -83,6 +89,10 @@ class UserTable(_AccountTable):
         """Store a user, and save soon."""
         self.users[user.name] = user
         self._changed(user.name)
+
+    def _notify(self, guard: Guard, name: str) -> None:
+        super()._notify(guard, name)
+        guard.authenticator.user_changed(name)
 
     def delete(self, name: str) -> None:
         """Delete a user, if it exists."""

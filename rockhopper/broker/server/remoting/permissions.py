@@ -147,7 +147,7 @@ def _demands(
     for name in permission.names(request):
         if permission.kind == ResourceKind.TOPIC and name.startswith(RETRY_PREFIX):
             actions = tuple(dict.fromkeys(map(_on_group_of_retries, permission.actions)))
-            for group in access.retry_groups(name):
+            for group in access.retry_owners.groups(name):
                 yield actions, Resource(ResourceKind.GROUP, group)
         else:
             yield permission.actions, Resource(permission.kind, name)

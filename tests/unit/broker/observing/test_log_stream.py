@@ -29,6 +29,17 @@ class Output:
         return len(data)
 
 
+class Reporting(LogStream):
+    """A stream that keeps what it reports."""
+
+    def __init__(self, output: Output) -> None:
+        self.reported: list[int] = []
+        super().__init__(2, write=output.write)
+
+    def report_dropped(self, count: int) -> None:
+        self.reported.append(count)
+
+
 def test_lines_are_written_in_order_one_write_each() -> None:
     output = Output()
     stream = LogStream(2, write=output.write)
@@ -40,26 +51,24 @@ def test_lines_are_written_in_order_one_write_each() -> None:
 
 def test_a_full_disk_drops_lines_and_the_first_that_gets_through_reports_how_many() -> None:
     output = Output()
-    dropped: list[int] = []
-    stream = LogStream(2, write=output.write, on_recovered=dropped.append)
+    stream = Reporting(output)
     output.failure = OSError(errno.ENOSPC, "No space left on device")
     for _ in range(3):
         stream.write("lost\n")
     stream.drain(HANG_S)
-    assert (dropped, stream.dropped_count) == ([], 3)
+    assert (stream.reported, stream.dropped_count) == ([], 3)
     output.failure = None
     stream.write("kept\n")
     stream.drain(HANG_S)
     stream.write("kept\n")
     stream.drain(HANG_S)
     assert output.lines == [b"kept\n", b"kept\n"]
-    assert (dropped, stream.dropped_count) == ([3], 3)
+    assert (stream.reported, stream.dropped_count) == ([3], 3)
 
 
 def test_an_output_that_hangs_blocks_nobody_and_memory_is_bounded() -> None:
     output = Output()
-    dropped: list[int] = []
-    stream = LogStream(2, write=output.write, on_recovered=dropped.append)
+    stream = Reporting(output)
     output.may_write.clear()
     line = "x" * 1023 + "\n"
     for _ in range(2 * QUEUED_BYTES_MAX // len(line)):
@@ -68,7 +77,7 @@ def test_an_output_that_hangs_blocks_nobody_and_memory_is_bounded() -> None:
     output.may_write.set()
     stream.drain(HANG_S)
     assert len(output.lines) == QUEUED_BYTES_MAX // len(line)
-    assert dropped == [QUEUED_BYTES_MAX // len(line)]
+    assert stream.reported == [QUEUED_BYTES_MAX // len(line)]
 
 
 def test_a_drain_does_not_wait_longer_than_its_time_out() -> None:

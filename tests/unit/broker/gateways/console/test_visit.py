@@ -35,10 +35,15 @@ def test_a_retry_topic_and_dead_letters_are_their_groups() -> None:
     visit(AccessRules(remote_admin=False)).check(Action.SUB, "billing")
 
 
+class Owners:
+    def groups(self, name: str) -> list[str]:
+        return {"%RETRY%a_b": ["a"], "%RETRY%a_c": ["a", "a_c"]}[name]
+
+
 def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
     rules = Rules(*((each, Resource(ResourceKind.GROUP, "a")) for each in (Action.SUB, Action.GET)))
     asked = visit(rules)
-    rules.retry_groups = lambda name: {"%RETRY%a_b": ["a"], "%RETRY%a_c": ["a", "a_c"]}[name]
+    rules.retry_owners = Owners()
     asked.check(Action.SUB, "%RETRY%a_b")
     assert asked.refusal(Action.SUB, "%RETRY%a_c").endswith("is not allowed to Sub Group:a_c")
     assert asked.only_seen(["%RETRY%a_b", "%RETRY%a_c"]) == ["%RETRY%a_b"]

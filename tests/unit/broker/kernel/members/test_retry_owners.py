@@ -53,7 +53,7 @@ async def test_permissions_are_those_of_who_popped(
 ) -> None:
     rules = Rules((Action.GET, Resource(ResourceKind.GROUP, group)))
     served = ServedBroker(tmp_path, Clock(), {}, rules)
-    rules.retry_groups = served.retry_owners.groups
+    rules.retry_owners = served.retry_owners
     served.create_topic("paid")
     served.create_topic(SHARED)
     served.offsets.commit("paid", "orders", 0, 0)

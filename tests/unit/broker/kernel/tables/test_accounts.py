@@ -8,6 +8,7 @@ from rockhopper.broker.kernel.tables.accounts import AclTable, UserTable
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.users.access import KINDS, ResourceKind
 from rockhopper.broker.users.accounts import Pattern, PolicyType, Rule, User, parse_actions
+from rockhopper.broker.users.guard import Guard
 
 ALICE = User("alice", "a secret of alice", is_super=True)
 RULES = (
@@ -22,6 +23,13 @@ def users(path: Path) -> UserTable:
 
 def acls(path: Path) -> AclTable:
     return AclTable(path / "acls.json", now_ms=lambda: 5)
+
+
+class Heard(Guard):
+    def __init__(self, *, remote_admin: bool, authenticates: bool) -> None:
+        super().__init__(remote_admin=remote_admin, authenticates=authenticates)
+        self.users_changed: list[str] = []
+        self.authenticator.on_change.append(self.users_changed.append)
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
@@ -94,11 +102,11 @@ def test_entries_go_to_other_replicas_and_come_back(tmp_path: Path) -> None:
     table.store_user(ALICE)
     rules.replace_rules("alice", RULES)
     other, others_rules = users(tmp_path / "b"), acls(tmp_path / "b")
-    heard: list[str] = []
-    other.on_changed = heard.append
+    guard = Heard(remote_admin=False, authenticates=True)
+    other.guard = guard
     other.take_entry("alice", table.entry("alice"))
     others_rules.take_entry("alice", rules.entry("alice"))
     assert (other.users, others_rules.rules) == (table.users, rules.rules)
     other.take_entry("alice", None)
     others_rules.take_entry("alice", None)
-    assert (other.users, others_rules.rules, heard) == ({}, {}, ["alice", "alice"])
+    assert (other.users, others_rules.rules, guard.users_changed) == ({}, {}, ["alice", "alice"])
