@@ -75,7 +75,7 @@ def _kernel_processors(broker: ServingParts) -> tuple[Processors, ...]:
             producers,
             stats,
             broker.puller,
-            broker.announce,
+            broker,
             clock.steady_ms,
         ),
         QueryProcessors(config.store.live, store, topics),
@@ -106,7 +106,7 @@ def _kernel_processors(broker: ServingParts) -> tuple[Processors, ...]:
             stats,
             clock.wall_ms,
             clock.steady_ms,
-            broker.change_config,
+            broker,
         ),
         StatsProcessor(store, topics, groups, offsets, consumers, stats, broker.retry_owners),
         StoreAdminProcessors(

@@ -1,6 +1,5 @@
 """Kernel: the parts of the broker that a feature may use, one field each."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rockhopper.broker.kernel.events import KernelEvents
@@ -9,7 +8,7 @@ from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.processors.sends import SendProcessor
-from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors, TopicAnnouncer
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
@@ -76,5 +75,4 @@ class Kernel:
     scheduled: Scheduled
     state: StateChannels
     events: KernelEvents
-    announce: Callable[[], Awaitable[None]]
-    """Returns once every reachable name server knows the present topics."""
+    announcer: TopicAnnouncer

@@ -241,7 +241,7 @@ class ServingParts:
             stats,
             events,
             self.retry_owners,
-            self.announce,
+            self,
         )
         self.kernel = Kernel(
             config=config,
@@ -267,7 +267,7 @@ class ServingParts:
             scheduled=Scheduled(self.delayed, self.timers, redirect),
             state=self.tables.channels,
             events=events,
-            announce=self.announce,
+            announcer=self,
         )
         self.features = {
             feature.name: feature.build(self.kernel, self.states[feature.name])

@@ -21,7 +21,7 @@ class StaticTopicPart(FeaturePart):
             kernel.groups,
             kernel.offsets,
             kernel.positions,
-            kernel.announce,
+            kernel.announcer,
             kernel.topic_admin,
         )
         self.processors = processors.rows()

@@ -25,7 +25,7 @@ from rockhopper.broker.features.static_topics.mappings import (
     StaticTopic,
     StaticTopicTable,
 )
-from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors, TopicAnnouncer
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
@@ -71,7 +71,7 @@ class StaticTopicProcessors:
     _groups: SubscriptionGroupTable
     _offsets: ConsumerOffsetTable
     _positions: ReaderPositions
-    _announce: Callable[[], Awaitable[None]]
+    _announcer: TopicAnnouncer
     _admin: TopicAdminProcessors
 
     async def update(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class StaticTopicProcessors:
         answer = await self._admin.update_topic(request)
         self._topics.touch()
         await self._topics.saved()
-        await self._announce()
+        await self._announcer.announce()
         return answer
 
     def rows(self) -> dict[int, Row]:

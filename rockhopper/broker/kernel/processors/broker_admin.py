@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -59,6 +59,13 @@ class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_onl
     stats_key: str
 
 
+class ConfigurableBroker(Protocol):
+    """A broker of which settings can change while it runs."""
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Apply changed run-time settings."""
+
+
 @dataclass(eq=False, repr=False)
 class BrokerAdminProcessors:
     """Serves queries and changes of the broker as a whole."""
@@ -69,7 +76,7 @@ class BrokerAdminProcessors:
     _stats: BrokerStats
     _now_ms: Callable[[], int]
     _steady_ms: Callable[[], int]
-    _change_config: Callable[[BrokerConfig], None]
+    _broker: ConfigurableBroker
     _config_version: TableVersion = field(init=False)
     _at_start: dict[str, str] = field(default_factory=dict)
     """The start values of settings that were changed since."""
@@ -131,7 +138,7 @@ class BrokerAdminProcessors:
         changed = {key: value for key, value in after.items() if before.get(key) != value}
         if changed:
             self._at_start = {key: before[key] for key in changed} | self._at_start
-            self._change_config(config)
+            self._broker.change_config(config)
             self._config_version.advance(self._now_ms())
             log.info(
                 "settings changed until the next start",

@@ -15,6 +15,7 @@ from rockhopper.broker.kernel.members.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.kernel.members.producers import ProducerTable
+from rockhopper.broker.kernel.processors.topics_admin import TopicAnnouncer
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.kernel.tables.topics import TopicTable
@@ -104,7 +105,7 @@ class ClientProcessors:
     _producers: ProducerTable
     _stats: BrokerStats
     _puller: Puller
-    _announce: Callable[[], Awaitable[None]]
+    _announcer: TopicAnnouncer
     _now_ms: Callable[[], int]
 
     def rows(self) -> dict[int, Row]:
@@ -143,7 +144,7 @@ class ClientProcessors:
         if self._topics.version.counter != before:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
-                    await self._announce()
+                    await self._announcer.announce()
         return response
 
     def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:

@@ -5,9 +5,9 @@ the topic at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -96,6 +96,13 @@ TOPICS_MADE = RequiredPermission(
 )
 
 
+class TopicAnnouncer(Protocol):
+    """Registers topics with name servers."""
+
+    async def announce(self) -> None:
+        """Return when name servers have the current topics, or are unreachable."""
+
+
 @dataclass(eq=False, repr=False)
 class TopicAdminProcessors:
     """Serves queries and changes of topics."""
@@ -111,7 +118,7 @@ class TopicAdminProcessors:
     _stats: BrokerStats
     _events: KernelEvents
     _retry_owners: RetryOwners
-    _announce: Callable[[], Awaitable[None]]
+    _announcer: TopicAnnouncer
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the validation of a change until it is applied."""
 
@@ -245,7 +252,7 @@ class TopicAdminProcessors:
     async def _settle(self, is_changed: bool = True) -> None:
         if is_changed:
             await self._topics.saved()
-            await self._announce()
+            await self._announcer.announce()
 
     async def delete_topic(self, request: Request) -> Response:
         """215: delete a topic, its queues and every group's offsets in it.
