@@ -14,7 +14,7 @@ There may be hundreds of thousands of counters, so work on all of them runs in s
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rockhopper.protocol.names import LMQ_PREFIX, is_system_topic
 from rockhopper.protocol.store.light_queues import is_light
@@ -53,9 +53,32 @@ class Traffic:
         self.bytes += size_bytes
         self.calls += 1
 
+    def counts(self) -> tuple[int, int, int]:
+        """Return the messages, bytes and calls."""
+        return self.messages, self.bytes, self.calls
 
-class QueueReads(Traffic):
-    """What a group received of one queue: here *messages* counts milliseconds of reading.
+
+class CallTimes:
+    """How many calls there were since the broker started, and how long they took in total."""
+
+    __slots__ = ("calls", "took_ms")
+
+    def __init__(self) -> None:
+        self.took_ms = 0
+        self.calls = 0
+
+    def count_call(self, took_ms: int) -> None:
+        """Count one call."""
+        self.took_ms += took_ms
+        self.calls += 1
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the milliseconds and calls in the places of a Traffic's counts."""
+        return self.took_ms, 0, self.calls
+
+
+class QueueReads(CallTimes):
+    """How long a group's reads of one queue took, and how far they came.
 
     *next_offset* is after the message that was delivered last, *furthest_offset* after the newest
     one, committed or not.
@@ -87,8 +110,7 @@ class GroupTraffic(Traffic):
     def read(self, queue_id: int, next_offset: int, elapsed_s: float) -> None:
         """Record how far a queue was pulled, and how long that took."""
         reads = self.handed_out(queue_id, next_offset)
-        reads.messages += int(elapsed_s * 1000)
-        reads.calls += 1
+        reads.count_call(int(elapsed_s * 1000))
 
     def handed_out(self, queue_id: int, next_offset: int) -> QueueReads:
         """Record how far a queue was delivered, by pull or pop."""
@@ -97,6 +119,9 @@ class GroupTraffic(Traffic):
             reads = self.queues[queue_id] = QueueReads()
         reads.come_to(next_offset)
         return reads
+
+
+_Counts = TypeVar("_Counts", bound=Traffic | CallTimes)
 
 
 class Totals(NamedTuple):
@@ -117,35 +142,33 @@ class StatsWindow(NamedTuple):
     average_per_call: float
 
 
-class _TrafficSamples:
-    """Samples of one Traffic in the three windows, as (time, messages, bytes, calls)."""
+class _Samples(Generic[_Counts]):
+    """Samples of one Traffic or CallTimes in the three windows, as (time, *counts)."""
 
     __slots__ = ("samples", "traffic")
 
-    def __init__(self, traffic: Traffic, now_ms: int) -> None:
+    def __init__(self, traffic: _Counts, now_ms: int) -> None:
         self.traffic = traffic
         # Not deques: an empty one has 600 bytes, and there is a history for each topic.
         self.samples = tuple([(now_ms, 0, 0, 0)] for _ in _SAMPLES_KEPT)
 
     def sample(self, window: int, now_ms: int) -> None:
-        t = self.traffic
         samples = self.samples[window]
-        if samples[-1][3] != t.calls:
-            samples.append((now_ms, t.messages, t.bytes, t.calls))
+        if samples[-1][3] != self.traffic.calls:
+            samples.append((now_ms, *self.traffic.counts()))
             del samples[: -_SAMPLES_KEPT[window]]
 
     def start_now(self, now_ms: int) -> None:
         """Ignore everything counted until now."""
-        t = self.traffic
         for samples in self.samples:
-            samples[0] = (now_ms, t.messages, t.bytes, t.calls)
+            samples[0] = (now_ms, *self.traffic.counts())
 
     def window(self, window: int, now_ms: int, *, of_bytes: bool = False) -> StatsWindow:
-        t = self.traffic
+        value, size_bytes, calls = self.traffic.counts()
         samples, begin_ms = self.samples[window], now_ms - _SPANS_MS[window]
         first = next((one for one in reversed(samples) if one[0] <= begin_ms), samples[0])
-        value, first_value = (t.bytes, first[2]) if of_bytes else (t.messages, first[1])
-        total, calls = value - first_value, t.calls - first[3]
+        total = size_bytes - first[2] if of_bytes else value - first[1]
+        calls -= first[3]
         # Nothing was counted between an old sample and the time of the one after it.
         since_ms = max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
         return StatsWindow(
@@ -187,14 +210,13 @@ class BrokerStats:
         self.put_failed = 0
         self.get_found = 0
         self.get_missed = 0
-        self.tables: dict[str, dict[str, _TrafficSamples]] = {
+        self.tables: dict[str, dict[str, _Samples[Traffic]]] = {
             name: {} for name in ("put", *_GROUP_TABLES)
         }
-        self._of_broker: dict[str, _TrafficSamples] = {}
-        self.producer_registrations = Traffic()
-        """Heartbeats of producers; here *messages* counts the milliseconds that they took."""
-        self.consumer_registrations = Traffic()
-        self._latencies: dict[tuple[str, int], _TrafficSamples] = {}
+        self._of_broker: dict[str, _Samples[Traffic | CallTimes]] = {}
+        self.producer_registrations = CallTimes()
+        self.consumer_registrations = CallTimes()
+        self._latencies: dict[tuple[str, int], _Samples[QueueReads]] = {}
         self._of_system: dict[str, set[str]] = {name: set() for name in self.tables}
         # The counts of deleted topics and groups, so that totals never decrease.
         self._retired = {name: Traffic() for name in self.tables}
@@ -262,7 +284,7 @@ class BrokerStats:
             history = self.tables[table].get(key)
         if history is None:
             traffic = GroupTraffic() if table == "get" else Traffic()
-            history = self.tables[table][key] = _TrafficSamples(traffic, self._now_ms())
+            history = self.tables[table][key] = _Samples(traffic, self._now_ms())
             if is_system_topic(key.partition("@")[0]):
                 self._of_system[table].add(key)
         return history.traffic
@@ -321,21 +343,24 @@ class BrokerStats:
                 rest.calls -= history.traffic.calls
         return rest
 
-    def _sum_up(self) -> Generator[None, None, None]:
-        """Update the counters of the whole broker."""
-        totals = {
+    def _sum_up(self) -> Generator[None, None, tuple[Traffic, Traffic]]:
+        """Update the counters of the whole broker; return the totals of sends and pulls."""
+        sums: dict[str, Traffic] = {}
+        for item, table in _BROKER_ITEMS.items():
+            sums[item] = yield from self.total_in_steps(table)
+            if table in ("put", "get"):
+                sums[item + _WITHOUT_SYSTEM] = self._without_system_topics(table, sums[item])
+        totals: dict[str, Traffic | CallTimes] = {
             "PRODUCER_REGISTER_TIME": self.producer_registrations,
             "CONSUMER_REGISTER_TIME": self.consumer_registrations,
+            **sums,
         }
-        for item, table in _BROKER_ITEMS.items():
-            total = totals[item] = yield from self.total_in_steps(table)
-            if table in ("put", "get"):
-                totals[item + _WITHOUT_SYSTEM] = self._without_system_topics(table, total)
         for item, total in totals.items():
             history = self._of_broker.get(item)
             if history is None:
-                history = self._of_broker[item] = _TrafficSamples(Traffic(), self._now_ms())
+                history = self._of_broker[item] = _Samples(Traffic(), self._now_ms())
             history.traffic = total
+        return sums["BROKER_PUT_NUMS"], sums["BROKER_GET_NUMS"]
 
     def by_key(self, table: str) -> Iterator[tuple[str, Traffic]]:
         """Yield every counter of a table: by topic, or by ``topic@group``."""
@@ -354,22 +379,17 @@ class BrokerStats:
         The broker's timer calls it every 10 s.
         """
         now_ms = self._now_ms()
-        yield from self._sum_up()
-        totals = self._now(
-            now_ms,
-            self._of_broker["BROKER_PUT_NUMS"].traffic,
-            self._of_broker["BROKER_GET_NUMS"].traffic,
-        )
+        totals = self._now(now_ms, *(yield from self._sum_up()))
         self._totals.append(totals)
         due = [
             window for window in (_MINUTE, _HOUR, _DAY) if now_ms >= self._next_sample_ms[window]
         ]
         for window in due:
             self._next_sample_ms[window] = now_ms + _SAMPLE_EVERY_MS[window]
-        tables = (*self.tables.values(), self._of_broker)
-        histories = [*self._latencies.values()]
-        for table in tables:
+        histories: list[_Samples[Any]] = [*self._latencies.values()]
+        for table in self.tables.values():
             histories += table.values()
+        histories += self._of_broker.values()
         for number, history in enumerate(histories, 1):
             if number % HISTORIES_PER_STEP == 0:
                 yield
@@ -444,7 +464,7 @@ class BrokerStats:
         return self._all_windows(history, of_bytes=of_bytes)
 
     def _all_windows(
-        self, history: _TrafficSamples, *, of_bytes: bool = False
+        self, history: _Samples[Any], *, of_bytes: bool = False
     ) -> tuple[StatsWindow, StatsWindow, StatsWindow]:
         now_ms = self._now_ms()
         return (
@@ -478,9 +498,7 @@ class BrokerStats:
             return None
         history = self._latencies.get((rest, int(queue[:10])))
         if history is None:
-            history = self._latencies[rest, int(queue[:10])] = _TrafficSamples(
-                reads, self._now_ms()
-            )
+            history = self._latencies[rest, int(queue[:10])] = _Samples(reads, self._now_ms())
             if group.window(_MINUTE, self._now_ms()).sum < group.traffic.messages:
                 history.start_now(self._now_ms())
         return self._all_windows(history)

@@ -166,15 +166,11 @@ class ClientProcessors:
             if not self._register_consumer(request, beat, consumer):
                 is_known = False
         if beat.consumer_data_set:
-            stats.consumer_registrations.count_request(
-                int((time.perf_counter() - begun_s) * 1000), 0
-            )
+            stats.consumer_registrations.count_call(int((time.perf_counter() - begun_s) * 1000))
             begun_s = time.perf_counter()
         self._register_producers(request, beat)
         if beat.producer_data_set:
-            stats.producer_registrations.count_request(
-                int((time.perf_counter() - begun_s) * 1000), 0
-            )
+            stats.producer_registrations.count_call(int((time.perf_counter() - begun_s) * 1000))
         if refusals and not consumers:
             raise NoPermission("; ".join(refusals.values()))
         return Response(

@@ -171,7 +171,7 @@ def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
     stats.got("orders", "billing").count_request(3, 30)
     stats.acked("orders", "billing").count_request(2, 0)
     stats.checkpointed("orders", "billing").count_request(1, 0)
-    stats.producer_registrations.count_request(4, 0)
+    stats.producer_registrations.count_call(4)
     sums = {
         "BROKER_PUT_NUMS": 7,
         "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": 5,
