@@ -61,7 +61,7 @@ $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
 	@touch $@ $(VENV)/.installed
 
-run: $(VENV)/.installed  ## start a broker with embedded name service, store under ./data
+run: $(VENV)/.installed  ## start a broker with embedded name server, store under ./data
 	@exec $(BIN)/rockhopper-broker --store ./data
 
 test: $(VENV)/.installed-test  ## run the tests (three minutes)

@@ -274,7 +274,7 @@ async def fill(producer: Producer, count: int) -> None:
 
 
 def address(server: Server) -> str:
-    """Return the address of our broker's name service."""
+    """Return the address of our broker's name server."""
     return f"127.0.0.1:{server.namesrv_port}"
 
 

@@ -167,7 +167,7 @@ def rockhopper() -> Iterator[Peer]:
 
 @contextlib.contextmanager
 def apache() -> Iterator[Peer]:
-    """Run Apache's proxy, broker and name service on the servers' core."""
+    """Run Apache's proxy, broker and name server on the servers' core."""
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="proxy-", dir=BUILD) as directory:
         try:

@@ -113,7 +113,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
 
 @contextlib.contextmanager
 def broker_on(store: Path, *options: str) -> Iterator[str]:
-    """Run our broker on all cores, on a store that remains; yield its name service."""
+    """Run our broker on all cores, on a store that remains; yield its name server."""
     command = [sys.executable, "-m", "rockhopper.broker", "--store", str(store), *options]
     command += ["--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1"]
     process = subprocess.Popen(

@@ -229,7 +229,7 @@ def _drain(frame: "DataFrame") -> None:
 
 @contextlib.contextmanager
 def our_broker(directory: Path) -> Iterator[str]:
-    """Run a broker with all topics; yield its name service."""
+    """Run a broker with all topics; yield its name server."""
     with broker_on(directory / "ours") as nameserver:
         asyncio.run(_create_topics(nameserver))
         yield nameserver

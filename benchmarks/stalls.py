@@ -240,7 +240,7 @@ def tables(report: Report, broker: Broker) -> None:
     names = Client(broker.names_port)
     report.measure(
         broker,
-        "all names of the name service (206)",
+        "all names of the name server (206)",
         lambda: names.ask(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}),
     )
     report.measure(

@@ -70,10 +70,10 @@ case "${1:-}" in
     "${compose[@]}" up -d
     for service in "${services[@]}"; do wait_until_healthy "$service"; done
     if [ "$file" = docker-compose.ha.yml ]; then
-      echo "The set is up: name services $ROCKHOPPER_NETWORK.21:9876;$ROCKHOPPER_NETWORK.22:9876;$ROCKHOPPER_NETWORK.23:9876"
+      echo "The set is up: name servers $ROCKHOPPER_NETWORK.21:9876;$ROCKHOPPER_NETWORK.22:9876;$ROCKHOPPER_NETWORK.23:9876"
       exit
     fi
-    echo "Rockhopper is up: name service 127.0.0.1:${ROCKHOPPER_NAMESRV_PORT:-9876}," \
+    echo "Rockhopper is up: name server 127.0.0.1:${ROCKHOPPER_NAMESRV_PORT:-9876}," \
       "from containers of the network ${COMPOSE_PROJECT_NAME}_default broker:9876"
     ;;
   build) build ;;

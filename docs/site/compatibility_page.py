@@ -88,7 +88,7 @@ def generated() -> str:
         "| code | name | right | served by |",
         "|---|---|---|---|",
         *_served(broker_table(), "broker"),
-        *_served(name_service_table(), "name service"),
+        *_served(name_service_table(), "name server"),
         "",
         "## Request codes that are not served",
         "",

@@ -33,7 +33,7 @@ MARKER = "<!-- Made by `make pages`: do not edit below. -->\n"
 GROUPS: dict[str, tuple[type, ...]] = {
     "The broker": (BrokerConfig, LiveSettings),
     "The store": (StoreConfig, LiveStoreSettings),
-    "The name service": (NameServiceConfig,),
+    "The name server": (NameServiceConfig,),
     "Users and permissions": (AuthConfig,),
     "TLS": (TlsConfig,),
     "A replica of a set": (ReplicaConfig,),

@@ -54,7 +54,7 @@ FREEZE_AFTER_S = 1.0
 
 
 class Service(Protocol):
-    """A broker, or a name service alone."""
+    """A broker, or a name server alone."""
 
     failed: asyncio.Event
 
@@ -134,7 +134,7 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
     "-n",
     "--namesrv-addr",
     metavar="HOST:PORT;…",
-    help="Also register with these name services, host:port with ; between.",
+    help="Also register with these name servers, host:port with ; between.",
 )
 @click.option("--store", metavar="DIRECTORY", help="The store directory (storePathRootDir).")
 @click.option("--name", metavar="NAME", help="The broker's name (brokerName).")
@@ -143,7 +143,7 @@ def _complete_setting(_context: object, _parameter: object, incomplete: str) -> 
 )
 @click.option("--bind-address", metavar="HOST", help="Address on which the ports listen.")
 @click.option("--listen-port", metavar="PORT", help="Port of the broker; 0 picks a free one.")
-@click.option("--namesrv-port", metavar="PORT", help="Port of the embedded name service.")
+@click.option("--namesrv-port", metavar="PORT", help="Port of the embedded name server.")
 @click.option(
     "--http-port", metavar="PORT", help="Port of health, metrics and console; -1 for none."
 )
@@ -182,7 +182,7 @@ def main(
     log_level: str,
     **named: str | None,
 ) -> None:
-    """Run a Rockhopper broker, with its name service, in the foreground.
+    """Run a Rockhopper broker, with its name server, in the foreground.
 
     Settings come from the defaults, then broker.conf, then the environment (ROCKHOPPER_<KEY>), then
     these options.

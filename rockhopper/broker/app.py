@@ -4,7 +4,7 @@ Start                                           Stop
     tables read (nothing is written yet)            ports take no more connections
     store: lock, recovery, catch-up                 parked pulls answered
     tables corrected by what the store holds        unregistered elsewhere
-    ports: health, name service, broker             connections closed
+    ports: health, name server, broker             connections closed
     registration elsewhere, delayed messages        tables saved
                                                     store flushed and closed, last
 

@@ -1,6 +1,6 @@
 """The table of the requests that a broker serves: request code -> row.
 
-Each class of processors declares the rows of its codes itself (``rows``). The name service has a
+Each class of processors declares the rows of its codes itself (``rows``). The name server has a
 table of its own (broker/nameserver). A code that is in neither is answered with
 REQUEST_CODE_NOT_SUPPORTED.
 """

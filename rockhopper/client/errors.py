@@ -31,7 +31,7 @@ RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
 _REMEDIES: dict[int, str] = {
     ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send more slowly, or try again later",
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: (
-        "the server is too old, or the address of a broker and of a name service are mixed up"
+        "the server is too old, or the address of a broker and of a name server are mixed up"
     ),
     ResponseCode.SERVICE_NOT_AVAILABLE: "its log has the reason; often the disk is full",
     ResponseCode.NO_PERMISSION: "check the topic's permissions, the broker's access rules, and "

@@ -386,7 +386,7 @@ class Producer(ClosedAtEnd):
         raise RouteNotFoundError(
             f"no route of {' or '.join(topics)} names a master of broker {broker_name!r}",
             address=str(self.session.name_services),
-            remedy="check that this broker runs and is registered at the name service",
+            remedy="check that this broker runs and is registered at the name server",
         )
 
     def _take_request(self, connection: BrokerConnection, command: Command) -> Command | None:

@@ -73,8 +73,8 @@ class _DecodeFunction:
             if self._refuses and bad_count:
                 first = pc.index(pc.is_null(values), True).as_py()
                 raise PipelineError(
-                    f"a body does not decode as {self._value.format}: {_place(batch, first)}; set "
-                    "bad_values to null to go on without it, or correct the schema"
+                    f"a body does not decode as {self._value.format}: {_place(batch, first)}; "
+                    "set bad_values to null to continue without it, or correct the schema"
                 )
             yield pa.RecordBatch.from_arrays(
                 [*batch.columns, values], names=[*batch.schema.names, _VALUE]

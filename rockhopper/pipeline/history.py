@@ -146,8 +146,9 @@ def reached_by(manifests: Sequence[Manifest]) -> Reached:
             continue
         if not each.broker:
             raise PipelineError(
-                "this archive was made from the files of a store without a name for its broker, "
-                "so nobody knows where it ends on which: archive it again with --broker-name"
+                "this archive was made from the files of a store without a name for its "
+                "broker, so it is unknown where it ends on which: archive it again with "
+                "--broker-name"
             )
         of_broker = positions.setdefault(each.topic, {}).setdefault(each.broker, {})
         of_broker[str(each.queue_id)] = each.last_offset + 1

@@ -65,7 +65,7 @@ class Patience:
                 failures += 1
                 if failures > self.retries:
                     raise PipelineError(
-                        f"{what}, after {failures} tries ({error.sentence}): see that the broker "
-                        "runs and can be reached from here, then start the job again"
+                        f"{what}, after {failures} tries ({error.sentence}): check that the "
+                        "broker runs and is reachable from here, then start the job again"
                     ) from error
                 time.sleep(self.pause_s)

@@ -239,7 +239,7 @@ class RequestCode(IntEnum):
     EXPLAIN_ACCESS = 70_016
     """explains whether a user has access, and by which rule"""
     SHARE_ACCOUNTS = 70_017
-    """copies the users and rules of a broker to a separate name service"""
+    """copies the users and rules of a broker to a separate name server"""
     FIGURES = 70_018
     """returns the rates of each topic and group"""
     DESCRIBE_CONFIG = 70_019

@@ -72,7 +72,7 @@ def decode_header(serialize_type: int, header: bytes, body: bytes = b"") -> Comm
     """
     decode = _DECODERS.get(serialize_type)
     if decode is None:
-        raise MalformedHeaderError(f"header serialisation {serialize_type} is not known")
+        raise MalformedHeaderError(f"unknown header serialisation {serialize_type}")
     code, language, version, opaque, flag, remark, ext = decode(header)
     return Command(code, opaque, flag, remark, ext, body, language, version, serialize_type)
 
@@ -86,7 +86,7 @@ def encode_command(command: Command) -> bytes:
     """
     encode = _ENCODERS.get(command.serialize_type)
     if encode is None:
-        raise ValueError(f"header serialisation {command.serialize_type} is not known")
+        raise ValueError(f"unknown header serialisation {command.serialize_type}")
     header = encode(
         command.code,
         command.language,

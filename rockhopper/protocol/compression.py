@@ -46,7 +46,7 @@ def decompress(
     kind = compression_type(sys_flag)
     decode = _DECODERS.get(kind)
     if decode is None:
-        raise CompressionError(f"compression type {kind} is not known; 1, 2 and 3 are")
+        raise CompressionError(f"unknown compression type {kind}: expected 1, 2 or 3")
     return decode(data, size_bytes_max)
 
 

@@ -170,7 +170,7 @@ def _to_strict(text: str) -> str:
                 raise _SyntaxError(f"more than {_DEPTH_MAX} levels")
             if in_key and any(outer.is_key for outer in levels):
                 # Each level of quoting doubles the quotes inside.
-                raise _SyntaxError(f"a key inside an object that is a key, at {position}")
+                raise _SyntaxError(f"an object that is a key has an object as a key, at {position}")
             levels.append(_OpenContainer(is_object=token == "{", start=len(out), is_key=in_key))
             out.append(token)
         elif token in "}]":
@@ -347,7 +347,7 @@ class _Writer:
         elif isinstance(value, (bytes, bytearray)):
             self._out.append(_quote(base64.b64encode(value).decode()))
         else:
-            raise TypeError(f"{type(value).__name__} has no JSON")
+            raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
 
     def _write_map(self, value: dict[Any, Any], depth: int) -> None:
         out = self._out
@@ -416,7 +416,7 @@ def _sort_key(item: tuple[Any, Any]) -> tuple[bool, Any]:
 
 def _float(value: float) -> str:
     if not math.isfinite(value):
-        raise ValueError(f"{value} has no JSON")
+        raise ValueError(f"{value} cannot be encoded as JSON")
     return repr(value)
 
 

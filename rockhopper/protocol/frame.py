@@ -187,6 +187,6 @@ def frame_head(serialize_type: int, header_size: int, body_size: int) -> bytes:
     length = 4 + header_size + body_size
     if length > FRAME_SIZE_BYTES_MAX:
         raise ValueError(
-            f"a frame of {length} bytes is more than the {FRAME_SIZE_BYTES_MAX} that peers accept"
+            f"the frame has {length} bytes; peers accept at most {FRAME_SIZE_BYTES_MAX}"
         )
     return _HEAD.pack(length, serialize_type << 24 | header_size)

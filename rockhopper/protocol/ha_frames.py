@@ -84,8 +84,8 @@ class HaFrameDecoder:
             offset, size = _HEAD.unpack_from(buffer, position)
             if offset < 0 or not 0 <= size <= FRAME_SIZE_BYTES_MAX:
                 raise MalformedFrameError(
-                    f"a frame of {size} bytes for offset {offset} is none of RocketMQ's classic "
-                    "replication: is that the master's haListenPort?"
+                    f"a frame of {size} bytes for offset {offset} does not belong to "
+                    "RocketMQ's classic replication: is this the master's haListenPort?"
                 )
             end = position + _HEAD.size + size
             if end > len(buffer):

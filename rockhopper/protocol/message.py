@@ -93,14 +93,14 @@ class Message:
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
             maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
-            raise TypeError(f"a body is bytes, not {type(body).__name__}: {maker} makes some")
+            raise TypeError(f"a body must be bytes, not {type(body).__name__}: {maker} converts it")
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
             if delay_ms is not None:
                 warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
             delay_s = _checked_delay_s(times, delay_s if delay_ms is None else delay_ms / 1000)
         if priority is not None and priority < 0:
-            raise ValueError(f"priority is {priority}: 0 is the least")
+            raise ValueError(f"priority is {priority}: it must be 0 or above")
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
@@ -208,13 +208,13 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(keys, str):
         return tuple(key for key in keys.split(" ") if key)
     if not hasattr(keys, "__iter__"):
-        raise TypeError(f"keys are a string or a sequence of strings, not {keys!r}")
+        raise TypeError(f"keys must be a string or a sequence of strings, not {keys!r}")
     keys = tuple(keys)
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(f"a key is a string, not {type(key).__name__}: {key!r}")
+            raise TypeError(f"a key must be a string, not {type(key).__name__}: {key!r}")
         if not key:
-            raise ValueError("a key is empty: leave it out, or give it a text")
+            raise ValueError("a key is empty: leave it out, or give it a value")
         if " " in key:
             raise ValueError(f"{key!r} cannot be a key: keys are separated by blanks when stored")
     return keys
@@ -223,15 +223,13 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
 def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float | None:
     if sum(time is not None for time in times) > 1:
         raise ValueError(
-            "delay_level, delay_s, deliver_at_ms and deliver_at exclude each other: give one"
+            "delay_level, delay_s, deliver_at_ms and deliver_at are mutually exclusive: pass one"
         )
     if delay_s is not None:
         if isinstance(delay_s, bool) or not isinstance(delay_s, int | float):
             raise TypeError(f"delay_s is {delay_s!r}: it must be a number of seconds")
         if not 0 <= delay_s < math.inf:
-            raise ValueError(
-                f"delay_s is {delay_s}: it must be 0 or above, for nothing is delivered in the past"
-            )
+            raise ValueError(f"delay_s is {delay_s}: it must be finite, and 0 or above")
     if times[2] is not None:
         check_ms("deliver_at_ms", times[2])
     if times[0] is not None:
@@ -249,7 +247,7 @@ def check_delay_level(level: object, *, least: int) -> None:
     if isinstance(level, bool) or not isinstance(level, int):
         raise TypeError(f"delay_level is {level!r}: it must be a whole number")
     if level < least:
-        raise ValueError(f"delay_level is {level}: levels are 1 and above")
+        raise ValueError(f"delay_level is {level}: it must be 1 or above")
     if level > _DELAY_LEVELS:
         warnings.warn(
             f"delay_level is {level}, and brokers have {_DELAY_LEVELS} levels unless their "
@@ -261,9 +259,9 @@ def check_delay_level(level: object, *, least: int) -> None:
 
 def _check_property(name: str, value: str) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"property '{name}' is {type(value).__name__}; properties are strings")
+        raise TypeError(f"property '{name}' is {type(value).__name__}: it must be a string")
     if not name or not value:
-        raise ValueError(f"property {name!r} or its value is empty, and would be lost on the way")
+        raise ValueError(f"property {name!r} or its value is empty, so it would be lost in transit")
     if not _SEPARATORS.isdisjoint(name) or not _SEPARATORS.isdisjoint(value):
         raise ValueError(f"property {name!r} holds the character 1 or 2, which separate properties")
     for text in (name, value):

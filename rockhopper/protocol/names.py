@@ -100,14 +100,14 @@ def tag_error(tag: str) -> str | None:
     """Return why a tag cannot be sent, as a sentence; None if it can."""
     if tag != tag.strip():
         return (
-            f"the tag {tag!r} begins or ends with a blank, which is no part of the tags that "
-            f"consumers ask for: nobody could ask for it; write {tag.strip()!r}"
+            f"the tag {tag!r} starts or ends with a blank, so no consumer could subscribe to "
+            f"it: use {tag.strip()!r}"
         )
     if "||" not in tag:
         return None
     return (
-        f"the tag {tag!r} holds ||, which stands between tags in what consumers ask for: nobody "
-        "could ask for it; a message has one tag"
+        f"the tag {tag!r} contains ||, which separates tags in a subscription, so no consumer "
+        "could subscribe to it: a message has one tag"
     )
 
 
@@ -117,8 +117,8 @@ def surrogate_error(text: str) -> str | None:
         text.encode()
     except UnicodeEncodeError as error:
         return (
-            f"holds {text[error.start]!r}, half of a character, which UTF-8 cannot encode: decode "
-            "the text with its own encoding first"
+            f"contains {text[error.start]!r}, half of a character, which UTF-8 cannot encode: "
+            "decode the text with its own encoding first"
         )
     return None
 
@@ -148,7 +148,7 @@ def _name_error(kind: str, name: str, size_max: int) -> str | None:
     if len(name) > size_max:
         return f"the {kind} '{name[:40]}...' has {len(name)} characters; {size_max} are allowed"
     if not _is_well_formed(name):
-        return f"the {kind} {name!r} holds characters other than {_ALLOWED}"
+        return f"the {kind} {name!r} contains characters other than {_ALLOWED}"
     return None
 
 

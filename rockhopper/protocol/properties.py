@@ -98,7 +98,8 @@ def encode_properties(properties: dict[str, str]) -> str:
             for part in (name, value):
                 if "\x01" in part or "\x02" in part:
                     raise ValueError(
-                        f"property {name!r} holds the character 1 or 2, which separate properties"
+                        f"property {name!r} contains the character 1 or 2, which separate "
+                        "properties"
                     )
     return text
 

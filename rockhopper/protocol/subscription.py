@@ -33,13 +33,13 @@ def check_tags_meant(topic: str, expression: str | None) -> None:
         if "|" in part or ", " in part.strip():
             tags = " || ".join(filter(None, re.split(r"[|,\s]+", expression or "")))
             raise SubscriptionError(
-                f"the filter {expression!r} for topic {topic!r} holds {part.strip()!r}, which is "
-                f"no tag: tags are joined by ||, as in {tags!r}"
+                f"the filter {expression!r} for topic {topic!r} contains {part.strip()!r}, "
+                f"which is not a tag: tags are joined by ||, as in {tags!r}"
             )
         if _CONDITION.search(part):
             raise SubscriptionError(
-                f"the filter {expression!r} for topic {topic!r} is no tag but a condition over "
-                f"properties: use Sql({expression!r}), or filterType=sql92"
+                f"the filter {expression!r} for topic {topic!r} is not a tag but a condition "
+                f"over properties: use Sql({expression!r}), or filterType=sql92"
             )
 
 
@@ -100,8 +100,8 @@ class Subscription:
                 raise SubscriptionError(f"the SQL92 expression for topic '{topic}' is empty")
         else:
             raise SubscriptionError(
-                f"the expression type '{expression_type}' for topic '{topic}' is not known; "
-                f"{TYPE_TAG} and {TYPE_SQL92} are"
+                f"unknown expression type '{expression_type}' for topic '{topic}': expected "
+                f"{TYPE_TAG} or {TYPE_SQL92}"
             )
         self.expression: str = expression
         self.tags = tags

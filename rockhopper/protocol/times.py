@@ -36,7 +36,7 @@ def parse_time_ms(text: str, zone: tzinfo | None = None) -> int:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text[:60]!r} is no time: write 2030-05-01T12:00, with or without a zone, or "
+            f"{text[:60]!r} is not a time: write 2030-05-01T12:00, with or without a zone, or "
             "milliseconds since 1970 (13 digits)"
         ) from None
 
@@ -86,12 +86,12 @@ def parse_ms(text: str) -> int:
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{text[:60]!r} is no number of milliseconds since 1970")
+        raise ValueError(f"{text[:60]!r} is not a number of milliseconds since 1970")
     if DIGITS_OF_DAY <= len(digits) != DIGITS_OF_MS:
         unit = {8: "a day", 10: "seconds", 14: "a date and time", 16: "microseconds"}
         guess = unit.get(len(digits), "something else")
         raise ValueError(
-            f"{digits[:60]} looks like {guess}, and milliseconds since 1970 have 13 digits: write "
-            "2030-05-01T12:00, or milliseconds"
+            f"{digits[:60]} looks like {guess}, but milliseconds since 1970 have 13 digits: "
+            "write 2030-05-01T12:00, or milliseconds"
         )
     return int(digits)

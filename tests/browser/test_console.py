@@ -57,7 +57,7 @@ def test_from_the_first_page_to_the_body_of_a_message(page: Page, tmp_path: Path
     expect(page.locator("pre")).to_contain_text("7b 22 6f")
     page.get_by_role("link", name="Text").click()
     expect(page.locator("pre")).to_have_text('{"order": 7, "to": "Žofín"}')
-    expect(page.get_by_role("region", name="Where it went")).to_contain_text("billing")
+    expect(page.get_by_role("region", name="Delivery")).to_contain_text("billing")
     with page.expect_download() as download:
         page.get_by_role("link", name="Save the body").click()
     download.value.save_as(tmp_path / "body")
@@ -108,14 +108,14 @@ def test_a_group_is_moved_after_a_preview(page: Page, broker: ThreadedBroker, do
     expect(page.locator(".tile").first).to_contain_text("14")
     page.get_by_label("To", exact=True).select_option("the end")
     page.get_by_role("button", name="Show what would happen").click()
-    expect(page.locator("main")).to_contain_text("Nothing is done yet")
+    expect(page.locator("main")).to_contain_text("Nothing has been done yet")
     expect(page.locator("main")).to_contain_text("14 are skipped")
-    page.get_by_role("link", name="Leave it where it is").click()
+    page.get_by_role("link", name="Cancel").click()
     expect(page.locator(".tile").first).to_contain_text("14")
     page.get_by_label("To", exact=True).select_option("the end")
     page.get_by_role("button", name="Show what would happen").click()
     page.get_by_role("button", name="Move it").click()
-    expect(page.get_by_role("status")).to_contain_text("billing was moved in 2 of 2 queues")
+    expect(page.get_by_role("status")).to_contain_text("billing was reset in 2 of 2 queues")
     expect(page.locator(".tile").first).to_contain_text("0")
 
 
@@ -125,9 +125,9 @@ def test_a_dead_letter_goes_back(page: Page) -> None:
     page.get_by_role("link", name="postmen").click()
     expect(page.locator("main")).to_contain_text("a bad one")
     page.get_by_role("link", name="Send back message 0").click()
-    expect(page.locator("main")).to_contain_text("Nothing is done yet. 1 would go back")
+    expect(page.locator("main")).to_contain_text("Nothing has been done yet. 1 would be sent back")
     page.get_by_role("link", name="To postmen alone instead").click()
-    page.get_by_role("link", name="To where they came from instead").click()
+    page.get_by_role("link", name="To their original topics instead").click()
     page.get_by_role("button", name="Send them back").click()
     expect(page.get_by_role("status")).to_contain_text("1 of the dead letters")
     expect(page.locator("main")).to_contain_text("There are none.")
@@ -141,7 +141,7 @@ def test_what_waits_is_listed(page: Page) -> None:
 
 def test_a_setting_is_changed_live(page: Page) -> None:
     page.goto("settings")
-    page.get_by_label("Name or text holds").fill("brokerPermission")
+    page.get_by_label("Name or description contains").fill("brokerPermission")
     page.get_by_role("button", name="Show").click()
     page.get_by_role("link", name="Change brokerPermission").click()
     page.get_by_role("textbox", name="brokerPermission").fill("9")
@@ -230,7 +230,8 @@ def test_the_line_breaks_where_nothing_was_known(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "sentence"), [(401, "signed in no longer"), (403, "not yours"), (421, "this name")]
+    ("status", "sentence"),
+    [(401, "no longer signed in"), (403, "no longer have permission"), (421, "this host name")],
 )
 def test_a_page_that_is_refused_says_so_and_asks_no_more(
     page: Page, status: int, sentence: str

@@ -24,7 +24,7 @@ class Life:
 
     @property
     def nameserver(self) -> str:
-        """The name service's address."""
+        """The name server's address."""
         return self.daemon.nameserver
 
     def complaints(self) -> list[str]:

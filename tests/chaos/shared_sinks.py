@@ -39,7 +39,7 @@ FAILURES_MAX = 20
 
 
 class Brokers:
-    """Up to *count* brokers at fixed ports; the first has the name service."""
+    """Up to *count* brokers at fixed ports; the first has the name server."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._directory = directory
@@ -72,13 +72,13 @@ class Brokers:
         await process.wait()
 
     async def end(self, number: int) -> None:
-        """Stop a broker cleanly, which removes it from the name service."""
+        """Stop a broker cleanly, which removes it from the name server."""
         process = self.processes.pop(number)
         process.terminate()
         await process.wait()
 
     async def registered(self) -> None:
-        """Wait until the name service knows all started brokers."""
+        """Wait until the name server knows all started brokers."""
         async with asyncio.timeout(READ_WITHIN_S):
             while True:
                 with contextlib.suppress(ClientError):

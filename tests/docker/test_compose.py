@@ -37,7 +37,7 @@ class Compose:
     """The compose file under a project name and on host ports of its own."""
 
     def __init__(self, project: str, ports: list[int]) -> None:
-        """*ports* are those of broker, name service, pages and 5.x clients."""
+        """*ports* are those of broker, name server, pages and 5.x clients."""
         self.project = project
         self.network = f"{project}_default"
         self.image = f"{project}-image"

@@ -81,7 +81,7 @@ def test_a_topic_that_was_made_anew_is_not_mixed_in(
     remake(broker, name, bodies, queues=1)
 
     for allow_gaps in (False, True):
-        with pytest.raises(PipelineError, match=r"made anew.* archive it into another directory"):
+        with pytest.raises(PipelineError, match=r"recreated.* archive it into another directory"):
             jobs.archive(tmp_path / "a", allow_gaps=allow_gaps, **arguments)
     assert jobs.archive(tmp_path / "b", **arguments).rows == len(bodies)
 
@@ -121,7 +121,7 @@ def test_a_replay_into_a_topic_that_was_made_anew_is_not_finished(
         patched.setattr(replaying, "_keep_to_rate", lambda *_: remake(broker, target, ["x"]))
         with pytest.raises(PipelineError, match=rf"'{target}' on broker-a was deleted since t"):
             replay(archived, broker, tmp_path, **arguments)
-    with pytest.raises(PipelineError, match=r"made anew, so what was replayed .* another --id"):
+    with pytest.raises(PipelineError, match=r"recreated, so what was replayed .* another --id"):
         replay(archived, broker, tmp_path, **arguments)
     assert broker.bodies(target) == ["x"]
     assert replay(archived, broker, tmp_path, job_id=f"new-{delivery}", **arguments).sent == 120

@@ -15,7 +15,7 @@ from tests.support.pipeline_broker import PipelineBroker
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineBroker]:
-    """Broker-a, whose name service knew broker-b, which has half of the topic ``split``."""
+    """Broker-a, whose name server knew broker-b, which has half of the topic ``split``."""
     with PipelineBroker() as started:
         with started.beside() as other:
             started.create("split", 1)
@@ -34,7 +34,7 @@ def newest(archive: Path) -> Any:
 
 
 def forget(broker: PipelineBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the name service be one that was restarted, or Apache's."""
+    """Let the name server be one that was restarted, or Apache's."""
     assert broker.broker.name_service is not None
     monkeypatch.setattr(broker.broker.name_service.routes, "_departed", {})
 

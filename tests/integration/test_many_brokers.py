@@ -142,7 +142,7 @@ async def test_users_are_known_to_both_and_to_their_name_service(tmp_path: Path)
             await admin.accounts.add_rule("billing", "Topic:orders", ["Pub"], is_allowed=True)
 
             async def sends() -> bool:
-                # The name service hears of it a moment after the brokers do.
+                # The name server hears of it a moment after the brokers do.
                 try:
                     return await send(billing, names) == {"broker-a-0", "broker-a-1"}
                 except ClientError:

@@ -1,4 +1,4 @@
-"""Several brokers under one name service: registering, changing, leaving, coming back."""
+"""Several brokers under one name server: registering, changing, leaving, coming back."""
 
 import asyncio
 import json

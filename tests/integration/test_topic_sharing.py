@@ -23,7 +23,7 @@ from tests.support.raw_peer import RawPeer, until
 async def cluster(
     tmp_path: Path, *modes: str, other_cluster: bool = False
 ) -> AsyncIterator[tuple[NameServer, list[Broker]]]:
-    """A name service alone, and a broker for each autoCreateTopic."""
+    """A name server alone, and a broker for each autoCreateTopic."""
     home = str(tmp_path / "names")
     config = {"namesrvPort": "0", "httpPort": "-1", "storePathRootDir": home}
     names = NameServer(build_config(config))
@@ -52,7 +52,7 @@ async def cluster(
 
 
 def brokers_of(names: NameServer, topic: str) -> list[str]:
-    """The brokers that the name service knows to have a topic."""
+    """The brokers that the name server knows to have a topic."""
     known = names.routes.route(topic, "")
     return [] if known is None else [data.broker_name for data in known.queues]
 

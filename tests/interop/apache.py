@@ -1,4 +1,4 @@
-"""Apache's official broker and name service, built from Maven Central and run in one JVM.
+"""Apache's official broker and name server, built from Maven Central and run in one JVM.
 
 `build()` compiles tests/interop/java once; `start()` runs the server. Both are used by the interop
 tests and, as the peer to measure beside ours, by benchmarks/.
@@ -48,7 +48,7 @@ def jvm_command(main: str, home: Path, heap_mb: int, options: Sequence[str]) -> 
 
 @dataclass(slots=True)
 class ApacheServer:
-    """A running JVM with a name service, a broker, or both."""
+    """A running JVM with a name server, a broker, or both."""
 
     process: LineProcess
     settings: dict[str, str]
@@ -64,7 +64,7 @@ class ApacheServer:
 
     @property
     def nameserver(self) -> str:
-        """The address of its name service."""
+        """The address of its name server."""
         return f"127.0.0.1:{self.namesrv_port}"
 
     @property
@@ -100,7 +100,7 @@ def start(
     cores: Collection[int] | None = None,
     start_timeout_s: float = 300,
 ) -> ApacheServer:
-    """Start Apache's name service and broker and return when they answer.
+    """Start Apache's name server and broker and return when they answer.
 
     The store is *directory*/store (or `storePathRootDir` of *settings*, which take every key of
     RocketMQ's broker.conf) and is created if absent. *topics* are created if absent, each

@@ -1,6 +1,6 @@
 """A set of three brokers of Apache in controller mode: as safe as its settings go.
 
-    controllers   three JVMs, each with a name service as well, as ours have
+    controllers   three JVMs, each with a name server as well, as ours have
     brokers       three JVMs; an answer needs all of the in-sync set, two at least
 
 Who leads is asked of the controllers, for they decide.

@@ -124,7 +124,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def apache_server(jdk: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
-    """Apache's name service and broker, one for all tests of a module."""
+    """Apache's name server and broker, one for all tests of a module."""
     with launching(tmp_path_factory.mktemp("apache")) as launcher:
         yield launcher.apache(apache.SMALL_FILES)
 

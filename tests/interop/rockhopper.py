@@ -22,7 +22,7 @@ class RockhopperServer:
 
     @property
     def nameserver(self) -> str:
-        """The address of its embedded name service."""
+        """The address of its embedded name server."""
         return f"127.0.0.1:{self.namesrv_port}"
 
     @property

@@ -1,4 +1,4 @@
-"""Brokers of both makes side by side, found through name services of both makes."""
+"""Brokers of both makes side by side, found through name servers of both makes."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> Non
     """Create a topic on all brokers, fill and empty it with the Java client and with ours."""
     address = {"nameserver": nameserver, "topic": TOPIC}
     async with Admin(nameserver=nameserver) as admin, asyncio.timeout(60):
-        # A broker registers with foreign name services once its own port is open; they tell nobody.
+        # A broker registers with foreign name servers once its own port is open; they tell nobody.
         while {broker.name for broker in await admin.brokers()} != brokers:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         assert {target.name for target in await admin.create_topic(TOPIC, queues=2)} == brokers

@@ -1,4 +1,4 @@
-"""Our Python client against Apache's broker and name service."""
+"""Our Python client against Apache's broker and name server."""
 
 import asyncio
 import time

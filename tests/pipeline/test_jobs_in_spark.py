@@ -130,7 +130,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     status, _, error = run("archive", archive, "-n", "localhost:1", "-t", "x", "--pattern", "y")
     assert (status, error) == (
         2,
-        "pipeline: topics and a pattern exclude each other: leave one out\n",
+        "pipeline: topics and a pattern are mutually exclusive: leave one out\n",
     )
     status, _, error = run("replay", archive, "-n", "localhost:1", "--from", "soon")
     assert (status, "--from" in error) == (2, True)

@@ -258,7 +258,7 @@ def test_history_and_what_is_live_are_one_view(
     broker.create("sold", 2)
     broker.send("sold", numbered(0, 90), 0)
     pipeline.history_view(spark, "sold", archive=archive, nameserver=at)
-    with pytest.raises(Exception, match="was deleted and made anew"):
+    with pytest.raises(Exception, match="was deleted and recreated"):
         spark.table("sold").count()
     with pytest.raises(PipelineError, match="no topic 'sol'"):
         pipeline.history_view(spark, "sol", archive=archive, nameserver=at)

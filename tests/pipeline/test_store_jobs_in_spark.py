@@ -57,7 +57,9 @@ def test_a_condition_in_sparks_sql(spark: "SparkSession", tmp_path: Path) -> Non
     assert 0 < len(found.messages) <= 5
     assert all(one["body"].startswith("body 1") for one in found.messages)
     assert all(len(one["properties"]) == 2 for one in found.messages)
-    with pytest.raises(PipelineError, match="no Spark SQL over the columns topic"):
+    with pytest.raises(
+        PipelineError, match="not a valid Spark SQL condition over the columns topic"
+    ):
         jobs.search(str(store), where="nonsense = 1", spark=spark)
 
 

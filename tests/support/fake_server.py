@@ -67,7 +67,7 @@ class FakeServer:
             return Command(0, body=json.dumps(data, separators=(",", ":")).encode())
 
         self.on(105, look_up)
-        self.on(106, lambda _request: Command(3, remark="this name service keeps no clusters"))
+        self.on(106, lambda _request: Command(3, remark="this name server keeps no clusters"))
 
     def requests_of(self, code: int) -> list[Command]:
         return [request for request in self.requests if request.code == code]

@@ -40,7 +40,7 @@ class PeerBrokers(Part):
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 address = await self._address(broker)
                 if address is None:
-                    raise UnreachableError(f"no name service knows the broker {broker}")
+                    raise UnreachableError(f"no name server knows the broker {broker}")
                 link = self._links.get(address)
                 if link is None:
                     link = self._links[address] = self._link(address)

@@ -287,7 +287,7 @@ class NameServiceProcessors:
         is_slave = fields.broker_id != MASTER_ID and advertisement.shares_name
         if fields.broker_name == local.name and not (advertisement.is_in_set or is_slave):
             raise Refusal(
-                f"brokerName {local.name} belongs to the broker that runs this name service: "
+                f"brokerName {local.name} belongs to the broker that runs this name server: "
                 "give the other broker its own name"
             )
         return False
@@ -448,7 +448,7 @@ class NameServiceProcessors:
     def update_config(self, request: Request) -> Response:
         """318: refuse, because no setting can be changed remotely."""
         raise NoPermission(
-            "Can not update config in black list. The name service reads its settings from "
+            "Can not update config in black list. The name server reads its settings from "
             "broker.conf, the environment and flags when it starts"
         )
 

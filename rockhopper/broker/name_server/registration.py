@@ -105,7 +105,7 @@ class Registrar:
             try:
                 adopt(self._topics, command.ext)
             except FieldError as error:
-                log.warning("topics cannot be shared through a name service", reason=str(error))
+                log.warning("topics cannot be shared through a name server", reason=str(error))
 
     async def announced(self) -> None:
         """Return once every reachable name server knows the present topics."""
@@ -292,7 +292,7 @@ class _Keeper:
                 )
         except (OSError, RefusedError, TimeoutError) as error:
             log.info(
-                "not unregistered: the name service will drop this broker after its timeout",
+                "not unregistered: the name server will drop this broker after its timeout",
                 nameserver=self._link.address,
                 reason=str(error) or "no answer",
             )
@@ -387,7 +387,7 @@ class _Keeper:
         if not self._link.keeps_secrets:
             self._shared_accounts = accounts
             log.warning(
-                "users are not copied to a name service on another host without TLS: set "
+                "users are not copied to a name server on another host without TLS: set "
                 "tlsEnable=true, or give it its own users",
                 nameserver=self._link.address,
             )
@@ -396,7 +396,7 @@ class _Keeper:
         answer = await self._link.ask(RequestCode.SHARE_ACCOUNTS, fields, accounts)
         if answer.code not in _TAKEN_OR_UNKNOWN:
             log.warning(
-                "the name service refuses the users",
+                "the name server refuses the users",
                 nameserver=self._link.address,
                 reason=answer.remark,
             )

@@ -62,7 +62,7 @@ class AuthConfig:
 
     inner_credentials: str = setting("innerClientAuthenticationCredentials", "")
     """``{"accessKey": …, "secretKey": …}``: the user with which this broker signs its own requests
-    to name services and other brokers. Created as a Super user if there is no such user.
+    to name servers and other brokers. Created as a Super user if there is no such user.
 
     Cost: safety: the secret is in the settings.
     """

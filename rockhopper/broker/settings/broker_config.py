@@ -72,11 +72,11 @@ class BrokerConfig:
     tls: TlsConfig = TlsConfig()
 
     role: Role = setting("role", Role.ALL)
-    """Ours. What this process serves. ``all``: a broker with an embedded name service; ``broker``
-    or ``nameserver``: only one of them, for several brokers under one name service."""
+    """Ours. What this process serves. ``all``: a broker with an embedded name server; ``broker``
+    or ``nameserver``: only one of them, for several brokers under one name server."""
 
     broker_name: str = setting("brokerName", "broker-a")
-    """The broker's name in routes. Two brokers that register with the same name service need
+    """The broker's name in routes. Two brokers that register with the same name server need
     different names."""
 
     cluster_name: str = setting("brokerClusterName", "DefaultCluster")
@@ -118,7 +118,7 @@ class BrokerConfig:
     """
 
     namesrv_port: int = setting("namesrvPort", 9876, least=0, most=65535)
-    """Ours. The name service's port; 0 picks a free one."""
+    """Ours. The name server's port; 0 picks a free one."""
 
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
     """Ours. The port of /healthz, /readyz, /metrics and the console; 0 picks a free one, -1 opens
@@ -150,11 +150,11 @@ class BrokerConfig:
     """
 
     namesrv_addr: tuple[str, ...] = setting("namesrvAddr", (), element=parse_address)
-    """Other name services to register with, as host:port separated by ``;``."""
+    """Other name servers to register with, as host:port separated by ``;``."""
 
     broker_ip1: str = setting("brokerIP1", "")
     """The host that routes and registrations name. Empty: each client gets the address at which it
-    reached the name service, see advertise."""
+    reached the name server, see advertise."""
 
     published_on: str = setting("publishedOn", "")
     """Ours. In a container: the host's address on which the ports are published. With ``127.0.0.1``
@@ -243,10 +243,10 @@ class BrokerConfig:
     """After how many commits the version of the offset table increases."""
 
     register_interval_ms: int = setting("registerNameServerPeriod", 30_000, least=100, most=60_000)
-    """How often this broker registers with the name services of namesrvAddr. Topic changes are
+    """How often this broker registers with the name servers of namesrvAddr. Topic changes are
     registered at once.
 
-    Cost: one request with all topics for each name service.
+    Cost: one request with all topics for each name server.
     """
 
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, least=10, most=600_000)
@@ -284,7 +284,7 @@ class BrokerConfig:
             raise SettingError(
                 "haEngine",
                 engine,
-                "a process with only a name service has no replicas: remove it, or set role",
+                "a process with only a name server has no replicas: remove it, or set role",
             )
         if self.following.follow_master:
             raise SettingError(
@@ -320,7 +320,7 @@ class BrokerConfig:
             )
         if self.role is Role.NAMESERVER:
             raise SettingError(
-                key, value, "a process with only a name service has no slaves: remove it"
+                key, value, "a process with only a name server has no slaves: remove it"
             )
         if self.following.follow_master:
             raise SettingError(

@@ -24,7 +24,7 @@ class NameServiceConfig:
     once in any case."""
 
     scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, least=10, most=3_600_000)
-    """How often the name service looks for silent brokers.
+    """How often the name server looks for silent brokers.
 
     Cost: with a long interval, a broker that is gone stays in routes for that much longer.
     """

@@ -169,7 +169,7 @@ class ReplicaConfig:
     """
 
     register_slaves: bool = setting("haRegisterSlaves", True)
-    """Ours. Whether replicas that do not lead register with name services. Consumers then send them
+    """Ours. Whether replicas that do not lead register with name servers. Consumers then send them
     heartbeats, so that a new master knows its groups at once.
 
     Cost: a connection and heartbeats from each consumer to each replica.

@@ -168,7 +168,7 @@ _WITHOUT_EFFECT_TEXTS = {
         maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
         replicasPerDiskPartition supportActingMaster syncMasterFlushOffsetWhenStartup
     """,
-    "registration at name services: see namesrvAddr and registerNameServerPeriod": """
+    "registration at name servers: see namesrvAddr and registerNameServerPeriod": """
         brokerHeartbeatInterval brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
         clusterTest compatibleWithOldNameSrv compressedRegister disappearTimeAfterStart
         enableRegisterProducer enableSingleTopicRegister enableSplitMetadata

@@ -74,7 +74,7 @@ class TlsConfig:
     """
 
     enable: bool = setting("tlsEnable", False)
-    """Whether this process uses TLS towards the name services, masters and replicas that it
+    """Whether this process uses TLS towards the name servers, masters and replicas that it
     connects to. With tlsServerMode=enforcing it always does.
 
     Cost: processor time for each byte, as for tlsServerMode.

@@ -58,5 +58,5 @@ class LeaseGate:
 def _why_not(_end_offset: int) -> StoreError:
     return NotReplicatedError(
         "this broker cannot reach the replicas of its set, and another one may lead by now, so "
-        "the request is not acknowledged: ask a name service for the master, and send it there"
+        "the request is not acknowledged: ask a name server for the master, and send it there"
     )

@@ -47,7 +47,7 @@ def check(view: StoreView, findings: Findings, progress: Callable[[int], None]) 
     for problem in view.problems:
         findings.report("file", problem.path, problem.reason, RESTORE_FILE)
     for directory, what, way_out in kept_there(view.layout):
-        told = f"RocketMQ keeps {what} of this store in RocksDB, which is not read here"
+        told = f"RocketMQ keeps {what} of this store in RocksDB, which this tool cannot read"
         findings.report("file", directory, told, way_out)
     queues, index = QueueCheck(view, findings), IndexCheck(view, findings)
     log_start = view.log.min_offset

@@ -65,9 +65,9 @@ config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="The store's broker.conf: where its log is, sizes of index files, delay levels.",
+    help="The store's broker.conf, for the log directory, index file sizes and delay levels.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Objects, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def fail(line: str, exit_code: int = 1) -> NoReturn:
@@ -91,7 +91,7 @@ def errors_in_words() -> Iterator[None]:
         fail(str(error))
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
-            fail(f"there is no room for what is written to {_output()}: free some, run this again")
+            fail(f"no space is left to write {_output()}: free some, then run this again")
         if isinstance(error, PermissionError):
             fail(
                 f"{error.filename}: {(error.strerror or str(error)).lower()}: run this as the "
@@ -164,7 +164,7 @@ def check_command(root: Path, config_path: Path | None, *, as_json: bool) -> Non
     else:
         found = ", ".join(f"{count:,} of kind {kind}" for kind, count in findings.counts.items())
         if sum(findings.counts.values()) > NAMED_MAX:
-            write_line(f"… and more: {NAMED_MAX:,} are named at most")
+            write_line(f"… and more: at most {NAMED_MAX:,} are listed")
         for what, count in findings.notes.items():
             write_line(f"Not counted as damage: {count:,} {what}")
         write_line(
@@ -248,14 +248,25 @@ def _write_rows(
 @store.command("dump")
 @directory
 @config_option
-@click.option("--topic", "topics", multiple=True, help="Of this topic; may be repeated.")
-@click.option("--from", "from_ms", type=TimeOrMs(), help="Stored at this time or later.")
-@click.option("--to", "before_ms", type=TimeOrMs(), help="Stored before this time.")
-@click.option("--from-offset", type=click.IntRange(0), default=0, help="From this log offset on.")
-@click.option("--to-offset", type=click.IntRange(0), help="In front of this log offset.")
-@click.option("--max", "count_max", type=click.IntRange(1), help="So many at most.")
-@click.option("--body/--no-body", "with_body", default=True, help="With or without the bodies.")
-@click.option("--json", is_flag=True, expose_value=False, help="It is what dump writes anyway.")
+@click.option("--topic", "topics", multiple=True, help="Only messages of this topic; repeatable.")
+@click.option(
+    "--from", "from_ms", type=TimeOrMs(), help="Only messages stored at this time or later."
+)
+@click.option("--to", "before_ms", type=TimeOrMs(), help="Only messages stored before this time.")
+@click.option(
+    "--from-offset",
+    type=click.IntRange(0),
+    default=0,
+    help="Only messages at or after this log offset.",
+)
+@click.option("--to-offset", type=click.IntRange(0), help="Only messages before this log offset.")
+@click.option("--max", "count_max", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option(
+    "--body/--no-body", "with_body", default=True, help="Include the bodies, or leave them out."
+)
+@click.option(
+    "--json", is_flag=True, expose_value=False, help="No effect: dump always writes JSON."
+)
 @in_words
 def dump_command(
     root: Path,
@@ -288,4 +299,4 @@ def dump_command(
 def _unknown(topic: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(topic, known, 1)
     meant = f": did you mean {near[0]!r}?" if near else ""
-    return f"there is no message of topic {topic!r}, nor a queue{meant}"
+    return f"the store has no message and no queue of topic {topic!r}{meant}"

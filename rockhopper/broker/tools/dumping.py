@@ -59,7 +59,7 @@ def _messages(
         return
     message = decode_message(file.mapping, record.offset - file.base_offset)
     if is_damaged:
-        yield _json(message, wanted) | {"error": "the body is damaged: its CRC does not fit"}
+        yield _json(message, wanted) | {"error": "the body is damaged: its CRC does not match"}
         return
     try:
         messages = unwrap_inner_batch(message)

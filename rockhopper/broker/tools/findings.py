@@ -8,9 +8,9 @@ from rockhopper.broker.tools.output import write_line
 
 NAMED_MAX = 10_000
 
-REPAIR = "'store repair' makes a store without it"
-REBUILD = "'store rebuild' makes it anew from the log"
-RESTORE_FILE = "restore the file from a backup, or look at what it says"
+REPAIR = "'store repair' writes a new store without it"
+REBUILD = "'store rebuild' rebuilds it from the log"
+RESTORE_FILE = "restore the file from a backup, or inspect it"
 
 
 class Damage(NamedTuple):

@@ -227,7 +227,7 @@ class IndexCheck:
         paths = view.index_files()
         self._is_on = view.geometry is not None and (bool(paths) or _should_be_there(view))
         if paths and view.geometry is None:
-            what = "index files passed over: give --config, it has their sizes"
+            what = "index files skipped: pass --config, which has their sizes"
             findings.notes[what] += len(paths)
 
     def _all_entries(self) -> Iterator[IndexEntry]:
@@ -328,7 +328,10 @@ class IndexCheck:
         return entry.hash in (*key_hashes(record), of_tags)
 
     def _name_wrong(self, entry: IndexEntry) -> None:
-        what = f"entry {entry.number} leads to no record of its key, at {entry.offset} of the log"
+        what = (
+            f"entry {entry.number} does not point to a record with its key (log offset "
+            f"{entry.offset})"
+        )
         entry.file.name(self._runs, "key", entry.number, what)
 
     def _miss(self, path: Path, key: tuple[int, int, int]) -> None:
@@ -344,7 +347,7 @@ class IndexCheck:
         if self._missing is not None:
             path, offset, count = self._missing
             self._missing = None
-            what = "entries of messages' keys are missing, from this message on"
+            what = "entries for keys are missing from this message on"
             self._findings.report("index", path, what, REBUILD, log_offset=offset, count=count)
 
     def _no_more_entries(self) -> None:
@@ -360,9 +363,9 @@ class IndexCheck:
     def _look_at_time(self, entry: IndexEntry, time_ms: int) -> None:
         if not entry.file.may_have(entry.number, entry.seconds, time_ms):
             wanted = _seconds_between(entry.file.header[0], time_ms)
-            what = f"{entry.seconds} s after the file's begin, not {wanted}"
+            what = f"{entry.seconds} s after the start of the file, not {wanted}"
             if entry.number == 1:
-                what = f"{entry.seconds} s after the end of the file before, and that is not so"
+                what = f"{entry.seconds} s after the end of the previous file, which is wrong"
             what = f"entry {entry.number} says {what}"
             entry.file.name(self._runs, "time", entry.number, what)
 

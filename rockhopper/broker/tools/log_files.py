@@ -56,11 +56,13 @@ def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem
     files = MappedFileQueue(directories[0], usual_bytes)
     for base, size_bytes, path in found:
         if base % usual_bytes:
-            reason = f"no file begins there where each has {usual_bytes} bytes: it is passed over"
+            reason = (
+                f"no file can start at this offset if each has {usual_bytes} bytes: it is skipped"
+            )
             problems.append(FileProblem(path, reason))
             continue
         if size_bytes != usual_bytes:
-            reason = f"the file has {size_bytes} bytes, those beside it {usual_bytes}"
+            reason = f"the file has {size_bytes} bytes, but the others have {usual_bytes}"
             problems.append(FileProblem(path, reason))
         files.files.append(MappedFile(path, base, size_bytes))
     return files, problems

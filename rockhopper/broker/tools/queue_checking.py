@@ -230,7 +230,7 @@ class QueueCheck:
         wanted, (offset, size_bytes, code) = each.wanted, each.held
         if (offset, size_bytes) == (wanted.log_offset, wanted.size_bytes):
             if each.queue.is_batch and code == wanted.tags_code:
-                return "number or count of its messages is not what the record says"
+                return "the number or count of its messages differs from the record"
             if is_address(code):
                 return self._why_ext_wrong(topic, queue_id, code, wanted.tags_code)
             if topic == SCHEDULE_TOPIC:
@@ -240,10 +240,10 @@ class QueueCheck:
         if holder is not None and offset > wanted.log_offset and not each.queue.is_batch:
             name = holder.topic.decode("utf-8", "replace")
             if (name, holder.queue_id, holder.queue_offset) == (topic, queue_id, wanted[0]):
-                self._findings.notes["records whose queue offset a later one has taken"] += 1
+                self._findings.notes["records whose queue offset a later record also has"] += 1
                 return None
         return (
-            f"it points to {size_bytes} bytes at {offset} of the log, and its message is "
+            f"it points to {size_bytes} bytes at log offset {offset}, but its message has "
             f"{wanted.size_bytes} bytes at {wanted.log_offset}"
         )
 
@@ -254,10 +254,10 @@ class QueueCheck:
             return None
         delay_ms = due_ms - record.store_time_ms
         if delay_ms % 1000 == 0 and 0 < delay_ms <= _DELAY_MS_MAX:
-            what = "delayed messages that are due by other delay levels than those of --config"
+            what = "delayed messages with due times from other delay levels than those of --config"
             self._findings.notes[what] += 1
             return None
-        return f"it is due at {due_ms}, and by the delay levels at {wanted.tags_code}"
+        return f"it is due at {due_ms}, but by the delay levels at {wanted.tags_code}"
 
     def _why_ext_wrong(self, topic: str, queue_id: int, address: int, code: int) -> str | None:
         key = topic, queue_id
@@ -307,7 +307,7 @@ class QueueCheck:
         size_bytes = common_size(found, unit.size, noted_bytes, configured_bytes)
         if size_bytes is None and len({file.size_bytes for file in found}) < 2:
             return
-        right = f"not {size_bytes}" if size_bytes else "and nothing tells which size is right"
+        right = f"not {size_bytes}" if size_bytes else "and the right size is unknown"
         for file in odd_files(queues, size_bytes or 0):
             what = f"the file has {file.size_bytes} bytes, {right}"
             self._findings.report("file", file.path, what, REBUILD)
@@ -336,14 +336,14 @@ class QueueCheck:
         view = self._view
         if offset >= view.end:
             if not view.is_live and not view.is_clean:
-                self._findings.notes["units of messages that the log does not have"] += 1
+                self._findings.notes["units of messages that are not in the log"] += 1
             return not view.is_clean
         if view.is_gone(topic, offset) or view.is_in_hole(offset, offset + max(size_bytes, 1)):
             return True
         record = view.record_at(offset)
         if size_bytes > 0 and (record is None or record.size_bytes != size_bytes):
             # Recovery writes such units in place of lost messages, so that readers skip them.
-            self._findings.notes["queue offsets of messages that were lost before"] += 1
+            self._findings.notes["queue offsets of messages that were lost earlier"] += 1
             return True
         return False
 

@@ -95,7 +95,7 @@ def _files(view: StoreView) -> dict[str, dict[str, int]]:
         "index": [layout.index],
         "tables": [layout.config],
         "timer wheel": [layout.timer_log, layout.timer_wheel],
-        "notes of Rockhopper": [layout.own],
+        "files of Rockhopper": [layout.own],
     }
     for name, places in parts.items():
         count = size_bytes = disk_bytes = 0

@@ -85,7 +85,7 @@ class StoreView:
             OSError: something cannot be read.
         """
         if not root.is_dir():
-            raise NoStoreError(f"{root} is no directory: name the one that storePathRootDir names")
+            raise NoStoreError(f"{root} is not a directory: name the directory in storePathRootDir")
         self.config, directories = load_config(root, config_path)
         self.layout = StoreLayout.from_config(self.config.store)
         log_presence.check_finished(self.layout)
@@ -107,12 +107,12 @@ class StoreView:
         if not self.log.files and not self.layout.config.is_dir():
             if below := [each.name for each in sorted(root.iterdir()) if _is_store(each)]:
                 raise NoStoreError(
-                    f"{root} holds no store itself, but directories of it do, as with 'brokers': "
-                    f"name one of them: {', '.join(below)}"
+                    f"{root} is not a store, but contains stores, as with 'brokers': name one "
+                    f"of them: {', '.join(below)}"
                 )
             raise NoStoreError(
-                f"{root} holds no store, neither commit log nor tables: name the directory that "
-                "storePathRootDir names, and give --config if the log is elsewhere"
+                f"{root} is not a store: it has neither a commit log nor tables; name the "
+                "directory in storePathRootDir, and pass --config if the log is elsewhere"
             )
 
     @property
@@ -124,8 +124,8 @@ class StoreView:
         """Return the state of the store as text."""
         if self.is_live:
             process = f" by process {self.holder}" if self.holder else ""
-            return f"in use{process}: read while it is served, up to the offset {self.end}"
-        return "stopped cleanly" if self.is_clean else "not stopped cleanly: killed, or cut off"
+            return f"in use{process}: read up to offset {self.end} while the broker runs"
+        return "stopped cleanly" if self.is_clean else "not stopped cleanly: killed, or a power cut"
 
     def load_log(self) -> None:
         """Find the files of the log, and its end if a broker is writing to it."""

@@ -20,10 +20,10 @@ from rockhopper.protocol.store.queue_layout import decode_checkpoint
 REPLICA_DIRECTORY = "ha"
 _TRIES = 5
 _CHECKED_LINES = (inventory.FILE_NAME, log_identity.FILE_NAME, "stopped-files.json")
-_MADE_ANEW = "the next start of the broker makes it anew"
-_COPY_COUNTS = "the next start of the broker takes the sound copy"
+_MADE_ANEW = "the next start of the broker rebuilds it"
+_COPY_COUNTS = "the next start of the broker uses the intact copy"
 _EDITED = (
-    "fine if somebody edited it while the broker was stopped; else the .bak has what was saved"
+    "expected if you edited it while the broker was stopped; otherwise the .bak has the saved state"
 )
 
 
@@ -36,7 +36,7 @@ def check_tables(view: StoreView, findings: Findings) -> int:
         if data is not None:
             count += 1
             if data.strip(b"\0") and not any(decode_checkpoint(data)):
-                findings.report("table", path, "the checkpoint makes no sense", _MADE_ANEW)
+                findings.report("table", path, "the checkpoint is invalid", _MADE_ANEW)
     for path in _tables(view):
         count += 1
         _check_table(view, findings, path)
@@ -52,7 +52,7 @@ def check_tables(view: StoreView, findings: Findings) -> int:
             try:
                 decode_geometry(data) if name == GEOMETRY_FILE else checked_line.decode(data)
             except ValueError as error:
-                what = f"the note is damaged: {error}"
+                what = f"the file is damaged: {error}"
                 findings.report("table", layout.own / name, what, _MADE_ANEW)
     return count
 
@@ -114,9 +114,9 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
         return
     if saved is None and backup and is_damaged(backup):
         what = "the copy is damaged"
-        findings.report("table", backup_path(path), what, "the broker writes it anew")
+        findings.report("table", backup_path(path), what, "the broker writes it again")
     elif saved is not None and saved.content != data and saved.before != crc32(data):
-        findings.report("table", path, "the table is not as it was saved", _EDITED)
+        findings.report("table", path, "the table differs from what was saved", _EDITED)
 
 
 def unreadable_tables(files: Mapping[str, bytes]) -> dict[str, bytes | None]:
@@ -157,10 +157,10 @@ def _check_records(view: StoreView, findings: Findings, path: Path) -> None:
     data = _read(path) or b""
     for start, end in decode_records(data).damages:
         if end == len(data) and not view.is_clean:
-            findings.notes["notes that were cut off at their end"] += 1
+            findings.notes["journals whose end was cut off"] += 1
             continue
-        what = f"{end - start} bytes are no sound note"
-        findings.report("table", path, what, "notes around it count", file_position=start)
+        what = f"{end - start} bytes are not valid journal entries"
+        findings.report("table", path, what, "the entries around it are used", file_position=start)
 
 
 def _read(path: Path) -> bytes | None:

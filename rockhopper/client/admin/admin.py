@@ -337,7 +337,7 @@ class Admin(ClosedAtEnd):
             else "start one that registers there (namesrvAddr)"
         ]
         raise RouteNotFoundError(
-            f"the name service {self._name_service} knows {what}",
+            f"the name server {self._name_service} knows {what}",
             address=self._name_service,
             remedy="; ".join(remedies),
         )

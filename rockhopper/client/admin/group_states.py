@@ -394,7 +394,7 @@ class GroupReader:
     def _unknown(self, group: str) -> RouteNotFoundError:
         address = str(self._session.name_services)
         return RouteNotFoundError(
-            f"no broker of the name service {address} knows group {group!r}",
+            f"no broker of the name server {address} knows group {group!r}",
             address=address,
             remedy="list the existing ones with `rockhopper group list`",
         ).about(group=group)

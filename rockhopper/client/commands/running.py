@@ -71,7 +71,7 @@ def nameserver_option(command: _Command) -> _Command:
         metavar="HOST:PORT[;...]",
         callback=_inherit,
         expose_value=False,
-        help="The name service; else $NAMESRV_ADDR, the context's, 127.0.0.1:9876.",
+        help="The name server; else $NAMESRV_ADDR, the context's, 127.0.0.1:9876.",
     )(asked(access_options(command)))
 
 

@@ -65,7 +65,7 @@ def nobody_is_there(away: Sequence[str]) -> str:
     who = f"; not reachable: {format_names(away)}" if away else ""
     return (
         f"no broker is registered there now{who}: start it, or check in its log whether it "
-        "registers at this name service (namesrvAddr)"
+        "registers at this name server (namesrvAddr)"
     )
 
 

@@ -54,7 +54,7 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
     if text is not None and not isinstance(text, str):
         joined = ";".join(map(str, text)) if isinstance(text, Iterable) else "host:port;host:port"
         raise TypeError(
-            f"nameserver is {text!r}: pass name services as one string, as in {joined!r}"
+            f"nameserver is {text!r}: pass name servers as one string, as in {joined!r}"
         )
     if text is None:
         text = os.environ.get(NAMESERVER_VARIABLE) or DEFAULT_NAMESERVER
@@ -68,9 +68,7 @@ def parse_nameservers(text: str | None) -> tuple[str, ...]:
         if address not in addresses:
             addresses.append(address)
     if not addresses:
-        raise ValueError(
-            f"{text!r} contains no name service: it must look like host:port;host:port"
-        )
+        raise ValueError(f"{text!r} contains no name server: it must look like host:port;host:port")
     return tuple(addresses)
 
 

@@ -429,7 +429,7 @@ class BrokerConnection(asyncio.Protocol):
             lambda: MalformedAnswerError(
                 f"{self.address} does not speak RocketMQ's remoting protocol ({text})",
                 address=self.address,
-                remedy="is this the port of a broker or a name service?",
+                remedy="is this the port of a broker or a name server?",
             )
         )
         if self.transport is not None:

@@ -169,7 +169,7 @@ class NameServices:
         self._current = random.randrange(len(addresses))
         for address in addresses:
             pool.remedies[address] = (
-                "check that a name service runs there, or name another one "
+                "check that a name server runs there, or name another one "
                 "(nameserver, in Spark nameServer; --nameserver or NAMESRV_ADDR)"
             )
 
@@ -194,7 +194,7 @@ class NameServices:
             for task in asked:
                 let_go(task)
         raise BrokerUnreachableError(
-            f"none of the name services {self} answers; the last error: {failures[-1]}",
+            f"none of the name servers {self} answers; the last error: {failures[-1]}",
             address=failures[-1].address,
         ) from failures[-1]
 
@@ -353,7 +353,7 @@ class RouteCache:
             return route
         more, remedy = await why_no_route(self._name_services.ask, topic, for_sending=for_sending)
         raise RouteNotFoundError(
-            f"the name service {self._name_services} knows no broker for topic {topic!r}{more}",
+            f"the name server {self._name_services} knows no broker for topic {topic!r}{more}",
             code=int(ResponseCode.TOPIC_NOT_EXIST),
             address=str(self._name_services),
             remedy=remedy,
@@ -521,6 +521,6 @@ class RouteCache:
             for address in addresses.values():
                 self._broker_addresses.add(address)
                 self._pool.remedies[address] = (
-                    f"the name service gives this address for {name}: check that the broker "
+                    f"the name server gives this address for {name}: check that the broker "
                     "runs, and that its advertised address can be reached from here"
                 )

@@ -103,7 +103,7 @@ class JobOptions:
     """The options of every job."""
 
     dry_run: bool = option(
-        "--dry-run", default=False, is_flag=True, help="Say what would be done; change nothing."
+        "--dry-run", default=False, is_flag=True, help="Show what would be done; change nothing."
     )
     master: str | None = option(
         "--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*]."

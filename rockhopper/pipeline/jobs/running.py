@@ -117,7 +117,7 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     asked = question.format(found)
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"{asked} No name service was given, so nobody says which brokers are meant: add "
+            f"{asked} No name server was given, so it is unclear which brokers are meant: add "
             f"--nameserver HOST:PORT, {remedy}or --yes for those at {found}"
         )
     click.confirm(asked, abort=True, err=True)

@@ -75,7 +75,7 @@ class Discovery:
         """
         now_s = self._now_s()
         if now_s - self._asked_at_s >= ROUTES_KEPT_S:
-            what = f"the topics could not be asked for at {self._rules.nameserver}"
+            what = f"cannot query the topics at {self._rules.nameserver}"
             self._queues = self._rules.patience(what, lambda: self._ask(in_use))
             self._asked_at_s = now_s
         return list(self._queues)
@@ -111,16 +111,16 @@ class Discovery:
             if topic in in_use:
                 # A broker that restarts takes its topics with it for a moment: waiting may help.
                 raise PipelineError(
-                    f"the name service {rules.nameserver} knows no topic {topic!r} any more: see "
-                    "that its broker runs; if the topic was deleted, set failOnDataLoss=false to "
-                    "go on without it"
+                    f"the name server {rules.nameserver} knows no topic {topic!r} any more: "
+                    "check that its broker runs; if the topic was deleted, set "
+                    "failOnDataLoss=false to continue without it"
                 ) from RouteNotFoundError(topic)
             if not rules.pattern:
                 near = near_or_some(topic, application_topics(self.remote.topics()))
                 raise PipelineError(
-                    f"the name service {rules.nameserver} knows no topic {topic!r}{near}: correct "
-                    f"the name, create it (rockhopper topic create {topic}), or see that its "
-                    "broker runs"
+                    f"the name server {rules.nameserver} knows no topic {topic!r}{near}: "
+                    f"correct the name, create it (rockhopper topic create {topic}), or check "
+                    "that its broker runs"
                 )
         return found
 
@@ -134,9 +134,9 @@ class Discovery:
             return ""
         near = near_or_some(rules.pattern, application_topics(self.remote.topics()))
         return (
-            f"the option subscribePattern={rules.pattern!r} matches none of the topics that the "
-            f"name service {rules.nameserver} knows{near}: correct it (it has to match whole "
-            "names, such as orders.*), or create the topic"
+            f"the option subscribePattern={rules.pattern!r} matches none of the topics that "
+            f"the name server {rules.nameserver} knows{near}: correct it (it has to match "
+            "whole names, such as orders.*), or create the topic"
         )
 
     def _assigned(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue]:
@@ -173,7 +173,7 @@ class Discovery:
 
     def brokers(self) -> set[str]:
         """Return the names of the brokers that the name server knows."""
-        what = f"the brokers could not be asked for at {self._rules.nameserver}"
+        what = f"cannot query the brokers at {self._rules.nameserver}"
         found = self._rules.patience(what, lambda: self.remote.brokers())
         return {each.name for each in found}
 
@@ -198,7 +198,7 @@ class Discovery:
             self._left = frozenset(found.keys() - set(queues))
             return found
 
-        return self._rules.patience("what the queues hold could not be asked for", attempt)
+        return self._rules.patience("cannot query the offsets of the queues", attempt)
 
     def unreadable(self, known: Offsets, held: Collection[MessageQueue]) -> Offsets:
         """Return queues that can no longer be read, with their ends; their topics still exist.
@@ -219,7 +219,7 @@ class Discovery:
         there = [queue for queue in queues if self._is_there(queue)]
         group = self._rules.group
         found = self._rules.patience(
-            f"the offsets of the group {group!r} could not be asked for",
+            f"cannot query the offsets of the group {group!r}",
             lambda: self.remote.committed(group, there),
         )
         # Apache's brokers return 0 if a group has never committed.
@@ -232,7 +232,7 @@ class Discovery:
         """Return the clients that consume for the group now."""
         group, brokers = self._rules.group, {queue.broker_name for queue in self._queues}
         return self._rules.patience(
-            f"the members of the group {group!r} could not be asked for",
+            f"cannot query the members of the group {group!r}",
             lambda: self.remote.members(group, brokers),
         )
 
@@ -248,14 +248,14 @@ class Discovery:
     def store_times(self, offsets: Offsets) -> Offsets:
         """Return the store times of the messages at *offsets* that exist."""
         return self._rules.patience(
-            "the times of messages could not be asked for",
+            "cannot query the times of messages",
             lambda: self.remote.store_times(offsets),
         )
 
     def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """Return the first offset of the queue stored at *time_ms* or later, else its end."""
         return self._rules.patience(
-            f"{queue} could not be asked for where {time_ms} ms is in it",
+            f"cannot query which offset of {queue} has the time {time_ms} ms",
             lambda: self.remote.offsets_at([queue], time_ms)[queue],
         )
 

@@ -84,8 +84,8 @@ class GoingOn:
         for queue, end in past.ends.items():
             if end < at.offsets.get(queue, 0):
                 _log.warning(
-                    "%s: this query has read up to offset %d, and the log of its broker has ended "
-                    "at %d since (a restored backup, a power cut); it goes on there",
+                    "%s: this query has read up to offset %d, and the log of its broker has "
+                    "ended at %d since (a restored backup, a power cut); it continues there",
                     queue,
                     at.offsets[queue],
                     end,
@@ -100,7 +100,7 @@ class GoingOn:
         """Drop topics that are missing on brokers that are online."""
         for place in sorted(self._discovery.gone & at.places):
             if self._rules.wants_topic(place[0]):
-                self._lost(place, "is not there any more", "go on without it", at)
+                self._lost(place, "no longer exists", "continue without it", at)
             for queue in [queue for queue in at.offsets if place_of(queue) == place]:
                 del at.offsets[queue]
                 at.times.pop(queue, None)
@@ -109,13 +109,14 @@ class GoingOn:
     def _report_unreadable(self, at: StreamOffset, held: Held) -> None:
         for queue, end in sorted(self._discovery.unreadable(at.offsets, held.keys()).items()):
             said = (
-                f"{queue} is read no longer, since its topic has fewer queues and its broker does "
-                f"not serve the others: this query has read up to {at.offsets[queue]} of {end}"
+                f"{queue} is no longer read: its topic now has fewer queues, and its broker "
+                f"does not serve the others: this query has read up to {at.offsets[queue]} of "
+                f"{end}"
             )
             if self._rules.fail_on_data_loss:
                 raise PipelineError(
                     f"{said}; give the topic its queues back until they are read, or set "
-                    "failOnDataLoss=false to go on without the rest"
+                    "failOnDataLoss=false to continue without the rest"
                 )
             if (place_of(queue), said) not in self._warned:
                 self._warned.add((place_of(queue), said))
@@ -130,7 +131,7 @@ class GoingOn:
         }
         found |= self._guessed(at, held)
         for place in sorted(found):
-            self._lost(place, "was deleted and made anew", "read it from its beginning on", at)
+            self._lost(place, "was deleted and recreated", "read it from its beginning on", at)
         return found
 
     def _guessed(self, at: StreamOffset, held: Held) -> set[Place]:
@@ -173,7 +174,7 @@ class GoingOn:
             )
         if (place, what) not in self._warned:
             self._warned.add((place, what))
-            _log.warning("%s: %s, as failOnDataLoss=false says", said, remedy)
+            _log.warning("%s: %s, because failOnDataLoss=false", said, remedy)
 
     def _begin_of_new(self, queue: MessageQueue, low: int, at: StreamOffset, held: Held) -> int:
         """Return the start offset in a queue that the query did not know.

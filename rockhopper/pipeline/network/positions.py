@@ -45,7 +45,7 @@ def parse_json(option: str, text: str) -> dict[str, Any]:
         value = json.loads(text)
     except ValueError as error:
         raise PipelineError(
-            f"the option {option} is no JSON ({error}): set it to one such as "
+            f"the option {option} is not valid JSON ({error}): set it to one such as "
             '{"orders": {"broker-a": {"0": 23}}}'
         ) from None
     if not isinstance(value, dict):

@@ -31,8 +31,8 @@ FEW_SIZE_BYTES_MAX = 1 << 20
 """A larger read is decoded alone; smaller reads are decoded together up to this size."""
 
 _FAIL = (
-    "if that is expected, set failOnDataLoss=false to go on without them; otherwise see that the "
-    "broker keeps messages for longer (fileReservedTime) than this query may fall behind"
+    "if that is expected, set failOnDataLoss=false to continue without them; otherwise make "
+    "the broker keep messages longer (fileReservedTime) than this query may fall behind"
 )
 
 
@@ -213,10 +213,10 @@ def _without_topic(wanted: Range, error: PipelineError, rules: TopicReadRules) -
     said = f"{wanted.queue} cannot be read from offset {wanted.begin} to {wanted.end}"
     if rules.fail_on_data_loss:
         raise PipelineError(
-            f"{said}: the topic was deleted since, and perhaps made anew ({error.sentence}); set "
-            "failOnDataLoss=false to go on without these messages"
+            f"{said}: the topic was deleted since, and perhaps recreated ({error.sentence}); "
+            "set failOnDataLoss=false to continue without these messages"
         ) from error
-    _log.warning("%s: the topic was deleted since, and perhaps made anew", said)
+    _log.warning("%s: the topic was deleted since, and perhaps recreated", said)
     return BulkRead(b"", wanted.end, wanted.end, wanted.end, False)
 
 

@@ -189,7 +189,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
         (options.integer("fetchOffset.retryIntervalMs", 500) or 0) / 1000,
     )
     return TopicReadRules(
-        nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
+        nameserver=options.required("nameServer", "host:port of the name server, several with ;"),
         access=read_access(options),
         topics=topics,
         pattern=pattern,
@@ -263,7 +263,8 @@ def _what_to_read(options: Options) -> tuple[tuple[str, ...], str, Mapping[str, 
         re.compile(pattern)
     except re.error as error:
         raise PipelineError(
-            f"the option subscribePattern is no regular expression ({error}): correct {pattern!r}"
+            f"the option subscribePattern is not a valid regular expression ({error}): correct "
+            f"{pattern!r}"
         ) from None
     text = options.text("assign")
     return topics, pattern, parse_json("assign", text) if text else {}

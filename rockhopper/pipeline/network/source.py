@@ -133,9 +133,9 @@ class NetworkReader(DataSourceReader):
             return False
         if self._rules.fail_on_data_loss:
             raise PipelineError(
-                f"the topic {queue.topic!r} on {queue.broker_name} was deleted and made anew, so "
-                "these offsets are not of its messages: set failOnDataLoss=false to read the new "
-                "one from its beginning"
+                f"the topic {queue.topic!r} on {queue.broker_name} was deleted and recreated, "
+                "so these offsets are not of its messages: set failOnDataLoss=false to read "
+                "the new one from its beginning"
             )
         return True
 

@@ -140,8 +140,9 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._rules.fail_on_data_loss and not low <= begin[queue] <= held[queue][1]:
             raise PipelineError(
                 f"{queue} goes from offset {low} to {held[queue][1]}, and this query stands at "
-                f"{begin[queue]}: messages were deleted, or the topic was made anew; set "
-                "failOnDataLoss=false to go on with what is there, or start with a new checkpoint"
+                f"{begin[queue]}: messages were deleted, or the topic was recreated; set "
+                "failOnDataLoss=false to continue with what is there, or start with a new "
+                "checkpoint"
             )
         return high
 

@@ -92,7 +92,7 @@ def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkSta
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
         raise PipelineError(
-            f"the name service {rules.nameserver} knows no broker: start one, or correct the "
+            f"the name server {rules.nameserver} knows no broker: start one, or correct the "
             "option nameServer"
         ) from RouteNotFoundError("no broker")
     states: dict[str, SinkState | None] = {}
@@ -115,7 +115,7 @@ def homes_of(remote: Remote, rules: SinkRules, topic: str) -> list[str]:
     queues = () if route is None else (*route.write_queues, *route.masterless_queues)
     if not queues:
         raise PipelineError(
-            f"no broker that the name service {rules.nameserver} knows takes messages for the "
+            f"no broker that the name server {rules.nameserver} knows takes messages for the "
             f"topic {topic!r}: start its broker if it is away, else create the topic first "
             f"(rockhopper topic create {topic}), which exactly-once does not do by itself"
         ) from RouteNotFoundError(topic)
@@ -146,8 +146,9 @@ def _chosen(
         return rules.broker
     if len(used) > 1:
         raise PipelineError(
-            f"the sink {sink_id!r} has batches on the brokers {', '.join(used)}, and nobody knows "
-            "on which it goes on: name that one with the option broker, or set another sinkId"
+            f"the sink {sink_id!r} has batches on the brokers {', '.join(used)}, and it is "
+            "unknown on which it continues: name that one with the option broker, or set "
+            "another sinkId"
         )
     told = sorted({state.home for state in able.values() if state.home})
     with_rows = sorted(staged) or sorted({name for names in homes.values() for name in names})
@@ -157,8 +158,8 @@ def _chosen(
 def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
     return (
         f"earlier batches of the sink {sink_id!r} were published on {', '.join(used)}, so it "
-        f"cannot go on with {wanted}, which would let a repeated batch in twice: go on with "
-        f"{used[0]}, or set another sinkId"
+        f"cannot continue with {wanted}, which could store a repeated batch twice: continue "
+        f"with {used[0]}, or set another sinkId"
     )
 
 
@@ -169,9 +170,9 @@ def _check_home(sink_id: str, able: Mapping[str, SinkState]) -> None:
         if state.home and state.home not in able:
             raise PipelineError(
                 f"batches of the sink {sink_id!r} are published on {state.home}, as {name} "
-                "remembers, so it cannot go on without it, which would let a repeated batch in "
-                f"twice: start {state.home} again; if it is gone for good, set another sinkId, "
-                "under which the batch is written anew"
+                "remembers, so it cannot continue without it, which could store a repeated "
+                f"batch twice: start {state.home} again; if it is gone for good, set another "
+                "sinkId, under which the batch is written anew"
             ) from RouteNotFoundError(state.home)
 
 
@@ -191,20 +192,20 @@ def _check_batch(
     check_owner(sink_id, owner, known_owner)
     if last < 0 and batch_id and rules.is_streaming and not rules.broker:
         raise PipelineError(
-            f"no broker remembers the sink {sink_id!r}, and this is its batch {batch_id}: start "
-            "the broker that has its earlier batches, or name one with the option broker to go on "
-            f"there ({', '.join(able)})"
+            f"no broker remembers the sink {sink_id!r}, and this is its batch {batch_id}: "
+            "start the broker that has its earlier batches, or name one with the option broker "
+            f"to continue there ({', '.join(able)})"
         )
     if batch_id is None or batch_id >= last:
         return
     known = f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: "
     if rules.is_streaming:
         raise PipelineError(
-            f"{known}it belongs to another checkpoint, so set another sinkId, or go on with that "
-            "checkpoint"
+            f"{known}it belongs to another checkpoint, so set another sinkId, or continue with "
+            "that checkpoint"
         )
     raise PipelineError(
-        f"{known}nobody knows whether it was written, so set batchId to {last + 1} or more to "
+        f"{known}it is unknown whether it was written, so set batchId to {last + 1} or more to "
         "write it, or another sinkId"
     )
 
@@ -218,24 +219,25 @@ def check_gap(rules: SinkRules, sink_id: str, batch_id: int, last: int) -> None:
     if not rules.is_streaming or last < 0 or batch_id <= last + 1:
         return
     said = (
-        f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: what was "
-        "in between is not there any more, for the broker's store was put back from a backup, or "
-        "lost its end"
+        f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: what "
+        "was in between no longer exists, for the broker's store was put back from a backup, "
+        "or lost its end"
     )
     if rules.fail_on_data_loss:
         raise PipelineError(
-            f"{said}; set failOnDataLoss=false to go on without these batches, or begin again "
-            "with a new checkpoint and sinkId"
+            f"{said}; set failOnDataLoss=false to continue without these batches, or start "
+            "over with a new checkpoint and sinkId"
         )
-    _log.warning("%s; going on without these, as failOnDataLoss=false says", said)
+    _log.warning("%s; continuing without these, because failOnDataLoss=false", said)
 
 
 def check_owner(sink_id: str, owner: str, known: str) -> None:
     """Check that *owner* owns the sink's batches; blank: unknown. Raises PipelineError."""
     if owner and known and owner != known:
         raise PipelineError(
-            f"the sink {sink_id!r} has batches of {known}, and this is {owner}, whose batches have "
-            "the same numbers: set another sinkId, or go on with the checkpoint that wrote them"
+            f"the sink {sink_id!r} has batches of {known}, and this is {owner}, whose batches "
+            "have the same numbers: set another sinkId, or continue with the checkpoint that "
+            "wrote them"
         )
 
 

@@ -118,8 +118,9 @@ class Messages:
         sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
         if sizes.max(initial=0) > PROPERTIES_SIZE_BYTES_MAX:
             raise PipelineError(
-                f"a row has properties of {sizes.max()} bytes, and {PROPERTIES_SIZE_BYTES_MAX} are "
-                "the most: shorten keys, tags or properties, or put such values into the body"
+                f"a row has properties of {sizes.max()} bytes, but at most "
+                f"{PROPERTIES_SIZE_BYTES_MAX} are allowed: shorten keys, tags or properties, "
+                "or put such values into the body"
             )
         heads["size"] = heads["body_size"] + sizes + BATCHED_SIZE_BYTES
         flags = np.asarray(self.flags, np.int64)[rows]

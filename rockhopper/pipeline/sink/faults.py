@@ -134,7 +134,8 @@ def _sizes(messages: Messages, rules: SinkRules) -> Iterator[Fault]:
         "properties",
         properties > most,
         lambda row: (
-            f"the properties, tags and keys have {properties[row]} bytes, and {most} are the most"
+            f"the properties, tags and keys have {properties[row]} bytes, but at most {most} "
+            "are allowed"
         ),
     )
     large = bodies > BODY_SIZE_BYTES_MAX
@@ -146,8 +147,7 @@ def _sizes(messages: Messages, rules: SinkRules) -> Iterator[Fault]:
         "body",
         large,
         lambda row: (
-            f"the body has {bodies[row]} bytes, and {BODY_SIZE_BYTES_MAX} are the most "
-            "that a request holds"
+            f"the body has {bodies[row]} bytes, but a request holds at most {BODY_SIZE_BYTES_MAX}"
         ),
     )
 
@@ -168,7 +168,7 @@ def _topics(messages: Messages, rules: SinkRules) -> Iterator[Fault]:
         problem = None if is_light(topic) else sendable_error(topic)
         is_derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         if problem is None and is_derived and rules.is_exactly_once:
-            problem = f"{topic!r} is a topic that brokers write themselves"
+            problem = f"only brokers may write to topic {topic!r}"
         if problem is not None:
             problems[topic] = problem
     if problems:

@@ -48,10 +48,10 @@ def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
     known = _read(data, f"{checkpoint}/{HOME_FILE}")
     if known.get("sinkId") == sink_id and known.get("broker") != broker:
         raise PipelineError(
-            f"earlier batches of the sink {sink_id!r} were published on {known.get('broker')}, as "
-            f"{checkpoint}/{HOME_FILE} says, so it cannot go on with {broker}, which would let a "
-            f"repeated batch in twice: start {known.get('broker')} again; if it is gone for good, "
-            "delete that file and name another with the option broker"
+            f"earlier batches of the sink {sink_id!r} were published on {known.get('broker')}, "
+            f"as {checkpoint}/{HOME_FILE} says, so it cannot continue with {broker}, which "
+            f"could store a repeated batch twice: start {known.get('broker')} again; if it is "
+            "gone for good, delete that file and name another with the option broker"
         )
 
 

@@ -130,19 +130,20 @@ class _Publishing:
         )
         if self._rules.fail_on_data_loss:
             raise PipelineError(
-                f"{said}; nothing of them is written: begin again with a new checkpoint and "
-                "sinkId, or set failOnDataLoss=false to go on without them"
+                f"{said}; nothing of them is written: start over with a new checkpoint and "
+                "sinkId, or set failOnDataLoss=false to continue without them"
             )
-        _log.warning("%s; going on without them, as failOnDataLoss=false says", said)
+        _log.warning("%s; continuing without them, because failOnDataLoss=false", said)
 
     def _prepare(self) -> None:
         sent = [self._begin(RequestCode.SINK_PREPARE, *each) for each in self._mine.items()]
         for each in sent:
             if _is_repeated(self._settle(each)):
                 raise PipelineError(
-                    f"{each.broker} has published {self._what()}, and {self._home}, which decides "
-                    "what belongs to it, knows nothing of that: its store was put back from a "
-                    "backup, or lost; see what is published, and set another sinkId to go on"
+                    f"{each.broker} has published {self._what()}, and {self._home}, which "
+                    "decides what belongs to it, knows nothing of that: its store was put back "
+                    "from a backup, or lost; see what is published, and set another sinkId to "
+                    "continue"
                 )
 
     def _decided(self) -> tuple[int, SinkShares] | None:
@@ -153,8 +154,8 @@ class _Publishing:
             finished, (batch_id, shares) = batch_id, self._ask()
             if batch_id == finished:
                 raise PipelineError(
-                    f"{self._home} has published {self._what(finished)} and goes on saying that it "
-                    "is to be published: look at its log, and start it again"
+                    f"{self._home} has published {self._what(finished)} and continues saying "
+                    "that it is to be published: look at its log, and start it again"
                 )
         if batch_id < 0:
             return None
@@ -164,9 +165,9 @@ class _Publishing:
     def _check_batch(self, decided: int) -> None:
         if decided != self._batch_id:
             raise PipelineError(
-                f"batch {decided} of the sink {self._sink_id!r} is being published, and this is "
-                f"batch {self._batch_id}: it belongs to another checkpoint, so set another sinkId, "
-                "or go on with that checkpoint"
+                f"batch {decided} of the sink {self._sink_id!r} is being published, and this "
+                f"is batch {self._batch_id}: it belongs to another checkpoint, so set another "
+                "sinkId, or continue with that checkpoint"
             )
 
     def _ask(self, shares: SinkShares | None = None) -> tuple[int, SinkShares]:

@@ -106,7 +106,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
     on_bad_row, letters = _bad_rows(options, topic)
     compress_over = options.size_bytes("compressOver", None if exactly else 4096, 0)
     return SinkRules(
-        nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
+        nameserver=options.required("nameServer", "host:port of the name server, several with ;"),
         access=read_access(options),
         topic=topic,
         group=group,
@@ -133,7 +133,7 @@ def sendable_error(topic: str) -> str | None:
     """Return why clients cannot send to *topic*, as a sentence; None if the name is allowed."""
     problem = topic_error(topic)
     if problem is None and topic in NOT_SENDABLE_TOPICS:
-        problem = f"{topic!r} is a topic that brokers write themselves"
+        problem = f"only brokers may write to topic {topic!r}"
     return problem
 
 

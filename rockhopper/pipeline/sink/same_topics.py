@@ -53,7 +53,7 @@ def check_same_topics(
         return
     known: dict[str, dict[str, str]] = {}
     if data is not None:
-        remedy = "delete it; then nobody knows whether a topic was made anew before that"
+        remedy = "delete it; then it is unknown whether a topic was recreated before that"
         with naming_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
             known = {topic: dict(brokers.items()) for topic, brokers in json.loads(data).items()}
     another = [
@@ -63,14 +63,14 @@ def check_same_topics(
     ]
     if another:
         topic, broker = min(another)
-        what = "was deleted" if found[topic, broker] is None else "was deleted and made anew"
+        what = "was deleted" if found[topic, broker] is None else "was deleted and recreated"
         said = (
             f"the topic {topic!r} on {broker} {what} since this query wrote to it, and what it "
             "wrote is gone"
         )
         if fail_on_data_loss:
             raise PipelineError(
-                f"{said}: set failOnDataLoss=false to go on, or begin again with a new checkpoint"
+                f"{said}: set failOnDataLoss=false to continue, or start over with a new checkpoint"
             )
         _log.warning("%s", said)
     noted = {topic: dict(brokers) for topic, brokers in known.items()}

@@ -225,7 +225,7 @@ class RowSender:
         route = self._routes.get(topic)
         if route is None:
             found = self._rules.patience(
-                f"the queues of {topic!r} could not be asked for", lambda: self._remote.route(topic)
+                f"cannot query the queues of {topic!r}", lambda: self._remote.route(topic)
             )
             writable(found, topic)
             assert found is not None

@@ -378,7 +378,7 @@ class QueueOfRow:
     def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         found = self._known.get(topic)
         if found is None:
-            what = f"the queues of {topic!r} could not be asked for"
+            what = f"cannot query the queues of {topic!r}"
             found = self._known[topic] = self._rules.patience(what, lambda: self._ask(topic))
         return found
 
@@ -390,8 +390,8 @@ class QueueOfRow:
         elif route is not None and route.masterless_queues:
             away = route.masterless_queues[0].broker_name
             raise PipelineError(
-                f"the broker {away!r}, which has queues of {topic!r}, is away: start it again, or "
-                "take it from the name service if it is gone for good"
+                f"the broker {away!r}, which has queues of {topic!r}, is away: start it again, "
+                "or take it from the name server if it is gone for good"
             ) from RouteNotFoundError(away)
         if not queues:
             raise PipelineError(

@@ -63,4 +63,4 @@ def _without_nulls(value: Any) -> Any:
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind is MessageQueueKey:
         return MessageQueueKey.parse(value)
-    raise NotImplementedError(f"{kind} is no part of a body")
+    raise NotImplementedError(f"{kind} cannot be part of a body")

@@ -50,12 +50,13 @@ class TopicRouteData(Body, rename="camel"):
             count = max(each.read_queue_nums, each.write_queue_nums)
             if count > QUEUE_COUNT_MAX:
                 raise ProtocolError(
-                    f"{count} queues on {each.broker_name[:60]!r}: {QUEUE_COUNT_MAX} is the most"
+                    f"the route has {count} queues on {each.broker_name[:60]!r}; "
+                    f"{QUEUE_COUNT_MAX} are allowed"
                 )
             total += max(count, 0)
         total += sum(count for _, count in self.ordered_counts())
         if total > 2 * ROUTE_QUEUE_COUNT_MAX:
-            raise ProtocolError(f"{total} queues of one topic: that is no route")
+            raise ProtocolError(f"the route has {total} queues for one topic, which is too many")
 
     def ordered_counts(self) -> list[tuple[str, int]]:
         """Return broker names and queue counts of orderTopicConf, "broker-a:4;broker-b:4".
@@ -69,7 +70,7 @@ class TopicRouteData(Body, rename="camel"):
                 continue
             if len(text) > len(str(QUEUE_COUNT_MAX)) or int(text) > QUEUE_COUNT_MAX:
                 raise ProtocolError(
-                    f"orderTopicConf gives {text[:20]} queues: {QUEUE_COUNT_MAX} is the most"
+                    f"orderTopicConf has {text[:20]} queues; {QUEUE_COUNT_MAX} are allowed"
                 )
             found.setdefault(name, int(text))
         return list(found.items())

@@ -39,7 +39,7 @@ def main() -> None:
         target.write_bytes(compiled())
     elif target.read_bytes() != compiled():
         raise SystemExit(
-            f"{target.name} is not what messaging.proto makes: run this without --check"
+            f"{target.name} is not up to date with messaging.proto: run this without --check"
         )
 
 

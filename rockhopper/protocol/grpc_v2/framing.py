@@ -59,7 +59,7 @@ class MessageSplitter:
             if size > self._size_bytes_max:
                 raise FramingError(
                     GrpcStatus.RESOURCE_EXHAUSTED,
-                    f"a request of {size} bytes; {self._size_bytes_max} are allowed",
+                    f"the request has {size} bytes; {self._size_bytes_max} are allowed",
                 )
             begin = position + _HEAD.size
             if len(received) - begin < size:
@@ -74,18 +74,20 @@ class MessageSplitter:
     def _inflated(self, message: bytes) -> bytes:
         if self._encoding != "gzip":
             raise FramingError(
-                GrpcStatus.UNIMPLEMENTED, f"grpc-encoding {self._encoding!r}; gzip is understood"
+                GrpcStatus.UNIMPLEMENTED, f"unsupported grpc-encoding {self._encoding!r}: use gzip"
             )
         inflater = zlib.decompressobj(_GZIP)
         try:
             inflated = inflater.decompress(message, self._size_bytes_max + 1)
         except zlib.error as error:
-            raise FramingError(GrpcStatus.INTERNAL, f"a message is no gzip: {error}") from None
+            raise FramingError(
+                GrpcStatus.INTERNAL, f"a message is not valid gzip: {error}"
+            ) from None
         if len(inflated) > self._size_bytes_max:
             raise FramingError(
                 GrpcStatus.RESOURCE_EXHAUSTED,
-                f"a request of more than {self._size_bytes_max} bytes, when inflated",
+                f"the decompressed request has more than {self._size_bytes_max} bytes",
             )
         if not inflater.eof:
-            raise FramingError(GrpcStatus.INTERNAL, "a message is no gzip: it is cut off")
+            raise FramingError(GrpcStatus.INTERNAL, "a message is not valid gzip: it is truncated")
         return inflated

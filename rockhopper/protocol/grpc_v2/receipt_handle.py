@@ -39,13 +39,15 @@ def parse_receipt_handle(text: str) -> ReceiptHandle:
     """Parse a handle. Raises ValueError."""
     parts = text.split(" ") if len(text) <= _LENGTH_MAX else []
     if not _PARTS <= len(parts) <= _PARTS + 1:
-        raise ValueError(f"{text[:100]!r} is no receipt handle: it has {len(parts)} parts")
+        raise ValueError(f"{text[:100]!r} is not a receipt handle: it has {len(parts)} parts")
     try:
         start, pop_ms, invisible_ms, revive = map(int, parts[:4])
         queue_id, queue_offset = int(parts[6]), int(parts[7])
         log_offset = int(parts[8]) if len(parts) > _PARTS else -1
     except ValueError:
-        raise ValueError(f"{text[:100]!r} is no receipt handle: a part is no number") from None
+        raise ValueError(
+            f"{text[:100]!r} is not a receipt handle: a part is not a number"
+        ) from None
     return ReceiptHandle(
         start, pop_ms, invisible_ms, revive, parts[4], parts[5], queue_id, queue_offset, log_offset
     )

@@ -26,5 +26,5 @@ def parse_transaction_id(text: str) -> TransactionId:
     """Parse an id. Raises ValueError."""
     parts = _split(text)
     if parts is None:
-        raise ValueError(f"{text[:100]!r} is no transaction id of this broker")
+        raise ValueError(f"{text[:100]!r} is not a transaction id of this broker")
     return TransactionId(parts[1], int(parts[2], 16), int(parts[3], 16))

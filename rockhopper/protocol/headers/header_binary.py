@@ -86,7 +86,8 @@ def _text(header: bytes, position: int, size: int, end: int) -> tuple[str, int]:
     text_end = position + size
     if size < 0 or text_end > end:
         raise MalformedHeaderError(
-            f"the binary header announces a string of {size} bytes where {end - position} are left"
+            f"the binary header announces a string of {size} bytes, but only {end - position} "
+            "are left"
         )
     return header[position:text_end].decode(), text_end
 

@@ -26,5 +26,5 @@ def check_ext_count(count: int) -> None:
     """Raise MalformedHeaderError for more ext fields than any client sends."""
     if count > EXT_FIELDS_MAX:
         raise MalformedHeaderError(
-            f"the header has {count} ext fields, and {EXT_FIELDS_MAX} are allowed"
+            f"the header has {count} ext fields; {EXT_FIELDS_MAX} are allowed"
         )

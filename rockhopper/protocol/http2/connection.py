@@ -173,7 +173,7 @@ class Http2Connection:
     def _skip_preface(self, data: bytes) -> int:
         size = min(len(data), len(self._preface_left))
         if data[:size] != self._preface_left[:size]:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "this is no HTTP/2")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
         self._preface_left = self._preface_left[size:]
         return size
 
@@ -211,7 +211,7 @@ class Http2Connection:
     def _continuation_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         block = self._block
         if block is None:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         block.parts.append(payload)
         size = sum(map(len, block.parts))
         if len(block.parts) > CONTINUATIONS_MAX + 1 or size > LIST_SIZE_BYTES_MAX:
@@ -227,7 +227,7 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is not None:
             if stream.is_heard:
-                raise StreamError(ErrorCode.STREAM_CLOSED, "HEADERS behind the end")
+                raise StreamError(ErrorCode.STREAM_CLOSED, "HEADERS after the end of the stream")
             if not is_end:
                 raise StreamError(ErrorCode.PROTOCOL_ERROR, "HEADERS inside a body")
             check_trailers(fields)
@@ -239,7 +239,7 @@ class Http2Connection:
             raise Http2Error(ErrorCode.STREAM_CLOSED, f"HEADERS on the closed stream {stream_id}")
         if stream_id % 2 == 0:
             raise Http2Error(
-                ErrorCode.PROTOCOL_ERROR, f"a client opens the even stream {stream_id}"
+                ErrorCode.PROTOCOL_ERROR, f"a client opened the even stream {stream_id}"
             )
         self._last_stream_id = stream_id
         if self.is_leaving or len(self._streams) >= STREAMS_MAX:
@@ -270,7 +270,7 @@ class Http2Connection:
         if stream is None or stream.is_heard:
             if stream_id in self._reset_here:
                 return
-            raise StreamError(ErrorCode.STREAM_CLOSED, "DATA behind the end")
+            raise StreamError(ErrorCode.STREAM_CLOSED, "DATA after the end of the stream")
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
@@ -298,13 +298,13 @@ class Http2Connection:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PRIORITY on stream 0")
         self._idle.spend(self._clock())
         if len(payload) != 5:
-            raise StreamError(ErrorCode.FRAME_SIZE_ERROR, "PRIORITY has five octets")
+            raise StreamError(ErrorCode.FRAME_SIZE_ERROR, "PRIORITY must have five octets")
         if int.from_bytes(payload[:4], "big") & 0x7FFFFFFF == stream_id:
             raise StreamError(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
 
     def _reset_received(self, _flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM has four octets")
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM must have four octets")
         if stream_id == 0 or stream_id > self._last_stream_id:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "RST_STREAM of an idle stream")
         self._resets.spend(self._clock())
@@ -314,10 +314,12 @@ class Http2Connection:
 
     def _settings_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream")
         if flags & frames.FLAG_ACK:
             if payload or not self._has_settings:
-                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS that acknowledge are empty")
+                raise Http2Error(
+                    ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS acknowledgement must be empty"
+                )
             return
         if self._has_settings:
             self._idle.spend(self._clock())
@@ -334,24 +336,24 @@ class Http2Connection:
             self._send_waiting()
 
     def _push_received(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
-        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a client pushes")
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
 
     def _ping_received(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PING of a stream")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
         if len(payload) != 8:
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "PING has eight octets")
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "PING must have eight octets")
         if not flags & frames.FLAG_ACK:
             self._idle.spend(self._clock())
             self._out.append(frame(FrameType.PING, frames.FLAG_ACK, 0, payload))
 
     def _goaway_received(self, _flags: int, stream_id: int, _payload: bytes) -> None:
         if stream_id:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream")
 
     def _window_received(self, _flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE has four octets")
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE must have four octets")
         increment = int.from_bytes(payload, "big") & 0x7FFFFFFF
         if stream_id > self._last_stream_id:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
@@ -360,7 +362,7 @@ class Http2Connection:
             return
         if not increment:
             error = StreamError if stream_id else Http2Error
-            raise error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
+            raise error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by zero")
         if stream is None:
             self._send_window += increment
             if self._send_window > WINDOW_BYTES_MAX:
@@ -540,7 +542,7 @@ def _check_size(stream: Stream) -> None:
     if stream.declared_bytes is not None and stream.declared_bytes != stream.received_bytes:
         raise StreamError(
             ErrorCode.PROTOCOL_ERROR,
-            f"content-length is {stream.declared_bytes}, the body has {stream.received_bytes}",
+            f"content-length is {stream.declared_bytes}, but the body has {stream.received_bytes}",
         )
 
 

@@ -132,7 +132,7 @@ class HpackDecoder:
                     index, position = _number(block, position, 0x7F)
                 place = index - _STATIC_COUNT
                 if place >= len(entries):
-                    raise HeaderCompressionError(f"no header field stands at index {index}")
+                    raise HeaderCompressionError(f"no header field has index {index}")
                 add(entries[-1 - place])
             elif octet & 0xE0 == 0x20:
                 position = self._resize(block, position, is_first=not fields)
@@ -164,7 +164,7 @@ class HpackDecoder:
             return _STATIC[index]
         place = index - _STATIC_COUNT
         if index == 0 or place >= len(self._entries):
-            raise HeaderCompressionError(f"no header field stands at index {index}")
+            raise HeaderCompressionError(f"no header field has index {index}")
         return self._entries[-1 - place]
 
     def _add(self, field: tuple[str, str]) -> None:
@@ -184,14 +184,14 @@ class HpackDecoder:
 
     def _resize(self, block: bytes, position: int, *, is_first: bool) -> int:
         if not is_first:
-            raise HeaderCompressionError("the table is resized behind a header field")
+            raise HeaderCompressionError("the table is resized after a header field")
         size_bytes = block[position] & 0x1F
         position += 1
         if size_bytes == 0x1F:
             size_bytes, position = _number(block, position, 0x1F)
         if size_bytes > TABLE_SIZE_BYTES:
             raise HeaderCompressionError(
-                f"a table of {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed"
+                f"the table has {size_bytes} octets; {TABLE_SIZE_BYTES} are allowed"
             )
         self._size_bytes_max = size_bytes
         self._evict()
@@ -223,7 +223,7 @@ def _number(block: bytes, position: int, value: int) -> tuple[int, int]:
 def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
     """Return a text, and the position after it."""
     if position >= len(block):
-        raise HeaderCompressionError("a header block ends before a text")
+        raise HeaderCompressionError("a header block ends before a string")
     first = block[position]
     size = first & 0x7F
     begin = position + 1
@@ -231,7 +231,7 @@ def _text(block: bytes, position: int, *, is_kept: bool) -> tuple[str, int]:
         size, begin = _number(block, begin, 0x7F)
     end = begin + size
     if end > len(block):
-        raise HeaderCompressionError("a header block ends inside a text")
+        raise HeaderCompressionError("a header block ends inside a string")
     raw = block[position:end]
     text = _texts.get(raw)
     if text is not None:

@@ -100,9 +100,9 @@ def decode_huffman(data: bytes) -> bytes:
             if symbol >= 0:
                 found.append(symbol)
     except ValueError:
-        raise HeaderCompressionError("a Huffman text holds the end of a string") from None
+        raise HeaderCompressionError("a Huffman string contains EOS") from None
     if not may_end:
-        raise HeaderCompressionError("a Huffman text is not padded with the beginning of its end")
+        raise HeaderCompressionError("a Huffman string is not padded with the start of EOS")
     return bytes(found)
 
 

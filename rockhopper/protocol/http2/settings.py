@@ -45,7 +45,9 @@ class PeerSettings:
     def apply(self, payload: bytes) -> None:
         """Apply the payload of a SETTINGS frame. Raises Http2Error."""
         if len(payload) % _PAIR.size:
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS is no row of pairs")
+            raise Http2Error(
+                ErrorCode.FRAME_SIZE_ERROR, "the size of SETTINGS is not a multiple of six octets"
+            )
         for name, value in _PAIR.iter_unpack(payload):
             if name == _ENABLE_PUSH and value > 1:
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH is {value}")

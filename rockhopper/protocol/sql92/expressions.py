@@ -141,7 +141,9 @@ def float_literal(text: str) -> Node:
     if value == float("inf"):
         raise ValueError(f"{text[:100]} is too large")
     if value == 0:
-        raise ValueError(f"{text[:100]} is too small: with point or exponent no number is zero")
+        raise ValueError(
+            f"{text[:100]} is too small: a number with a point or an exponent cannot be zero"
+        )
     return constant(ValueKind.DOUBLE, value)
 
 
@@ -167,7 +169,7 @@ def as_condition(node: Node) -> Node:
     if node.is_boolean:
         return node
     if node.name is None:
-        raise ValueError("there is a value where a condition belongs")
+        raise ValueError("a value stands where a condition is expected")
     name = node.name
     node.is_alone = True
 
@@ -302,7 +304,7 @@ def between(value: Node, low: Node, high: Node) -> Node:
     """Return ``value BETWEEN low AND high``; two literal bounds must be in order."""
     if low.is_constant and high.is_constant:
         if low.value is None or high.value is None:
-            raise ValueError("NULL is no bound of BETWEEN")
+            raise ValueError("NULL cannot be a bound of BETWEEN")
         if low.kind in _READERS and high.kind in _READERS:
             assert isinstance(low.value, int | float)
             assert isinstance(high.value, int | float)
@@ -387,7 +389,7 @@ def _same_doubles(one: Value, other: Value) -> bool:
 
 
 def _cast_fails(_one: Value, _other: Value) -> bool:
-    raise EvaluationError("a truth value on the left cannot be compared with a text on the right")
+    raise EvaluationError("a truth value on the left cannot be compared with a string on the right")
 
 
 def is_null(node: Node) -> Node:
@@ -429,7 +431,7 @@ def _holds(value: str, wanted: str) -> bool:
 def one_of(node: Node, wanted: list[str], *, is_negated: bool) -> Node:
     """Return ``name IN ('a', 'b')``."""
     if node.name is None:
-        raise ValueError("IN asks for a property on its left")
+        raise ValueError("IN needs a property on its left")
     name, choices = node.name, frozenset(wanted)
 
     def look(properties: Properties) -> Value:

@@ -67,7 +67,7 @@ def _read_whole(text: str) -> int:
     digits = text[1:] if text.startswith(("-", "+")) else text
     # Java accepts the digits of all scripts, but only those in the basic multilingual plane.
     if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
-        raise EvaluationError(f"{text[:100]!r} is no whole number")
+        raise EvaluationError(f"{text[:100]!r} is not a whole number")
     if len(digits) > _DIGITS:
         front = digits[:-_DIGITS].lstrip("0")
         if front and any(map(int, front)):
@@ -97,7 +97,7 @@ def _read_other_double(text: str) -> float:
         return _NAMED[text]
     match = _HEX.fullmatch(text)
     if match is None:
-        raise EvaluationError(f"{text[:100]!r} is no number")
+        raise EvaluationError(f"{text[:100]!r} is not a number")
     try:
         return float.fromhex(match[1])
     except OverflowError:

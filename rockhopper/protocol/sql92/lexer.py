@@ -90,7 +90,7 @@ class Lexer:
             elif text.startswith("/*", at):
                 end = text.find("*/", at + 2)
                 if end < 0:
-                    raise SqlSyntaxError("the comment that begins with /* does not end", at)
+                    raise SqlSyntaxError("the comment that starts with /* does not end", at)
                 self._at = end + 2
             else:
                 return
@@ -106,7 +106,7 @@ class Lexer:
                 break
             at = text.find("'", at + 2)
         if end < 0:
-            raise SqlSyntaxError("the string that begins here has no closing quote", start)
+            raise SqlSyntaxError("the string that starts here has no closing quote", start)
         self._at = end + 1
         return Token(STRING, text[start + 1 : end].replace("''", "'"), start)
 
@@ -114,7 +114,7 @@ class Lexer:
 def _not_a_token(text: str, at: int) -> str:
     found = text[at]
     if text.startswith("!=", at):
-        return "'!=' is not known; write '<>'"
+        return "'!=' is not supported; write '<>'"
     if found == '"':
-        return "texts stand in single quotes, and property names in none"
-    return f"{found!r} cannot stand here"
+        return "strings need single quotes, and property names none"
+    return f"{found!r} is not allowed here"

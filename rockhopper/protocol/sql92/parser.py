@@ -228,7 +228,7 @@ class Parser:
         return False
 
     def _list(self) -> list[str]:
-        self._require("(", "'(' and texts in single quotes")
+        self._require("(", "'(' and strings in single quotes")
         strings = [self._string()]
         while self._token.kind == ",":
             self._advance()
@@ -238,7 +238,7 @@ class Parser:
 
     def _string(self) -> str:
         text = self._token.text
-        self._require(STRING, "a text in single quotes")
+        self._require(STRING, "a string in single quotes")
         return text
 
     def _push(self, binding: int, word: str) -> None:
@@ -282,12 +282,12 @@ class Parser:
         if token.kind == END:
             found = "the expression ends"
         elif token.kind in (NAME, WHOLE, FLOAT):
-            found = f"there is {token.text[:50]}"
+            found = f"found {token.text[:50]}"
         elif token.kind == STRING:
-            found = f"there is the text '{token.text[:50]}'"
+            found = f"found the string '{token.text[:50]}'"
         else:
-            found = f"there is '{token.text}'"
-        return SqlSyntaxError(f"{what} is expected, but {found}", token.position)
+            found = f"found '{token.text}'"
+        return SqlSyntaxError(f"expected {what}, but {found}", token.position)
 
 
 def _prefixed(word: str, node: ex.Node) -> ex.Node:

@@ -35,8 +35,8 @@ class SqlFilter:
         """Raises SqlSyntaxError."""
         if len(expression) > EXPRESSION_LENGTH_MAX:
             raise SqlSyntaxError(
-                f"the expression has {len(expression)} characters, "
-                f"and {EXPRESSION_LENGTH_MAX} is the most",
+                f"the expression has {len(expression)} characters; {EXPRESSION_LENGTH_MAX} are "
+                "allowed",
                 EXPRESSION_LENGTH_MAX,
             )
         parsed = Parser(expression).parse()
@@ -72,14 +72,15 @@ class SqlFilter:
         if self.ignored_from is not None:
             rest = self.expression[self.ignored_from : self.ignored_from + 50]
             raise SqlSyntaxError(
-                f"the expression is complete before {rest!r}: an operator is expected there",
+                f"expected an operator before {rest!r}",
                 self.ignored_from,
             )
         if self._alone is not None:
             name, position = self._alone
             raise SqlSyntaxError(
-                f"the property {name} alone is no condition, and none matches it: compare it, "
-                f"as in {name} = 'x', {name} = TRUE, {name} IS NOT NULL or NOT ({name} = 'x')",
+                f"the property {name} alone is not a condition, so no message would match: "
+                f"compare it, as in {name} = 'x', {name} = TRUE, {name} IS NOT NULL or NOT "
+                f"({name} = 'x')",
                 position,
             )
 

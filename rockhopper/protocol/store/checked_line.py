@@ -15,5 +15,5 @@ def decode(data: bytes) -> Any:
     """Return the document. Raises ValueError for any damage."""
     line, crc, _ = data.split(b"\n")
     if int(crc, 16) != crc32(line):
-        raise ValueError("its CRC does not fit it")
+        raise ValueError("its CRC does not match")
     return json.loads(line)

@@ -18,7 +18,7 @@ def delays_ms(text: str) -> tuple[int, ...]:
     for part in text.split():
         match = _LEVEL.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no delay: a number and one of s, m, h, d is")
+            raise ValueError(f"{part!r} is not a delay: write a number and one of s, m, h, d")
         delays.append(int(match[1]) * _UNIT_MS[match[2]])
     if not delays:
         raise ValueError("at least one delay is needed")

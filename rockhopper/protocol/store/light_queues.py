@@ -35,7 +35,7 @@ def light_queue_error(name: str) -> str | None:
     if not is_light(name) or len(name) == len(LMQ_PREFIX):
         return f"{name[:80]!r} does not start with {LMQ_PREFIX} and a name"
     if "/" in name or "\\" in name or not name.isprintable() or "@" in name:
-        return f"the light queue {name[:80]!r} holds one of / \\ @, or what cannot be printed"
+        return f"the light queue {name[:80]!r} contains one of / \\ @, or an unprintable character"
     if len(name.encode("utf-8", "replace")) > NAME_SIZE_BYTES_MAX:
         return f"the light queue '{name[:40]}...' is longer than {NAME_SIZE_BYTES_MAX} bytes"
     return None

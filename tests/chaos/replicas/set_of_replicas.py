@@ -141,7 +141,7 @@ class SetOfReplicas:
 
     @property
     def nameserver(self) -> str:
-        """The name services of all three."""
+        """The name servers of all three."""
         return ";".join(replica.nameserver for replica in self.replicas.values())
 
     async def engine_host(self) -> str:

@@ -149,7 +149,7 @@ def test_offsets_of_a_topic_that_was_made_anew(broker: PipelineBroker, topic: st
     name = broker.broker.config.broker_name
     ids = json.dumps({topic: {name: "another"}})
     offsets = json.dumps({topic: {name: {"0": 3, "1": 0}}})
-    with pytest.raises(PipelineError, match="was deleted and made anew"):
+    with pytest.raises(PipelineError, match="was deleted and recreated"):
         read(broker, topic, topicIds=ids, startingOffsets=offsets)
     given = {"topicIds": ids, "startingOffsets": offsets, "failOnDataLoss": "false"}
     assert read(broker, topic, **given) == numbered(0, 5)
@@ -330,7 +330,7 @@ def test_messages_that_go_while_they_are_read(broker: PipelineBroker, topic: str
         broker.delete(topic)
         broker.create(topic, 2)
         if fails == "true":
-            with pytest.raises(PipelineError, match="the topic was deleted since, and perhaps m"):
+            with pytest.raises(PipelineError, match="the topic was deleted since, and perhaps r"):
                 rows_of(reader, partitions)
         else:
             assert rows_of(reader, partitions) == []
@@ -392,12 +392,12 @@ def test_a_broker_that_stays_away(
         read(broker, topic, **{"fetchOffset.numRetries": 2, "fetchOffset.retryIntervalMs": 1})
     said = str(caught.value)
     assert f"{topic}/broker-a/0 could not be read from offset 0 on, after 3 tries" in said
-    assert "see that the broker runs" in said
+    assert "check that the broker runs" in said
 
 
 def test_a_name_service_that_is_not_there() -> None:
     given = {"nameServer": "127.0.0.1:1", "subscribe": "T"}
     quick = {"fetchOffset.numRetries": "0"}
     reader = NetworkReader(read_rules(given | quick, streaming=False))
-    with pytest.raises(PipelineError, match=r"could not be asked for at 127\.0\.0\.1:1, after 1"):
+    with pytest.raises(PipelineError, match=r"cannot query the .* at 127\.0\.0\.1:1, after 1"):
         reader.partitions()

@@ -215,13 +215,13 @@ def _of_a_topic_that_vanished(broker: PipelineBroker, topic: str) -> tuple[Query
 
 def test_a_topic_that_vanishes(broker: PipelineBroker, topic: str) -> None:
     strict, lenient = _of_a_topic_that_vanished(broker, topic)
-    with pytest.raises(PipelineError, match="any more: see that its broker runs"):
+    with pytest.raises(PipelineError, match="any more: check that its broker runs"):
         strict.batch()
     assert lenient.batch() == ["a"]
     lenient.restart()
     broker.create(topic, 2)
     broker.send(topic, ["anew"], 0)
-    with pytest.raises(PipelineError, match="was deleted and made anew, and this query"):
+    with pytest.raises(PipelineError, match="was deleted and recreated, and this query"):
         strict.batch()
     assert lenient.batch() == ["anew"]
 
@@ -243,7 +243,7 @@ def test_a_topic_made_anew_with_more_messages_than_were_read(
     for step in (1, 2):
         remake(broker, topic, numbered(10 * step, 10 * step + 9))
         for _ in range(2):
-            with pytest.raises(PipelineError, match=r"deleted and made anew, .* set failOnDataLo"):
+            with pytest.raises(PipelineError, match=r"deleted and recreated, .* set failOnDataLo"):
                 strict.batch()
             strict.planned = strict.done
             strict.restart()
@@ -253,7 +253,7 @@ def test_a_topic_made_anew_with_more_messages_than_were_read(
         lenient.restart()  # the batch was planned and not finished
         assert lenient.bodies == numbered(10 * step, 10 * step + 9)
         assert lenient.batch() == []
-    assert "read it from its beginning on, as failOnDataLoss=false says" in caplog.messages[0]
+    assert "read it from its beginning on, because failOnDataLoss=false" in caplog.messages[0]
     broker.send(topic, ["next"], 0)
     assert lenient.batch() == ["next"]
 
@@ -274,7 +274,7 @@ def test_a_topic_made_anew_between_planning_and_reading(broker: PipelineBroker, 
     assert strict.plan()
     assert lenient.plan()
     remake(broker, topic, numbered(10, 19))
-    with pytest.raises(PipelineError, match=r"the topic was deleted since, and perhaps made anew"):
+    with pytest.raises(PipelineError, match=r"the topic was deleted since, and perhaps recreated"):
         strict.run()
     assert lenient.run() == []
     assert lenient.batch() == numbered(10, 19)
@@ -293,7 +293,7 @@ def test_a_topic_that_is_deleted_on_one_of_two_brokers(broker: PipelineBroker, t
             )
         )
         broker.send(topic, ["a"], MessageQueue(topic, "broker-a", 0))
-        with pytest.raises(PipelineError, match=r"on broker-b is not there any more, and this que"):
+        with pytest.raises(PipelineError, match=r"on broker-b no longer exists, and this que"):
             strict.batch()
         assert lenient.batch() == ["a"]
         assert read(broker, topic) == ["a"]

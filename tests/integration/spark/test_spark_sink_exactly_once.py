@@ -92,7 +92,7 @@ def test_a_topic_that_was_made_anew_between_two_batches_is_noticed(
     broker.delete(topic)
     broker.create(topic, QUEUES)
     late = [write(writing.rules, numbered(40, 50), batch=1)]
-    with pytest.raises(PipelineError, match="was deleted and made anew"):
+    with pytest.raises(PipelineError, match="was deleted and recreated"):
         writing.commit_parts(late)
     assert broker.bodies(topic) == []
     going_on = exact(broker, topic, failOnDataLoss="false", **given)
@@ -151,7 +151,7 @@ def test_a_batch_that_comes_again_with_other_rows_is_refused(
         writing.commit_parts([write(writing.rules, rows, batch=0)])
     lenient = _Writing(dataclasses.replace(writing.rules, fail_on_data_loss=False))
     lenient.commit_parts([write(lenient.rules, rows, batch=0)])
-    assert "going on without them, as failOnDataLoss=false says" in caplog.text
+    assert "continuing without them, because failOnDataLoss=false" in caplog.text
     assert broker.bodies(topic) == ["a"]
 
 
@@ -166,7 +166,7 @@ def test_batches_that_are_missing_in_between_are_noticed(
         writing.commit_parts(parts)
     lenient = _Writing(dataclasses.replace(writing.rules, fail_on_data_loss=False))
     lenient.commit_parts([write(lenient.rules, ["d"], batch=3)])
-    assert "going on without these" in caplog.text
+    assert "continuing without these" in caplog.text
     assert broker.bodies(topic) == ["a", "d"]
 
 
@@ -354,7 +354,7 @@ def test_a_broker_with_a_share_that_is_away_is_waited_for_and_named(
         parts = [write(writing.rules, numbered(0, 40))]
     with pytest.raises(PipelineError, match=r"be told of batch 0 .* after 2 tries .*broker-b"):
         writing.commit_parts(parts)
-    # It has left the name service: the batch is written on the others.
+    # It has left the name server: the batch is written on the others.
     again = exact(broker, topic)
     again.commit_parts([write(again.rules, numbered(0, 40))])
     assert broker.bodies(topic) == numbered(0, 40)
@@ -480,7 +480,9 @@ def test_a_broker_that_published_nothing_says_so_itself(
         at_a = exact(broker, topic, broker="broker-a", **QUICK)
         at_a.commit_parts([write(at_a.rules, ["a"])])
         assert (broker.bodies(topic), other.bodies(topic)) == (["a"], [])
-        with pytest.raises(PipelineError, match="were published on broker-a, so it cannot go on"):
+        with pytest.raises(
+            PipelineError, match="were published on broker-a, so it cannot continue"
+        ):
             write(at_b.rules, ["a"])
         # Asked by two drivers at once, the broker itself refuses.
         with pytest.raises(PipelineError, match="has published batch 0 here, not on broker-b"):

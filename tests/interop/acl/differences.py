@@ -85,7 +85,7 @@ OF_BROKER = (
 )
 OF_NAME_SERVICE = (
     Difference(
-        "stricter: Apache's name service serves whoever asks",
+        "stricter: Apache's name server serves whoever asks",
         "nobody",
         {
             "route": "Topic Get, Topic Pub, Topic Sub",

@@ -43,7 +43,7 @@ def pull(topic: str = TOPIC, group: str = GROUP) -> Act:
 
 
 def route(topic: str = TOPIC) -> Act:
-    """The question where a topic is; of a name service."""
+    """The question where a topic is; of a name server."""
     return _act(Code.GET_ROUTEINFO_BY_TOPIC, topic=topic)
 
 
@@ -397,7 +397,7 @@ def of_broker() -> dict[str, Act]:
 
 
 def of_name_service() -> dict[str, Act]:
-    """What a name service is asked, by name."""
+    """What a name server is asked, by name."""
     value = {"namespace": "ns", "key": "k"}
     broker = {"brokerName": "elsewhere", "clusterName": "elsewhere", "brokerAddr": "127.0.0.1:1"}
     return {

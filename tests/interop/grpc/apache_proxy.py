@@ -1,4 +1,4 @@
-"""Apache's proxy in local mode, with its broker and name service in the same JVM."""
+"""Apache's proxy in local mode, with its broker and name server in the same JVM."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ class ApacheProxy:
 
     @property
     def nameserver(self) -> str:
-        """The address of its name service."""
+        """The address of its name server."""
         return f"127.0.0.1:{self.namesrv_port}"
 
     def kill(self) -> None:

@@ -60,14 +60,14 @@ async def _make(nameserver: str, clients: list[str], scenarios: list[str]) -> No
 
 
 async def until_registered(nameserver: str) -> None:
-    """Wait for the broker at its name service; Apache's gets there some time after it is ready."""
+    """Wait for the broker at its name server; Apache's gets there some time after it is ready."""
     async with Admin(nameserver) as admin, asyncio.timeout(REGISTER_TIMEOUT_S):
         while not await _has_masters(admin):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.1)
 
 
 def until_routed(nameserver: str, topic: str) -> None:
-    """Wait until the name service knows *topic*, which a broker started again registers later."""
+    """Wait until the name server knows *topic*, which a broker started again registers later."""
 
     async def wait() -> None:
         async with Admin(nameserver) as admin, asyncio.timeout(REGISTER_TIMEOUT_S):

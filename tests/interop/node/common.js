@@ -12,7 +12,7 @@ exports.options = JSON.parse(process.argv[2]);
 
 exports.clientOptions = {
   nameSrv: exports.options.nameserver,
-  // Asked for at start; only look-ups of name services over HTTP would use it.
+  // Asked for at start; only look-ups of name servers over HTTP would use it.
   httpclient: {},
   logger: { debug() {}, info() {}, warn: console.error, error: console.error },
 };

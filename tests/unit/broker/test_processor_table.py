@@ -162,7 +162,7 @@ def all_rows(broker: ServedBroker, directory: Path) -> dict[str, Row]:
         directory, broker.config, with_broker=False, clock=Clock()
     ).processors.table()
     return {f"broker {int(code)}": row for code, row in build_table(broker).items()} | {
-        f"name service {int(code)}": row for code, row in name_service.items()
+        f"name server {int(code)}": row for code, row in name_service.items()
     }
 
 

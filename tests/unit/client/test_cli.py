@@ -36,24 +36,24 @@ NOWHERE = {"NAMESRV_ADDR": "127.0.0.1:1"}
         (["query", "orders", "--key", "k", "--from", "17"], "takes a time"),
         (["message", "XYZ"], "'XYZ' is not a message id"),
         (["message", "A" * 32, "--raw", "--json"], "--raw and --json exclude"),
-        (["send", "a b", "x"], "the topic 'a b' holds characters other than"),
-        (["pull", "a b"], "the topic 'a b' holds characters other than"),
-        (["consume", "a b", "--group", "g"], "the topic 'a b' holds characters other than"),
+        (["send", "a b", "x"], "the topic 'a b' contains characters other than"),
+        (["pull", "a b"], "the topic 'a b' contains characters other than"),
+        (["consume", "a b", "--group", "g"], "the topic 'a b' contains characters other than"),
         (["consume", "", "--group", "g"], "the topic is blank"),
-        (["consume", "orders", "--group", "a b"], "the group 'a b' holds characters other than"),
-        (["query", "a b", "--key", "k"], "the topic 'a b' holds characters other than"),
-        (["message", "ID", "--topic", "a b"], "the topic 'a b' holds characters other than"),
+        (["consume", "orders", "--group", "a b"], "the group 'a b' contains characters other than"),
+        (["query", "a b", "--key", "k"], "the topic 'a b' contains characters other than"),
+        (["message", "ID", "--topic", "a b"], "the topic 'a b' contains characters other than"),
         (["topic", "create", "a/b"], "characters other than"),
         (["topic", "show", "a/b"], "characters other than"),
         (["topic", "purge", "a/b", "--yes"], "characters other than"),
         (["topic", "delete", "a/b", "--yes"], "characters other than"),
-        (["group", "show", "a b"], "the group 'a b' holds characters other than"),
-        (["group", "lag", "a b"], "the group 'a b' holds characters other than"),
-        (["group", "reset", "g", "--topic", "a b", "--to", "latest"], "the topic 'a b' holds"),
-        (["group", "delete", "a b", "--yes"], "the group 'a b' holds characters other than"),
-        (["dlq", "show", "a b"], "the group 'a b' holds characters other than"),
-        (["dlq", "requeue", "g", "--to", "a b"], "the topic 'a b' holds characters other than"),
-        (["bench", "--topic", "a b"], "the topic 'a b' holds characters other than"),
+        (["group", "show", "a b"], "the group 'a b' contains characters other than"),
+        (["group", "lag", "a b"], "the group 'a b' contains characters other than"),
+        (["group", "reset", "g", "--topic", "a b", "--to", "latest"], "the topic 'a b' contains"),
+        (["group", "delete", "a b", "--yes"], "the group 'a b' contains characters other than"),
+        (["dlq", "show", "a b"], "the group 'a b' contains characters other than"),
+        (["dlq", "requeue", "g", "--to", "a b"], "the topic 'a b' contains characters other than"),
+        (["bench", "--topic", "a b"], "the topic 'a b' contains characters other than"),
         (["topic", "create", "orders", "--attribute", "x"], "NAME=VALUE"),
         (["broker", "config", "a", "b=1"], "either show settings"),
         (["--nameserver", "host:port", "topic", "list"], "is not a port"),
@@ -111,7 +111,7 @@ def test_without_a_name_service_there_is_one_sentence_and_exit_code_1(
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
     assert "127.0.0.1:1 refused the connection" in line
-    assert "check that a name service runs there" in line
+    assert "check that a name server runs there" in line
 
 
 def test_no_command_is_described_by_half_a_sentence() -> None:

@@ -30,7 +30,7 @@ def test_a_broker_that_says_why_it_takes_nothing_is_left_to_it() -> None:
 
 def test_an_unknown_request_may_mean_that_the_address_is_another_servers() -> None:
     said = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "request type 106 not supported")
-    assert "of a broker and of a name service are mixed up" in said
+    assert "of a broker and of a name server are mixed up" in said
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_it_never_works() -> None:
         Patience(2, 0.0)("T could not be read", attempts)
     assert attempts.count == 3
     assert str(caught.value) == (
-        "T could not be read, after 3 tries (it did not work): see that the broker runs and can "
-        "be reached from here, then start the job again"
+        "T could not be read, after 3 tries (it did not work): check that the broker runs and is "
+        "reachable from here, then start the job again"
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 

@@ -34,9 +34,9 @@ def test_flags_tell_responses_and_oneways() -> None:
 
 
 def test_an_unknown_serialisation_is_named() -> None:
-    with pytest.raises(MalformedHeaderError, match="serialisation 9 is not known"):
+    with pytest.raises(MalformedHeaderError, match="unknown header serialisation 9"):
         decode_header(9, b"{}")
-    with pytest.raises(ValueError, match="serialisation 9 is not known"):
+    with pytest.raises(ValueError, match="unknown header serialisation 9"):
         encode_command(Command(10, serialize_type=9))
 
 

@@ -1,4 +1,4 @@
-"""A recorded conversation of RocketMQ's Java client 4.9.8 with its name service and broker."""
+"""A recorded conversation of RocketMQ's Java client 4.9.8 with its name server and broker."""
 
 import json
 from typing import Any

@@ -47,5 +47,5 @@ def test_any_split_gives_the_same_frames(one: int, other: int) -> None:
 @pytest.mark.parametrize(("offset", "size"), [(0, -1), (-1, 0), (0, FRAME_SIZE_BYTES_MAX + 1)])
 def test_what_no_master_sends_is_refused(offset: int, size: int) -> None:
     head = offset.to_bytes(8, "big", signed=True) + size.to_bytes(4, "big", signed=True)
-    with pytest.raises(MalformedFrameError, match="is that the master's haListenPort"):
+    with pytest.raises(MalformedFrameError, match="is this the master's haListenPort"):
         HaFrameDecoder().feed(head)

@@ -65,20 +65,20 @@ def test_keys_that_are_set_later_are_taken_alike() -> None:
 
 @pytest.mark.parametrize("keys", [1, None])
 def test_keys_that_are_no_sequence_are_explained(keys: object) -> None:
-    with pytest.raises(TypeError, match="keys are a string or a sequence of strings, not"):
+    with pytest.raises(TypeError, match="keys must be a string or a sequence of strings, not"):
         Message("T", keys=keys)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [[1], b"order-1", [None]])
 def test_a_key_that_is_no_string_is_explained(keys: object) -> None:
-    with pytest.raises(TypeError, match="a key is a string, not"):
+    with pytest.raises(TypeError, match="a key must be a string, not"):
         Message("T", keys=keys)  # type: ignore[arg-type]
 
 
 def test_text_as_body_is_explained() -> None:
     with pytest.raises(TypeError, match=r"text\.encode\(\)"):
         Message("T", "text")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"not dict: JSON\(\)\.encode\(value\) makes some"):
+    with pytest.raises(TypeError, match=r"not dict: JSON\(\)\.encode\(value\) converts it"):
         Message("T", {"a": 1})  # type: ignore[arg-type]
 
 
@@ -99,9 +99,9 @@ def test_bytearray_is_copied() -> None:
         ({"tags": "a\x02b"}, "character 1 or 2"),
         ({"keys": ["a b"]}, "blanks"),
         ({"keys": [""]}, "a key is empty"),
-        ({"delay_level": 1, "deliver_at_ms": 5}, "exclude each other"),
-        ({"delay_level": -1}, "levels are 1 and above"),
-        ({"delay_s": float("inf")}, "in the past"),
+        ({"delay_level": 1, "deliver_at_ms": 5}, "mutually exclusive"),
+        ({"delay_level": -1}, "must be 1 or above"),
+        ({"delay_s": float("inf")}, "must be finite"),
     ],
 )
 def test_what_would_be_lost_or_misread_is_refused(arguments: dict[str, object], text: str) -> None:
@@ -110,7 +110,7 @@ def test_what_would_be_lost_or_misread_is_refused(arguments: dict[str, object], 
 
 
 def test_property_that_is_no_string_is_refused() -> None:
-    with pytest.raises(TypeError, match="properties are strings"):
+    with pytest.raises(TypeError, match="must be a string"):
         Message("T", properties={"a": 1})  # type: ignore[dict-item]
 
 
@@ -145,7 +145,7 @@ def test_the_old_form_of_a_delay_works_and_is_warned_of() -> None:
     assert message.delay_s == 0.25
     with (
         pytest.warns(DeprecationWarning, match="delay_s"),
-        pytest.raises(ValueError, match="exclude each other"),
+        pytest.raises(ValueError, match="mutually exclusive"),
     ):
         Message("T", delay_s=1, delay_ms=1)
 

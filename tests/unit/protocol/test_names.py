@@ -80,4 +80,4 @@ def test_a_retry_topic_of_one_topic_names_its_group() -> None:
 
 @pytest.mark.parametrize("tag", [" new", "new ", "\tnew"])
 def test_a_tag_that_begins_or_ends_with_a_blank_is_refused(tag: str) -> None:
-    assert "write 'new'" in (names.tag_error(tag) or "")
+    assert "use 'new'" in (names.tag_error(tag) or "")

@@ -60,7 +60,7 @@ def test_sql_lets_every_tag_through_and_asks_for_properties() -> None:
 def test_sql_that_does_not_compile_is_a_subscription_until_it_is_used() -> None:
     subscription = Subscription("T", "a > ", "SQL92")
     assert subscription == Subscription("T", "a > ", "SQL92")
-    with pytest.raises(SqlSyntaxError, match="is expected"):
+    with pytest.raises(SqlSyntaxError, match="expected a property"):
         _ = subscription.sql
 
 

@@ -75,7 +75,7 @@ def format_body(message: StoredMessage, form: str = "") -> ShownBody:
     is_text, pretty = _is_text(body), _pretty(body)
     if form not in FORMS or (form == "json" and pretty is None):
         if form == "json":
-            problem = problem or "This is no JSON, or too much of it to be set out."
+            problem = problem or "This is not JSON, or too large to be formatted."
         form = "json" if pretty is not None else "text" if is_text else "hex"
     if form == "json" and pretty is not None:
         text, taken = pretty, len(body)

@@ -178,7 +178,7 @@ class Browser:
     def _listed(self, lines: list[MessageLine], places: Sequence[int] | None) -> Listed:
         left_out = ""
         if self._bytes_left <= 0:
-            left_out = "The messages are so large that not all of this page were read."
+            left_out = "The messages are so large that only a part of this page was read."
         elif self._is_short:
             left_out = (
                 f"The topic has more than {QUEUES_READ_MAX} queues: this page is of those "

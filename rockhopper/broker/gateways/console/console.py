@@ -43,8 +43,8 @@ HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 STALE = (
-    "Nothing was done: since this page was made the broker has started anew, or you have signed in "
-    "as somebody else. Look at it, and press again."
+    "Nothing was done: since this page was loaded the broker has restarted, or you have signed in "
+    "as another user. Check the page, and try again."
 )
 NOT_KEPT = ("Cache-Control", "no-store")
 _SIGN_IN = b"""<!doctype html>

@@ -26,7 +26,7 @@ async def why_not(admin: Admin, host: str, kept: ResultCache) -> str:
     near = tuple(each for each in await admin.brokers() if each.is_master and _is_near(each))
     closed = ", ".join(await kept.get(("closed", near), lambda: _closed(admin, near)))
     return closed and (
-        f"Changes to {closed} come from this host alone, and you are at {host}: set "
+        f"Changes to {closed} are only allowed from this host, but you are at {host}: set "
         "remoteAdmin=true there as well to allow them."
     )
 

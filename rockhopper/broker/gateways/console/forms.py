@@ -54,7 +54,7 @@ def is_from_here(headers: Mapping[str, str], names: Container[str]) -> bool:
 
 def from_elsewhere(headers: Mapping[str, str]) -> str:
     """Return why a form from another origin is refused, and the setting needed behind a proxy."""
-    sentence = "This form was sent from a page elsewhere."
+    sentence = "This form was sent from another site."
     name, _ = split_address(headers.get("origin", "").partition("://")[2])
     if not name or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return sentence

@@ -171,7 +171,7 @@ class Site:
             return _static(visit.path.removeprefix(STATIC))
         view = PAGES.get(visit.path)
         if view is None:
-            return await self.refuse(visit, "There is no such page.", 404)
+            return await self.refuse(visit, "This page does not exist.", 404)
         return await self._run(visit, lambda: self._viewed(visit, view))
 
     async def submit(self, path: str, visit: Visit, form: Mapping[str, str]) -> Page:
@@ -179,7 +179,7 @@ class Site:
         visit.path = path.removeprefix(HOME)
         act = ACTS.get(visit.path)
         if act is None:
-            return await self.refuse(visit, "There is no such form.", 404)
+            return await self.refuse(visit, "This form does not exist.", 404)
         page = await self._run(visit, lambda: self._done(visit, act, form))
         if page.status == 303:
             told = {key: form[key][:200] for key in TOLD if form.get(key)}
@@ -206,7 +206,7 @@ class Site:
 
     async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
         if not visit.name_services:
-            sentence = "This broker has no name service: set namesrvAddr, or role=all."
+            sentence = "This broker has no name server: set namesrvAddr, or role=all."
             return await self.refuse(visit, sentence, 503)
         try:
             async with (

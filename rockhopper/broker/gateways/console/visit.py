@@ -108,10 +108,10 @@ class Visit:
             return self.closed
         if self.access.is_open:
             return (
-                f"Changes come from this host alone, and you are at {self.principal.host}: set "
-                "remoteAdmin=true on the broker to allow them."
+                "Changes are only allowed from this host, but you are at "
+                f"{self.principal.host}: set remoteAdmin=true on the broker to allow them."
             )
-        return f"{self.principal.user} is no administrator from {self.principal.host}."
+        return f"{self.principal.user} is not an administrator from {self.principal.host}."
 
     def check(
         self, action: Action, topic_or_group: str, kind: ResourceKind = ResourceKind.TOPIC
@@ -181,7 +181,7 @@ class Visit:
         """Return a required field of the query. Raises WrongInput."""
         value = self.query.get(name, "").strip()
         if not value:
-            raise WrongInput(f"this page needs to be told {name}=…")
+            raise WrongInput(f"this page needs the parameter {name}=…")
         return value
 
     def page_of(self, rows: Sequence[_Row], size: int) -> tuple[Sequence[_Row], dict[str, int]]:
@@ -230,7 +230,9 @@ def whole(text: str, what: str) -> int:
     """Parse a whole number from 0 on. Raises WrongInput, whose message contains *what*."""
     digits = text.strip().replace(",", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise WrongInput(f"{text[:60]!r} is no {what}: a whole number from 0 on is expected")
+        raise WrongInput(
+            f"{text[:60]!r} is not a valid {what}: expected a whole number of at least 0"
+        )
     return int(digits)
 
 
@@ -238,7 +240,7 @@ def queue_of(text: str, topic: str) -> MessageQueue:
     """Parse a queue as ``broker:id``. Raises WrongInput."""
     broker, _, queue_id = text.rpartition(":")
     if not broker or number(queue_id, -1, least=-1) < 0:
-        raise WrongInput(f"{text[:100]!r} names no queue: broker:number is expected")
+        raise WrongInput(f"{text[:100]!r} is not a queue: expected broker:number")
     return MessageQueue(topic, broker, number(queue_id, 0))
 
 

@@ -88,7 +88,7 @@ class ReplicaProcessors:
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
             "[REJECTREQUEST]system busy, start flow control for a while: this replica does not "
-            "lead its set; ask a name service for the master",
+            "lead its set; ask a name server for the master",
         )
 
     def pull(self, request: Request) -> Response | None:

@@ -31,7 +31,7 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
     where = join_address(host, port)
     if error.errno == errno.EADDRINUSE:
         hint = (
-            "if that is a name service, start this broker with --role broker"
+            "if that is a name server, start this broker with --role broker"
             if key == "namesrvPort"
             else "another broker may be running"
         )

@@ -97,7 +97,9 @@ class Backup:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError:
-            raise StoreError(f"another run writes to the backup in {self.directory}") from None
+            raise StoreError(
+                f"another run is writing to the backup in {self.directory}: wait until it ends"
+            ) from None
         finally:
             os.close(descriptor)
 
@@ -111,11 +113,11 @@ class Backup:
         others = set(os.listdir(self.directory)) - _OWN_NAMES if self.directory.is_dir() else set()
         if self.is_new and others:
             raise StoreError(
-                f"{self.directory} is not empty and holds no backup: name an empty directory, "
+                f"{self.directory} is not empty and is not a backup: name an empty directory, "
                 "a new one, or that of the backup"
             )
         if self.directory.resolve().is_relative_to(view.layout.root.resolve()):
-            raise StoreError(f"{self.directory} is inside of the store: name a directory elsewhere")
+            raise StoreError(f"{self.directory} is inside the store: name a directory elsewhere")
         is_gap = self._is_behind_a_gap(view)
         differs_at = view.log.min_offset if is_gap else self._first_difference(view)
         end = view.log_end()
@@ -176,8 +178,9 @@ class Backup:
 
     def _is_of_another_store(self, view: StoreView) -> StoreError:
         return StoreError(
-            f"the backup in {self.directory} is of another store ({self.manifest.source}) than "
-            f"{view.layout.root}, or nothing of its log is left that tells: name another directory"
+            f"the backup in {self.directory} belongs to another store ({self.manifest.source}) "
+            f"than {view.layout.root}, or too little of the log is left to compare them: name "
+            "another directory"
         )
 
     def _begins_alike(self, segment: CopiedLogFile, file: MappedFile) -> bool:
@@ -192,8 +195,8 @@ class Backup:
         if size_bytes < segment.size:
             raise CorruptFileError(
                 path,
-                f"the backup has {size_bytes} bytes of it, and copied {segment.size}: "
-                "restore the file, or begin a new backup in another directory",
+                f"the backup has {size_bytes} bytes of this file, but {segment.size} were "
+                "copied: restore the file, or start a new backup in another directory",
             )
         if segment.end > log_end or segment.size > file.size_bytes:
             return False
@@ -308,7 +311,7 @@ class Backup:
             except FileNotFoundError:
                 is_alike = False
             if not is_alike:
-                wrong.append(f"{path} is not what was copied")
+                wrong.append(f"{path} differs from what was copied")
             done += segment.size
             progress(done)
         for name in sorted(self._used_objects()):

@@ -145,8 +145,9 @@ def last_of(backup: Backup, choice: RestorePoints) -> Last:
         if last is not None:
             return last
     raise StoreError(
-        f"the backup has no message from before {time_text(before_ms)}: the first of point "
-        f"{point.number} is of {time_text(first_ms)}. Without --to all of it is restored"
+        f"the backup has no message from before {time_text(before_ms)}: the first one of point "
+        f"{point.number} was stored at {time_text(first_ms)}. Leave out --to to restore all of "
+        "it"
     )
 
 

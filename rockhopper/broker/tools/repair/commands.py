@@ -53,12 +53,12 @@ from rockhopper.broker.tools.store_view import StoreView, load_config
 __all__ = ["store"]
 
 _NAMED_MAX = 20
-_BACKUP_GOES_ON = (
-    "The points so far are whole: free some room and run this again, it goes on from here"
-)
-_NOTHING = "Nothing is written yet: add --write"
+_BACKUP_GOES_ON = "The points so far are complete: free some space and run this again to continue"
+_NOTHING = "Nothing was written: add --write to do it"
 
-write_option = click.option("--write", is_flag=True, help="Do it; without, only say what would be.")
+write_option = click.option(
+    "--write", is_flag=True, help="Write; without it, only show what would be written."
+)
 
 
 @store.command("rebuild")
@@ -90,10 +90,10 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
             write_json({"written": False, "records": checked.record_count, "wrong": wrong})
             return
         write_line(
-            f"Would make at most {counted(checked.unit_count, 'queue unit')} and "
-            f"{counted(checked.key_count, 'index entry')} anew from "
-            f"{counted(checked.record_count, 'record')}; of those there are, "
-            f"{wrong['queue']:,} places in queues and {wrong['index']:,} in the index are wrong"
+            f"Would rebuild at most {counted(checked.unit_count, 'queue unit')} and "
+            f"{counted(checked.key_count, 'index entry')} from "
+            f"{counted(checked.record_count, 'record')}; at present {wrong['queue']:,} places "
+            f"in queues and {wrong['index']:,} in the index are wrong"
         )
         write_line(_NOTHING)
         return
@@ -123,15 +123,15 @@ def rebuild_command(root: Path, config_path: Path | None, *, write: bool, as_jso
 
 def _say_nothing_is_written(target: Path, need_bytes: int, freed: Path | None = None) -> None:
     if missing := shortage(target, need_bytes, freed=freed):
-        write_line(f"There is no room: {missing}")
+        write_line(f"There is not enough space: {missing}")
     write_line(_NOTHING)
 
 
 def _warn_of_damage(hole_count: int, root: Path) -> None:
     if hole_count:
         write_line(
-            f"The log is damaged in {counted(hole_count, 'place')}, and the messages there cannot "
-            f"be read: 'store check {root}' names them"
+            f"The log is damaged in {counted(hole_count, 'place')}, and the messages there "
+            f"cannot be read: 'store check {root}' lists them"
         )
 
 
@@ -163,7 +163,7 @@ def repair_command(
     view = StoreView(root, config_path)
     check_target(root, into)
     if report is not None and not _can_be_written(report):
-        raise StoreError(f"{report} cannot be written: name a file in a directory that is there")
+        raise StoreError(f"{report} cannot be written: name a file in an existing directory")
     if not as_json:
         say_state(view)
     with Bar("Reading", view.log.min_offset, view.log_end()) as bar:
@@ -173,7 +173,7 @@ def repair_command(
             repair(view, found, into, bar.at)
     if write and report is not None:
         data = json.dumps(found.json(), indent=2).encode() + b"\n"
-        with room(report.parent, len(data), "There is no report"):
+        with room(report.parent, len(data), "No report was written"):
             disk.write_atomically(report, data)
     if as_json:
         write_json({"written": write, **found.json()})
@@ -207,9 +207,13 @@ def _write_repair(found: Repair, report: Path | None) -> None:
 @store.command("backup")
 @directory
 @click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
-@click.option("--prune", is_flag=True, help="Drop from TARGET what the store has no longer.")
-@click.option("--verify", is_flag=True, help="Read all of TARGET and compare it with its CRCs.")
-@click.option("--incomplete", is_flag=True, help="Copy a log of which files are missing, or odd.")
+@click.option(
+    "--prune", is_flag=True, help="Delete files from TARGET that the store no longer has."
+)
+@click.option("--verify", is_flag=True, help="Read all of TARGET and check its CRCs.")
+@click.option(
+    "--incomplete", is_flag=True, help="Copy the log even if files are missing or damaged."
+)
 @config_option
 @write_option
 @json_option
@@ -239,7 +243,7 @@ def backup_command(
     value: dict[str, object] = {"written": write, "newBytes": plan.new_bytes}
     damaged = 0
     if not write:
-        text = f"Would copy {size_text(plan.new_bytes)} of log, up to the offset {plan.log_end}"
+        text = f"Would copy {size_text(plan.new_bytes)} of log, up to offset {plan.log_end}"
     else:
         now_ms = time.time_ns() // 1_000_000
         bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
@@ -250,14 +254,14 @@ def backup_command(
         value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
         value["damagedRanges"] = damaged
         text = (
-            f"Point {point.number}: {size_text(plan.new_bytes)} of log and more, up to the offset "
-            f"{point.log_end}, {counted(len(point.tables), 'table')}"
+            f"Point {point.number}: {size_text(plan.new_bytes)} of log copied, up to offset "
+            f"{point.log_end}, and {counted(len(point.tables), 'table')}"
         )
         if prune:
-            text += f"; {counted(pruned, 'old file')} dropped"
+            text += f"; {counted(pruned, 'old file')} deleted"
     if plan.differs_at is not None:
         value["differsAt"] = plan.differs_at
-        text += f". {_why_a_new_line(plan)}, and the points so far keep what they have"
+        text += f". {_why_a_new_line(plan)}; the earlier points are unchanged"
     wrong = _verified(backup) if verify else None
     lost = [name for name, copy in plan.unreadable.items() if copy is None]
     value["unreadableTables"] = lost
@@ -270,19 +274,19 @@ def backup_command(
         for line in wrong or ():
             write_line(line)
         if wrong == []:
-            write_line("The backup is as it was copied")
+            write_line("The backup is intact")
         if not write:
             _say_nothing_is_written(target, plan.new_bytes)
     flush()
     if wrong:
-        fail(f"{target} is damaged: begin a new backup in another directory")
+        fail(f"{target} is damaged: start a new backup in another directory")
     _end_incomplete(lost or damaged)
 
 
 def _warn_of_tables(plan: BackupPlan) -> None:
     for name, copy in plan.unreadable.items():
         taken = (
-            "nor can its copy: restore goes on without it" if copy is None else "its copy counts"
+            "nor can its copy: restore continues without it" if copy is None else "its copy is used"
         )
         write_line(f"{name} cannot be read, {taken}")
 
@@ -294,8 +298,8 @@ def _refuse_odd_log(view: StoreView, *, is_forced: bool) -> None:
     ]
     if odd and not is_forced:
         raise StoreError(
-            f"{'; '.join(odd)}. Make a whole store by 'store repair' and back up that, or copy "
-            "what there is by --incomplete"
+            f"{'; '.join(odd)}. Run 'store repair' and back up the store that it writes, or "
+            "copy the rest with --incomplete"
         )
 
 
@@ -306,12 +310,13 @@ def _missing_text(missing: tuple[int, int]) -> str:
 def _why_a_new_line(plan: BackupPlan) -> str:
     if plan.is_gap:
         return (
-            f"What the log had in front of {plan.differs_at} has expired before it was copied: a "
-            "new line of points begins behind that"
+            f"The log before offset {plan.differs_at} expired before it was copied: a new line "
+            "of points starts after it"
         )
     return (
-        f"The log from {plan.differs_at} on is not what was copied before (was its end cut off by "
-        "a crash, or the store restored?): it is copied anew, a new line of points begins"
+        f"The log from offset {plan.differs_at} on differs from the earlier copy (did a crash "
+        "cut off its end, or was the store restored?): it is copied again, and a new line of "
+        "points starts"
     )
 
 
@@ -324,8 +329,12 @@ def _verified(backup: Backup) -> list[str]:
 @store.command("restore")
 @click.argument("target", metavar="TARGET", type=click.Path(path_type=Path))
 @click.argument("root", metavar="DIR", type=click.Path(path_type=Path, readable=False))
-@click.option("--to", "before_ms", type=TimeOrMs(), help="Only what was stored before this time.")
-@click.option("--point", "number", type=click.IntRange(1), help="This point, not the newest.")
+@click.option(
+    "--to", "before_ms", type=TimeOrMs(), help="Restore only what was stored before this time."
+)
+@click.option(
+    "--point", "number", type=click.IntRange(1), help="Restore this point instead of the newest."
+)
 @config_option
 @write_option
 @json_option
@@ -346,7 +355,7 @@ def restore_command(
     """
     backup = Backup(target)
     if backup.is_new:
-        raise StoreError(f"there is no backup in {target}: name the directory of one")
+        raise StoreError(f"there is no backup in {target}: name the directory of a backup")
     choice = choose(backup, number, before_ms)
     point = choice.log
     check_empty(root)
@@ -389,7 +398,7 @@ def restore_command(
 
 def _warn_of_left_out(tables: list[str]) -> None:
     for name in tables:
-        write_line(f"Left out is {name}, which cannot be read, nor can its copy")
+        write_line(f"Left out: {name}, because neither it nor its copy can be read")
 
 
 def _warn_of_missing(missing: list[tuple[int, int]]) -> None:
@@ -414,13 +423,13 @@ def _warn_of_the_end(backup: Backup, choice: RestorePoints) -> None:
     newest = backup.manifest.points[-1]
     if choice.before_ms is not None and choice.before_ms > choice.log.time_ms:
         write_line(
-            f"The backup does not reach that time: point {choice.log.number} was made at "
-            f"{time_text(choice.log.time_ms)}, and what was stored after that is not in it"
+            f"The backup ends before that time: point {choice.log.number} was made at "
+            f"{time_text(choice.log.time_ms)}, and nothing that was stored later is in it"
         )
     if choice.log.line != newest.line:
         write_line(
-            f"The newest points, up to {newest.number}, are of another line: the log was cut off "
-            "or the store restored since. --point restores one of those"
+            f"The newest points, up to {newest.number}, belong to another line: the log was "
+            "cut off or the store restored since. --point restores one of them"
         )
 
 

@@ -41,12 +41,12 @@ def check_empty(target: Path) -> None:
         return
     is_unfinished = StoreLayout.from_config(StoreConfig(root=target)).unfinished.exists()
     if not target.is_dir() or (any(target.iterdir()) and not is_unfinished):
-        raise StoreError(f"{target} is not empty: name a directory that is, or a new one")
+        raise StoreError(f"{target} is not empty: name an empty directory, or a new one")
 
 
 _UNFINISHED = (
-    "What is there is no store yet, and no broker opens it: free some room and run the same "
-    "command again, or remove the directory"
+    "The directory is not a complete store yet, and no broker opens it: free some space and "
+    "run the same command again, or delete the directory"
 )
 
 
@@ -102,7 +102,7 @@ def _locked_mark(layout: StoreLayout) -> Iterator[bool]:
 
 
 def _is_made_elsewhere(root: Path) -> StoreError:
-    return StoreError(f"another run makes the store in {root}: let it end")
+    return StoreError(f"another run is writing the store in {root}: wait until it ends")
 
 
 def _empty(layout: StoreLayout) -> None:
@@ -133,7 +133,7 @@ def copy_range(
         while start < end:
             data = os.pread(descriptor, min(STEP_BYTES, end - start), start)
             if not data:
-                raise OSError(f"{source} ends at {start}, in front of {end}: was it cut short?")
+                raise OSError(f"{source} ends at {start}, before {end}: was it truncated?")
             write(start, data)
             start += len(data)
             yield start

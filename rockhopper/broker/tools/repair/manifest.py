@@ -90,7 +90,7 @@ class BackupManifest:
             if point.number == number:
                 return point
         known = ", ".join(str(point.number) for point in self.points[-20:])
-        raise StoreError(f"the backup has no point {number}; there are {known}")
+        raise StoreError(f"the backup has no point {number}; it has {known}")
 
     def save(self, directory: Path) -> None:
         """Replace the manifest durably. On OSError, the old one remains."""
@@ -118,15 +118,15 @@ def load(directory: Path) -> BackupManifest | None:
     if damages:
         raise CorruptFileError(
             path,
-            f"the manifest of the backup is damaged, and its copy as well ({damages[0]}): restore "
-            "it from where the backup is copied to, or begin a new backup in another directory",
+            f"the manifest of the backup and its copy are damaged ({damages[0]}): restore it "
+            "from a copy of the backup, or start a new backup in another directory",
         )
     return None
 
 
 def _manifest_of(document: Any) -> BackupManifest:
     if document["format"] != FORMAT:
-        raise StoreError("a later release has written this backup: use that one")
+        raise StoreError("a later release wrote this backup: use that release")
     lines = {
         line: [CopiedLogFile(**segment) for segment in segments]
         for line, segments in document["lines"].items()
@@ -145,4 +145,4 @@ def _manifest_of(document: Any) -> BackupManifest:
 def _check_name(form: re.Pattern[str], name: str) -> None:
     """Raise ValueError for a name that no backup uses."""
     if not form.fullmatch(name):
-        raise ValueError(f"{name!r} is not the name of a file of a backup")
+        raise ValueError(f"{name!r} is not the name of a backup file")

@@ -36,7 +36,7 @@ class Objects:
                 path, f"this object of the backup is damaged ({error})"
             ) from None
         if hashlib.sha256(data).hexdigest() != name:
-            raise CorruptFileError(path, "this object of the backup is not what was put there")
+            raise CorruptFileError(path, "this object of the backup differs from what was written")
         return data
 
     def keep_only(self, names: set[str]) -> int:
@@ -62,7 +62,7 @@ def snapshot(find: Callable[[], list[Path]]) -> dict[Path, bytes]:
             continue
         if _identities(find()) == before:
             return found
-    raise OSError("the tables are replaced faster than they can be copied: try again")
+    raise OSError("the tables change faster than they can be copied: try again")
 
 
 def _identities(paths: list[Path]) -> dict[Path, tuple[int, int]]:

@@ -20,7 +20,7 @@ from rockhopper.broker.tools.repair.room import room
 from rockhopper.broker.tools.store_view import StoreView
 
 _ASIDE = "rebuild"
-_GOES_ON = "Free some room, and run this again or start the broker: both go on from here"
+_GOES_ON = "Free some space, then run this again or start the broker: both continue from here"
 
 
 def rebuild(view: StoreView) -> RecoveryReport:
@@ -47,17 +47,20 @@ def refuse_unfit_log(view: StoreView) -> None:
     """Check that a broker can open the log, before anything is moved. Raises StoreError."""
     if len(view.log_directories) > 1:
         raise StoreError(
-            "a log that is divided over directories is not opened for writing: move its files "
-            "together, or make a store with one directory by 'store repair'"
+            "a log in several directories cannot be opened for writing: move its files into "
+            "one directory, or write a new store with 'store repair'"
         )
     if odd := [each for each in view.problems if each.is_refused]:
         raise StoreError(
-            f"{odd[0].path}: {odd[0].reason}, and no broker opens the log as long as it is there: "
-            "restore it or move it away, or make a store without it by 'store repair'"
+            f"{odd[0].path}: {odd[0].reason}, and no broker opens the log while the file is "
+            "there: restore it, move it away, or write a new store without it with 'store "
+            "repair'"
         )
     log_presence.check_is_there(view.layout, view.log, (), view.noted, view.checkpoint)
     if not view.log.files:
-        raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to read")
+        raise StoreError(
+            f"there is no commit log in {view.layout.commit_log}: name the directory of a store"
+        )
 
 
 def _needed_bytes(view: StoreView) -> int:

@@ -29,7 +29,7 @@ def recover(config: BrokerConfig) -> RecoveryReport:
         StoreError: it cannot be opened.
         OSError: the disk is full or failing.
     """
-    with Bar("Making queues and index"):
+    with Bar("Building queues and index"):
         return asyncio.run(_recover(config))
 
 

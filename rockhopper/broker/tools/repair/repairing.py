@@ -167,7 +167,9 @@ def repair(view: StoreView, found: Repair, target: Path, progress: Callable[[int
     """
     check_target(view.layout.root, target)
     if not view.log.files:
-        raise StoreError(f"there is no commit log in {view.layout.commit_log}: nothing to keep")
+        raise StoreError(
+            f"there is no commit log in {view.layout.commit_log}: name the directory of a store"
+        )
     with making(target, needed_bytes(view)):
         _make(view, found, target, progress)
 
@@ -214,7 +216,7 @@ def _unreadable(view: StoreView) -> dict[str, bytes | None]:
 def check_target(source: Path, target: Path) -> None:
     """Refuse a directory with files, or one inside the store itself. Raises StoreError."""
     if target.resolve().is_relative_to(source.resolve()):
-        raise StoreError(f"{target} is inside of the store: name a directory of its own")
+        raise StoreError(f"{target} is inside the store: name a directory outside it")
     check_empty(target)
 
 

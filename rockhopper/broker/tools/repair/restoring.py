@@ -174,8 +174,8 @@ def _copy_log(
         if crc != segment.crc:
             raise CorruptFileError(
                 source,
-                "this file of the backup is not what was copied: 'store backup --verify' says what "
-                "else is wrong. Restore an older point, or the file",
+                "this file of the backup differs from what was copied: 'store backup --verify' "
+                "lists everything that is wrong. Restore an older point, or the file",
             )
         files.files.append(MappedFile(path, segment.base, file_size_bytes))
     return files

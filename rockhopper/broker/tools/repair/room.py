@@ -29,7 +29,7 @@ def room(
         NoRoomError: there is too little space, or it has run out.
     """
     if reason := shortage(directory, need_bytes, freed=freed):
-        raise NoRoomError(f"{reason}. Nothing was written: free some first")
+        raise NoRoomError(f"{reason}. Nothing was written: free some space first")
     used_before = used_bytes(directory)
     try:
         yield

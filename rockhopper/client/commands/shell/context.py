@@ -136,7 +136,7 @@ def list_contexts(as_json: bool) -> None:
             )
             for name, each in sorted(contexts.by_name.items())
         ]
-        print_table(("", "CONTEXT", "NAME SERVICE", "TLS", "CREDENTIALS"), rows)
+        print_table(("", "CONTEXT", "NAME SERVER", "TLS", "CREDENTIALS"), rows)
     else:
         write_note("no contexts yet: rockhopper context add NAME -n HOST:PORT")
 
@@ -181,7 +181,7 @@ def show(name: str | None, as_json: bool) -> None:
 def _print_context(name: str, shown: Context, *, is_used: bool) -> None:
     by = f"by ${CONTEXT_VARIABLE}" if os.environ.get(CONTEXT_VARIABLE) else "by context use"
     write_line(f"context       {name}{f' (in use, {by})' if is_used else ''}")
-    write_line(f"name service  {shown.nameserver}")
+    write_line(f"name server  {shown.nameserver}")
     texts = [f"{name}={text}" for name, text in shown.variables().items()]
     for text in texts or ["no TLS, no credentials"]:
         write_line(f"              {text}")

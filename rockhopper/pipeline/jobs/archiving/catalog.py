@@ -318,8 +318,8 @@ def kept_path(path: str) -> str:
             return str(aside)
     if (root / CURRENT_FILE).exists():
         raise PipelineError(
-            f"{path} is not in the archive any more, since it was merged with others or expired: "
-            "begin anew with another --id, and with --from behind what was replayed"
+            f"{path} is not in the archive any more, since it was merged with others or "
+            "expired: start over with another --id, and with --from behind what was replayed"
         )
     return path
 

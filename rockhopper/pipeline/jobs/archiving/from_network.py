@@ -86,12 +86,12 @@ def new_ranges(
         if begin > high:
             raise PipelineError(
                 f"{queue} ends at offset {high}, and the archive goes to {begin} already: the "
-                "topic was made anew, so archive it into another directory"
+                "topic was recreated, so archive it into another directory"
             )
         if begin < low and rules.fail_on_data_loss:
             raise PipelineError(
                 f"{queue} begins at offset {low}, and the archive ends at {begin}: messages in "
-                "between have expired on the broker; add --allow-gaps to go on without them"
+                "between have expired on the broker; add --allow-gaps to continue without them"
             )
         if max(begin, low) < high or queue not in positions:
             topic_id = discovery.ids.get(place_of(queue), "")
@@ -151,9 +151,9 @@ def _check_same(
     if another:
         topic, broker = min(another)
         raise PipelineError(
-            f"the topic {topic!r} on {broker} was deleted and made anew since it was archived, and "
-            "its messages have the numbers of those in the archive: archive it into another "
-            "directory"
+            f"the topic {topic!r} on {broker} was deleted and recreated since it was archived, "
+            "and its messages have the numbers of those in the archive: archive it into "
+            "another directory"
         )
 
 
@@ -179,13 +179,13 @@ def _check_readable(
     """Report archived queues that can no longer be read; if *fails*, raise PipelineError."""
     for queue, end in sorted(discovery.unreadable(positions, held.keys()).items()):
         said = (
-            f"{queue} is archived up to {positions[queue]} of {end}, and is read no longer, since "
-            "its topic has fewer queues and its broker does not serve the others"
+            f"{queue} is archived up to {positions[queue]} of {end}, and is no longer read: "
+            "its topic now has fewer queues, and its broker does not serve the others"
         )
         if fails:
             raise PipelineError(
                 f"{said}: give the topic its queues back until they are archived, or add "
-                "--allow-gaps to go on without the rest"
+                "--allow-gaps to continue without the rest"
             )
         say(said)
 

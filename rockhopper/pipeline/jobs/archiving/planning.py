@@ -85,9 +85,9 @@ def plan_run(asked: ArchiveOptions, current: Manifest | None) -> ArchivePlan:
 
 def _mixed(broker: str, how: str) -> str:
     return (
-        f"this archive has messages of {broker} that were read {how}, and what was read both ways "
-        "would be there twice: go on that way, name the store's broker with --broker-name if it is "
-        "another, or archive into another directory"
+        f"this archive has messages of {broker} that were read {how}, and what was read both "
+        "ways would be there twice: continue that way, name the store's broker with "
+        "--broker-name if it is another, or archive into another directory"
     )
 
 
@@ -105,8 +105,9 @@ def _plan_files(
     start = asked.selection.start(archived)
     if start and start < store.start_offset and store.segments and not asked.allow_gaps:
         raise PipelineError(
-            f"the archive ends at {start} of the log, and the log starts at {store.start_offset}: "
-            "messages in between have expired; add --allow-gaps to go on without them"
+            f"the archive ends at {start} of the log, and the log starts at "
+            f"{store.start_offset}: messages in between have expired; add --allow-gaps to "
+            "continue without them"
         )
     start = max(start, store.start_offset)
     rules = StoreReadRules(

@@ -94,7 +94,8 @@ class Registry:
             return fastavro.parse_schema(schema)
         except Exception as error:
             raise PipelineError(
-                f"the schema {schema_id} of {self._told()} is no Avro schema ({error}): correct it"
+                f"the schema {schema_id} of {self._told()} is not a valid Avro schema "
+                f"({error}): correct it"
             ) from error
 
     def _with_references(self, found: Mapping[str, Any], depth: int = 0) -> Any:
@@ -145,13 +146,13 @@ class Registry:
             if error.code == 404:
                 return None
             raise PipelineError(
-                f"the schema registry {self._told()} refuses {path} ({error.code} {error.reason}): "
-                "see whether user and password in its address are right"
+                f"the schema registry {self._told()} refuses {path} ({error.code} "
+                f"{error.reason}): check the user and password in its address"
             ) from error
         except OSError as error:
             raise PipelineError(
-                f"the schema registry {self._told()} cannot be asked ({error}): see that it runs, "
-                "and that the workers reach it"
+                f"cannot query the schema registry {self._told()} ({error}): check that it "
+                "runs and that the workers can reach it"
             ) from error
         found = _json(text, f"the answer of {self._told()}{path}")
         if not isinstance(found, dict):
@@ -177,7 +178,7 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise PipelineError(f"{what} is no JSON ({error}): correct it") from None
+        raise PipelineError(f"{what} is not valid JSON ({error}): correct it") from None
 
 
 def _filled(schema: Any, named: dict[str, Any]) -> Any:

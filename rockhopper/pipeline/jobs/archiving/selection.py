@@ -28,15 +28,16 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern:
-            raise UsageProblem("topics and a pattern exclude each other: leave one out")
+            raise UsageProblem("topics and a pattern are mutually exclusive: leave one out")
         for topic in self.topics:
             if (problem := topic_error(topic)) is not None:
-                raise UsageProblem(f"there can be no topic {topic!r}: {problem}")
+                raise UsageProblem(f"invalid topic {topic!r}: {problem}")
         try:
             re.compile(self.pattern)
         except re.error as error:
             raise UsageProblem(
-                f"the pattern {self.pattern!r} is no regular expression ({error}): correct it"
+                f"the pattern {self.pattern!r} is not a valid regular expression ({error}): "
+                "correct it"
             ) from None
 
     @property

@@ -100,9 +100,9 @@ def _parsed(text: str) -> Mapping[str, Any]:
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise PipelineError(f"the schema is no JSON ({error}): correct it") from None
+        raise PipelineError(f"the schema is not valid JSON ({error}): correct it") from None
     if not isinstance(schema, dict):
-        raise PipelineError("the schema is no JSON object: give one that describes a body")
+        raise PipelineError("the schema is not a JSON object: give one that describes a body")
     return schema
 
 

@@ -57,11 +57,11 @@ REMEDIES: dict[FaultKind, str] = {
         (FaultKind.INDEX_FILE, FaultKind.INDEX_MISSING, FaultKind.INDEX_SURPLUS), _REBUILD
     ),
     FaultKind.ARCHIVE_FILE: (
-        "restore the file from a copy of the archive, or archive anew elsewhere"
+        "restore the file from a copy of the archive, or archive again elsewhere"
     ),
     FaultKind.ARCHIVE_FOREIGN: "move it out of the archive",
-    FaultKind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",
-    FaultKind.ARCHIVE_DIFFERS: "find out which side is damaged; archive anew if the log is sound",
+    FaultKind.ARCHIVE_MISSING: "archive again into another directory while the log still has them",
+    FaultKind.ARCHIVE_DIFFERS: "find out which side is damaged; archive again if the log is sound",
 }
 HARMLESS = frozenset({FaultKind.TORN_TAIL})
 

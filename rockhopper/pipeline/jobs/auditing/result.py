@@ -104,4 +104,4 @@ class AuditResult(JobResult):
             for finding in found[:_SHOWN_MAX]:
                 yield f"  {finding.text()}"
             if self.counts[kind] > _SHOWN_MAX:
-                yield f"  and {self.counts[kind] - _SHOWN_MAX:,} more; --json tells"
+                yield f"  and {self.counts[kind] - _SHOWN_MAX:,} more; --json has all"

@@ -15,7 +15,7 @@ from rockhopper.pipeline.jobs.running import run_job
     help="The file to write.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one object.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 def package(output: str, as_json: bool, dry_run: bool) -> None:
     """Write the pipeline into a zip for the executors of a cluster.
 

@@ -122,7 +122,7 @@ class RebuildResult(JobResult):
             )
         more = max(len(self.damages) - _SHOWN_MAX, 0) + max(len(self.notes) - _SHOWN_MAX, 0)
         if more:
-            yield f"  and {more:,} more; --json tells all"
+            yield f"  and {more:,} more; --json has all"
 
     def _index_left_out(self) -> str:
         problem = self.geometry.index_problem

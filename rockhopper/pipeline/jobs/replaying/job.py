@@ -216,7 +216,8 @@ def _resumable(way: _Way) -> ReplayPlan | None:
         if not Path(os.path.normpath(each.path)).is_relative_to(way.source.root):
             raise PipelineError(
                 f"{way.state.location}/{PLAN_FILE} names {each.path}, which is not in "
-                f"{way.source.root}: begin anew with another --id, and an archive that you trust"
+                f"{way.source.root}: start over with another --id, and an archive that you "
+                "trust"
             )
     return plan
 

@@ -123,7 +123,7 @@ def _open(path: str) -> Any:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise PipelineError(
-            f"{path} cannot be read as Parquet ({error}): restore it, or take it out of the way"
+            f"{path} cannot be read as Parquet ({error}): restore it, or move it away"
         ) from error
 
 

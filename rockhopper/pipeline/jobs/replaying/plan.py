@@ -125,7 +125,7 @@ class ReplayPlan:
             return cls(**document)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(
-                f"{name} cannot be used ({error}): restore it from a copy, or begin anew with "
+                f"{name} cannot be used ({error}): restore it from a copy, or start over with "
                 "another --id, which replays every message once more"
             ) from error
 

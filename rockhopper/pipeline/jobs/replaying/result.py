@@ -54,12 +54,12 @@ class ReplayResult(JobResult):
             return
         if self.dry_run:
             if self.resumed_at_batch:
-                yield f"would go on at batch {self.resumed_at_batch} of {self.batches}"
+                yield f"would continue at batch {self.resumed_at_batch} of {self.batches}"
                 of = f"{count_text(self.sent, 'message')} of {count_text(self.rows, 'message')}"
             yield f"would replay {of} into {where}, {self.delivery}, as {self.id}"
             return
         if self.resumed_at_batch:
-            yield f"went on at batch {self.resumed_at_batch} of {self.batches}"
+            yield f"continued at batch {self.resumed_at_batch} of {self.batches}"
         on = f" on {self.broker}" if self.broker else ""
         yield (
             f"replayed {count_text(self.sent, 'message')} into {where}{on} as {self.id}: "

@@ -54,19 +54,20 @@ def last_batch(nameserver: str, plan: ReplayPlan) -> int:
     rules = sink_rules(nameserver, plan)
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s, access=rules.access)
     found = rules.patience(
-        f"the broker {plan.broker!r} could not be asked how far the replay is",
+        f"cannot query the broker {plan.broker!r} for the progress of the replay",
         lambda: sink_state(remote, plan.broker, rules.sink_id),
     )
     if found is None:
         raise PipelineError(
-            f"the broker {plan.broker!r}, on which this replay was begun, cannot publish a batch "
-            "at once any more: start Rockhopper on it again, or begin anew with another --id"
+            f"the broker {plan.broker!r}, on which this replay was begun, cannot publish a "
+            "batch at once any more: start Rockhopper on it again, or start over with another "
+            "--id"
         )
     if found.owner not in ("", plan.owner):
         raise PipelineError(
             f"the broker {plan.broker!r} has batches of another replay with the id "
-            f"{plan.job_id!r} (of other messages, or cut otherwise): give another --id, or go on "
-            "with the --state of that one"
+            f"{plan.job_id!r} (of other messages, or cut otherwise): give another --id, or "
+            "continue with the --state of that one"
         )
     return found.last_batch
 
@@ -109,9 +110,9 @@ def check_targets(nameserver: str, plan: ReplayPlan) -> None:
         if name != "" and name != known[place]:
             topic, broker = place
             raise PipelineError(
-                f"the topic {topic!r} on {broker} was deleted since this replay was begun"
-                f"{' and made anew' if name else ''}, so what was replayed into it is gone: give "
-                "another --id to begin anew, which replays every message once more"
+                f"the topic {topic!r} on {broker} was deleted since this replay was "
+                f"begun{' and recreated' if name else ''}, so what was replayed into it is "
+                "gone: give another --id to start over, which replays every message once more"
             )
 
 
@@ -125,7 +126,7 @@ def queue_counts(nameserver: str, topics: Sequence[str], broker: str) -> dict[st
     patience = Patience(_PROBE_RETRIES, 0.5)
     found = {}
     for topic in topics:
-        what = f"the queues of {topic!r} could not be asked for"
+        what = f"cannot query the queues of {topic!r}"
         route = patience(what, partial(remote.route, topic))
         queues = route.write_queues if route is not None else ()
         numbers = {q.queue_id for q in queues if broker in ("", q.broker_name)}

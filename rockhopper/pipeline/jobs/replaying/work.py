@@ -73,8 +73,8 @@ def selected_rows(selection: str, part: Slice) -> Any:
     rows = np.sort(table["row"].to_numpy())
     if len(rows) != part.file.rows:
         raise PipelineError(
-            f"{selection} lists {len(rows)} rows of {part.file.path} and not {part.file.rows}: it "
-            "was changed, so restore it, or begin anew with another --id"
+            f"{selection} lists {len(rows)} rows of {part.file.path} and not {part.file.rows}: "
+            "it was changed, so restore it, or start over with another --id"
         )
     return rows[part.first : part.end]
 

@@ -131,7 +131,7 @@ def _check(asked: ReportOptions) -> None:
     if asked.path is None and asked.archive is None and asked.nameserver is None:
         raise UsageProblem(
             "a report needs messages: give a store (--path), an archive (--archive) or a name "
-            "service (--nameserver)"
+            "server (--nameserver)"
         )
     if asked.watch_s is not None and asked.nameserver is None:
         raise UsageProblem("only brokers can tell of lag: add --nameserver to --watch")

@@ -48,8 +48,8 @@ class Condition:
                 compile_filter(self.sql92).check_meant()
             except SqlSyntaxError as error:
                 raise PipelineError(
-                    f"the condition {self.sql92!r} is no SQL92 expression: {error}; an example is "
-                    "region = 'eu' AND amount > 100"
+                    f"the condition {self.sql92!r} is not a valid SQL92 expression: {error}; "
+                    "an example is region = 'eu' AND amount > 100"
                 ) from None
 
     def matching(self, batch: Any) -> Any:

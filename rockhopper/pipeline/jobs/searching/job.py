@@ -118,7 +118,8 @@ def _check(asked: SearchOptions, condition: Condition) -> None:
         )
     if asked.path is not None and asked.nameserver is not None:
         raise UsageProblem(
-            "path and nameserver exclude each other: the store's files or its broker, choose one"
+            "path and nameserver are mutually exclusive: the store's files or its broker, "
+            "choose one"
         )
     if condition == Condition() and asked.where is None:
         raise UsageProblem(
@@ -126,7 +127,7 @@ def _check(asked: SearchOptions, condition: Condition) -> None:
             "times or a topic"
         )
     if asked.where is not None and asked.sql92 is not None:
-        raise UsageProblem("where and sql92 exclude each other: leave one out")
+        raise UsageProblem("where and sql92 are mutually exclusive: leave one out")
     if asked.limit < 1:
         raise UsageProblem(f"the limit is {asked.limit}: set it to at least 1")
     if condition.contains == b"" or condition.key == "" or condition.tag == "":
@@ -278,8 +279,8 @@ class _Search:
         except Exception as error:
             first = str(error).splitlines()[0]
             raise PipelineError(
-                f"the condition {where!r} is no Spark SQL over the columns {', '.join(COLUMNS)}: "
-                f"{first}"
+                f"the condition {where!r} is not a valid Spark SQL condition over the columns "
+                f"{', '.join(COLUMNS)}: {first}"
             ) from error
         rows: list[Row] = []
         try:

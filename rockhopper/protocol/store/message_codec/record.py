@@ -132,7 +132,7 @@ def record_bytes(buffer: Buffer, offset: int) -> bytes:
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         raise MalformedMessageError(f"0x{magic:08X} is not the magic of a record")
     if not RECORD_SIZE_BYTES_MIN <= size <= available:
-        raise MalformedMessageError(f"a record of {size} bytes cannot be in {available} bytes")
+        raise MalformedMessageError(f"a record of {size} bytes does not fit into {available} bytes")
     return bytes(buffer[offset : offset + size])
 
 
@@ -152,7 +152,7 @@ def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
         head = _HEADS_BY_FLAGS[sys_flag & HOST_FLAGS_MASK]
         head_size = head.size
         if size < head_size:
-            raise MalformedMessageError(f"a record of {size} bytes cannot hold IPv6 hosts")
+            raise MalformedMessageError(f"a record of {size} bytes is too small for IPv6 hosts")
         fields = head.unpack_from(record)
     body_size = fields[14]
     is_v1 = fields[1] == MAGIC_V1
@@ -200,8 +200,8 @@ def encode_message(
         raise ValueError("a host is 8 bytes, or 20 for IPv6: see protocol.addresses.host_bytes")
     if len(topic_bytes) > 0x7FFF or len(properties) > 0x7FFF:
         raise ValueError(
-            f"a topic of {len(topic_bytes)} and properties of {len(properties)} bytes: "
-            "each has at most 32767"
+            f"the topic has {len(topic_bytes)} bytes and the properties {len(properties)}; "
+            "32767 are allowed for each"
         )
     topic_size = len(topic_bytes).to_bytes(2 if wide else 1, "big")
     rest = (body, topic_size, topic_bytes, _UINT16.pack(len(properties)), properties)

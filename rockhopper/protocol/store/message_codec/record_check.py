@@ -95,12 +95,12 @@ def check_record(
     size, magic = BLANK_RECORD.unpack_from(buffer, offset)
     if magic == MAGIC_BLANK:
         if not 8 <= size <= available:
-            return _invalid(f"a blank record of {size} bytes where {available} are left")
+            return _invalid(f"a blank record of {size} bytes, but {available} are left")
         return RecordCheck(RecordStatus.BLANK, size)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         return _invalid(f"0x{magic:08X} is not the magic of a record")
     if not RECORD_SIZE_BYTES_MIN <= size <= available:
-        return _invalid(f"a record of {size} bytes where {available} are left")
+        return _invalid(f"a record of {size} bytes, but only {available} are left")
     record = bytes(buffer[offset : offset + size])
     try:
         head, body_start, topic_start, properties_start = split_record(record)
@@ -109,7 +109,8 @@ def check_record(
         return _invalid(str(error))
     if expected_commit_log_offset is not None and head.log_offset != expected_commit_log_offset:
         return _invalid(
-            f"the record at {expected_commit_log_offset} says that it stands at {head.log_offset}"
+            f"the record at {expected_commit_log_offset} has the commit log offset "
+            f"{head.log_offset} in its head"
         )
     if check_crc and head.body_size_bytes:
         found = crc32(record[body_start : body_start + head.body_size_bytes]) & BODY_CRC_MASK

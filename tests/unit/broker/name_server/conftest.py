@@ -1,4 +1,4 @@
-"""A name service with a broker of its own, and one without."""
+"""A name server with a broker of its own, and one without."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""NameServer: a name service without a broker begins whole or not at all."""
+"""NameServer: a name server without a broker begins whole or not at all."""
 
 import json
 import socket
@@ -60,7 +60,7 @@ async def test_its_console_shows_who_registers(server: NameServer, tmp_path: Pat
         assert answer.status == 404, page
         assert "knows no broker at all; start one that registers there" in answer.text, page
     assert (await browser.get("rates.json")).status == 200
-    assert "There is no such page." in (await browser.get("nothing")).text
+    assert "This page does not exist." in (await browser.get("nothing")).text
     settings = {"role": "broker", "brokerName": "broker-b", "namesrvAddr": server.address}
     async with Broker.temporary(settings) as broker, Producer(server.address) as producer:
         await broker.announce()

@@ -1,4 +1,4 @@
-"""A link to a name service: opened when it is needed, told at once when the other side goes."""
+"""A link to a name server: opened when it is needed, told at once when the other side goes."""
 
 import asyncio
 import socket

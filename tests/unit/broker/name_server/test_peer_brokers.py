@@ -1,4 +1,4 @@
-"""Other brokers by name: found through the name services, asked, and named when they are away."""
+"""Other brokers by name: found through the name servers, asked, and named when they are away."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_another_code_is_an_answer(peers: PeerBrokers) -> None:
 
 @pytest.mark.parametrize("name", ["z", "slaves"])
 async def test_a_broker_without_a_master_is_not_known(peers: PeerBrokers, name: str) -> None:
-    with pytest.raises(UnreachableError, match=f"no name service knows the broker {name}"):
+    with pytest.raises(UnreachableError, match=f"no name server knows the broker {name}"):
         await peers.ask(name, 30, {})
 
 

@@ -1,4 +1,4 @@
-"""What the name service answers, byte by byte where clients parse it with code of their own."""
+"""What the name server answers, byte by byte where clients parse it with code of their own."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Registering with name services: every topic at once, again when one changed, and goodbye."""
+"""Registering with name servers: every topic at once, again when one changed, and goodbye."""
 
 import asyncio
 import zlib
@@ -25,7 +25,7 @@ REGISTER_TOPIC = 217
 
 
 class Registered:
-    """A broker with the topic "orders" that registers with some name services."""
+    """A broker with the topic "orders" that registers with some name servers."""
 
     def __init__(self, root: Path, *addresses: str, **settings: str) -> None:
         self.advertisement = ALONE
@@ -196,7 +196,7 @@ async def test_a_name_service_on_another_host_is_told_no_secret_without_tls(
             registered.registration.announce_soon()
             await registered.registration.announced()
     assert [line["event"] for line in lines if "without TLS" in line["event"]] == [
-        "users are not copied to a name service on another host without TLS: set tlsEnable=true, "
+        "users are not copied to a name server on another host without TLS: set tlsEnable=true, "
         "or give it its own users"
     ]
     assert [request.body for request in server.requests_of(SHARE_ACCOUNTS)] == [b"{}"]

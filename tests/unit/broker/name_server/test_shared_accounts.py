@@ -1,4 +1,4 @@
-"""Whom a name service that runs alone knows by its brokers."""
+"""Whom a name server that runs alone knows by its brokers."""
 
 import json
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def allow(resource: str) -> list[dict[str, Any]]:
 
 
 class Shared:
-    """The guard of a name service with one user of its own, and what brokers share."""
+    """The guard of a name server with one user of its own, and what brokers share."""
 
     def __init__(self) -> None:
         self.guard = Guard(remote_admin=False, authenticates=True, authorizes=True)

@@ -17,7 +17,7 @@ SHARED = {"topic": "new", "queueNums": "3", "perm": "6"}
 
 
 class Brokers:
-    """Name service with brokers that registered, by name: (cluster, how they create)."""
+    """Name server with brokers that registered, by name: (cluster, how they create)."""
 
     def __init__(self, server: NameServer) -> None:
         self.server = server

@@ -34,7 +34,7 @@ def test_nobody_is_waited_for(texts: dict[str, str]) -> None:
     [
         ({"haEngine": "etcd://a:2379", "haReplicaId": "1"}, "remove haEngine"),
         ({"brokers": "2"}, "brokers=2"),
-        ({"role": "nameserver"}, "only a name service"),
+        ({"role": "nameserver"}, "only a name server"),
         ({"followMaster": "a:1"}, "only a master can have slaves"),
         ({"brokerRole": "SYNC_MASTER", "minInSyncReplicas": "2"}, "inSyncReplicas=1: raise"),
     ],

@@ -1,4 +1,4 @@
-"""The settings of the name service: as Apache's are unless they are ours, and within bounds."""
+"""The settings of the name server: as Apache's are unless they are ours, and within bounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Brokers under one parent are one cluster with one name service and one operator's port."""
+"""Brokers under one parent are one cluster with one name server and one operator's port."""
 
 import asyncio
 import os

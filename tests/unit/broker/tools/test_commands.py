@@ -24,11 +24,11 @@ def test_check_ends_with_one_if_there_is_damage(root: Path) -> None:
 def test_wrong_usage_is_a_sentence(tmp_path: Path, root: Path) -> None:
     ended = run("check", tmp_path / "missing")
     assert ended.code == 2
-    assert "name the one that storePathRootDir names" in ended.err
+    assert "name the directory in storePathRootDir" in ended.err
     (tmp_path / "bad.conf").write_text("maxIndexNum=many\n")
     assert run("check", root, "-c", tmp_path / "bad.conf").code == 2
     assert "no such file" in run("check", root, "-c", tmp_path / "no.conf").err
-    assert "is no time" in run("dump", root, "--from", "soon").err
+    assert "is not a time" in run("dump", root, "--from", "soon").err
 
 
 def test_dump_writes_a_message_a_line(root: Path) -> None:
@@ -40,7 +40,7 @@ def test_dump_writes_a_message_a_line(root: Path) -> None:
 def test_dump_names_a_topic_that_the_store_does_not_have(root: Path) -> None:
     ended = run("dump", root, "--topic", "Topic0", "--topic", "Topik1")
     assert (ended.code, len(ended.objects)) == (1, 30)
-    assert "no message of topic 'Topik1', nor a queue: did you mean 'Topic1'?" in ended.err
+    assert "no message and no queue of topic 'Topik1': did you mean 'Topic1'?" in ended.err
     # No message before that time, and of a deleted topic the log has its messages still.
     assert run("dump", root, "--topic", "Topic0", "--to", "2020-01-01").code == 0
     shutil.rmtree(root / "consumequeue" / "Topic0")

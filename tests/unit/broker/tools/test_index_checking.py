@@ -26,7 +26,7 @@ def test_a_wrong_entry_is_named_alone(root: Path) -> None:
     overwrite(path, _place(7), INDEX_ENTRY.pack(entry[0] ^ 16, *entry[1:]))
     damages = checked(root).damages
     assert [each.place for each in damages] == [{"file_position": _place(7)}]
-    assert "entry 7 leads to no record of its key" in damages[0].what
+    assert "entry 7 does not point to a record with its key" in damages[0].what
 
 
 def test_a_wrong_time_and_a_wrong_link_are_named(root: Path) -> None:
@@ -98,7 +98,7 @@ def test_each_field_of_the_header_is_compared(root: Path, position: int, name: s
 def test_wrong_entries_side_by_side_are_named_as_one(root: Path) -> None:
     overwrite(_file(root), _place(40), bytes(20 * 50))
     damages = checked(root).damages
-    (wrong,) = [each for each in damages if "leads to no record" in each.what]
+    (wrong,) = [each for each in damages if "does not point to a record" in each.what]
     assert wrong.place == {"file_position": _place(40), "count": 50}
     assert len(damages) < 20
 
@@ -115,5 +115,5 @@ def test_the_first_entry_of_a_file_counts_from_the_end_of_the_file_before(tmp_pa
 
     held = overwrite(second, _place(1) + 12, (3).to_bytes(4, "big"))
     (damage,) = checked(tmp_path).damages
-    assert "entry 1 says 3 s after the end of the file before" in damage.what
+    assert "entry 1 says 3 s after the end of the previous file" in damage.what
     assert INDEX_ENTRY.unpack_from(held, _place(1))[2] == 5

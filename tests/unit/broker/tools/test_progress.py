@@ -28,6 +28,6 @@ def test_one_without_an_end_says_that_something_goes_on(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with Bar("Making queues"):
+    with Bar("Building queues"):
         pass
-    assert "Making queues" in capsys.readouterr().err
+    assert "Building queues" in capsys.readouterr().err

@@ -24,7 +24,7 @@ def test_a_wrong_unit_is_named_with_its_message(root: Path) -> None:
         "file_position": 40,
         "log_offset": offset,
     }
-    assert f"at {offset + 1} of the log" in damage.what
+    assert f"at log offset {offset + 1}" in damage.what
     overwrite(path, 40, UNIT.pack(offset, size_bytes, 7))
     assert "tags code is 7" in checked(root).damages[0].what
 
@@ -79,7 +79,7 @@ def test_a_wrong_time_of_delivery_is_named(root: Path, config: Path) -> None:
     offset, size_bytes, due_ms = UNIT.unpack_from(path.read_bytes())
     overwrite(path, 0, UNIT.pack(offset, size_bytes, due_ms + 64))
     (damage,) = checked(root).damages
-    assert damage.what == f"it is due at {due_ms + 64}, and by the delay levels at {due_ms}"
+    assert damage.what == f"it is due at {due_ms + 64}, but by the delay levels at {due_ms}"
 
 
 def test_a_lost_extension_is_named(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_lock_of_another_process_is_seen_and_not_taken(root: Path) -> None:
 def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoStoreError, match="storePathRootDir"):
         StoreView(tmp_path)
-    with pytest.raises(NoStoreError, match="no directory"):
+    with pytest.raises(NoStoreError, match="is not a directory"):
         StoreView(tmp_path / "missing")
 
 

@@ -28,7 +28,7 @@ def _damages(root: Path) -> list[tuple[str, str]]:
 
 def test_a_table_that_is_not_as_it_was_saved_is_named(root: Path, table: Path) -> None:
     table.write_bytes(TABLE.replace(b"{}", b"{ }"))
-    assert _damages(root) == [(table.name, "the table is not as it was saved")]
+    assert _damages(root) == [(table.name, "the table differs from what was saved")]
     table.write_bytes(b"{")
     assert _damages(root) == [(table.name, "the table cannot be read")]
     table.unlink()
@@ -43,12 +43,12 @@ def test_a_damaged_copy_is_named(root: Path, table: Path) -> None:
 @pytest.mark.parametrize("name", ["inventory.json", "commit-log.json", "geometry.json"])
 def test_a_damaged_note_is_named(root: Path, name: str) -> None:
     flip_bit(root / "rockhopper" / name, 12)
-    assert (name, "the note is damaged") in _damages(root)
+    assert (name, "the file is damaged") in _damages(root)
 
 
 def test_a_damaged_checkpoint_is_named(root: Path) -> None:
     flip_bit(root / "rockhopper" / "checkpoint", 4)
-    assert _damages(root) == [("checkpoint", "the checkpoint makes no sense")]
+    assert _damages(root) == [("checkpoint", "the checkpoint is invalid")]
 
 
 def test_damaged_records_of_notes_are_named(root: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_a_replica_must_not_forget_is_checked_with_its_copy(root: Path) -> 
     flip_bit(promise_file, 3)
     (found,) = checked(root).damages
     assert found.what.startswith("promise.json is damaged")
-    assert "sound copy" in found.remedy
+    assert "intact copy" in found.remedy
     flip_bit(promise_file.with_name("promise.json.bak"), 3)
     (found,) = checked(root).damages
     assert "refuses to start" in found.remedy

@@ -25,7 +25,7 @@ async def broker() -> AsyncIterator[FakeServer]:
 async def name_service(broker: FakeServer) -> AsyncIterator[FakeServer]:
     async with FakeServer() as server:
         server.serve_routes({"orders": route({"broker-a": broker.address})})
-        # As a name service writes it: bare keys that are numbers.
+        # As a name server writes it: bare keys that are numbers.
         cluster = (
             '{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"ADDRESS",1:"10.0.0.9:10911"},'
             '"brokerName":"broker-a","cluster":"C","enableActingMaster":false}},'

@@ -28,5 +28,5 @@ def test_a_slip_gets_the_nearest_name() -> None:
 
 
 def test_a_topic_that_nothing_could_be_sent_to_is_refused() -> None:
-    with pytest.raises(ValueError, match="the topic 'a b' holds characters"):
+    with pytest.raises(ValueError, match="the topic 'a b' contains characters"):
         App().subscriber("orders", group="billing", to="a b")

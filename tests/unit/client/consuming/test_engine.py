@@ -115,7 +115,7 @@ async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
     broker.others = ["\x7f"]
     async with billing(broker) as consumer:
         assert consumer.assigned == [RETRY, *QUEUES[:2]]
-        # The first connection was made to a name service, which happens to be a broker as well.
+        # The first connection was made to a name server, which happens to be a broker as well.
         broker.drop_connections()
         await broker.wait_for(34, 2)
         broker.others = []
@@ -439,7 +439,7 @@ async def test_an_outage_is_logged_once_and_waited_for(
 
 async def test_no_name_service_at_the_start_is_an_error(unused_tcp_port: int) -> None:
     consumer = Consumer("billing", "orders", nameserver=f"127.0.0.1:{unused_tcp_port}")
-    with pytest.raises(ClientError, match="check that a name service runs"):
+    with pytest.raises(ClientError, match="check that a name server runs"):
         await consumer.start()
 
 

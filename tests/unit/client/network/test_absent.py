@@ -1,4 +1,4 @@
-"""What is said of a topic that no broker serves: who is away, if the name service tells."""
+"""What is said of a topic that no broker serves: who is away, if the name server tells."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ SERVING = {"brokerAddrTable": {"a": {"brokerName": "a", "brokerAddrs": {"0": "a:
 
 
 async def said(clusters: Mapping[str, object] | None, topic: str = "orders") -> str:
-    """All of it; without *clusters* the name service keeps none."""
+    """All of it; without *clusters* the name server keeps none."""
 
     async def ask(_code: RequestCode) -> Command:
         if clusters is None:

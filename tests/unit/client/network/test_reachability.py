@@ -1,4 +1,4 @@
-"""Reachability: every master that the name service knows is greeted, and again when it was lost."""
+"""Reachability: every master that the name server knows is greeted, and again when it was lost."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Routes: what a name service says, which one is asked, what is remembered."""
+"""Routes: what a name server says, which one is asked, what is remembered."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
 
-# As a name service of release 4.x writes it for old clients: bare keys that are numbers.
+# As a name server of release 4.x writes it for old clients: bare keys that are numbers.
 OLD_ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},'
     b'"brokerName":"broker-a","cluster":"C"}],"filterServerTable":{},"queueDatas":'

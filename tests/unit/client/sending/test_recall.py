@@ -55,11 +55,11 @@ async def test_each_way_to_delay_has_its_property(
 
 
 def test_two_times_of_delivery_and_times_without_a_zone_are_refused() -> None:
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="mutually exclusive"):
         Message("orders", delay_s=0.005, delay_level=1)
     with pytest.raises(ValueError, match="no time zone"):
         Message("orders", deliver_at=datetime(2023, 11, 14))
-    with pytest.raises(ValueError, match="in the past"):
+    with pytest.raises(ValueError, match="0 or above"):
         Message("orders", delay_s=-0.001)
     assert not Message("orders").is_delayed
 

@@ -130,7 +130,7 @@ async def new() -> AsyncIterator[FakeServer]:
 
 
 class Names:
-    """A name service that says which replicas the broker "a" has."""
+    """A name server that says which replicas the broker "a" has."""
 
     def __init__(self, server: FakeServer, master: FakeServer) -> None:
         self.server = server

@@ -14,7 +14,7 @@ from rockhopper.pipeline.jobs.replaying import command as replaying
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The name services of the jobs that were begun."""
+    """The name servers of the jobs that were begun."""
     monkeypatch.delenv(NAMESERVER_VARIABLE, raising=False)
     begun: list[str] = []
 

@@ -62,7 +62,7 @@ def test_offsets_of_queues_that_a_topic_has_left_are_committed(
 
 
 class Names:
-    """A name service that knows queues of topics, and brokers without ids and histories."""
+    """A name server that knows queues of topics, and brokers without ids and histories."""
 
     def __init__(self, **topics: list[MessageQueue]) -> None:
         self.known = topics

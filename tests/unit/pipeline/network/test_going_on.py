@@ -78,8 +78,8 @@ def test_a_topic_that_is_gone_is_lost(found: Discovery) -> None:
     with pytest.raises(PipelineError) as error:
         going_on(found).adjust(offset({A1: 7, A0: 5}), {}, None)
     assert str(error.value) == (
-        "the topic 't' on a is not there any more, and this query has read that one (up to "
-        "queue/offset 0/5, 1/7): set failOnDataLoss=false to go on without it, or start with a "
+        "the topic 't' on a no longer exists, and this query has read that one (up to "
+        "queue/offset 0/5, 1/7): set failOnDataLoss=false to continue without it, or start with a "
         "new checkpoint"
     )
 
@@ -94,8 +94,8 @@ def test_one_goes_on_without_it_where_that_is_wanted(
         it.adjust(at, {B0: (0, 9)}, None)
     assert at == offset({B0: 7}, times={B0: 2}, ids={ON_B: "y"})
     (said,) = caplog.messages
-    assert said.startswith("the topic 't' on a is not there any more")
-    assert said.endswith("go on without it, as failOnDataLoss=false says")
+    assert said.startswith("the topic 't' on a no longer exists")
+    assert said.endswith("continue without it, because failOnDataLoss=false")
 
 
 def test_a_topic_that_is_not_subscribed_any_more_may_go(found: Discovery) -> None:
@@ -109,7 +109,7 @@ def test_a_queue_that_is_not_served_any_more_and_not_read_to_its_end_is_named(
     found: Discovery, caplog: pytest.LogCaptureFixture
 ) -> None:
     found.left = {A1: 9}
-    with pytest.raises(PipelineError, match=r"t/a/1 is read no longer.* up to 6 of 9"):
+    with pytest.raises(PipelineError, match=r"t/a/1 is no longer read.* up to 6 of 9"):
         going_on(found).adjust(offset({A0: 5, A1: 6}), {A0: (0, 9)}, None)
     it = going_on(found, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
@@ -130,7 +130,7 @@ def test_it_is_said_once(found: Discovery, caplog: pytest.LogCaptureFixture) -> 
 def test_a_topic_of_another_id_is_another_one(found: Discovery) -> None:
     found.ids = {ON_A: "new", ON_B: "y"}
     at = offset({A0: 5, B0: 6}, ids={ON_A: "old", ON_B: "y"})
-    with pytest.raises(PipelineError, match=r"was deleted and made anew.*read it from its beginn"):
+    with pytest.raises(PipelineError, match=r"was deleted and recreated.*read it from its beginn"):
         going_on(found).adjust(at, {A0: (0, 9), B0: (0, 9)}, None)
 
 

@@ -66,7 +66,7 @@ def test_a_batch_holds_rows_as_the_protocol_says(
 def test_properties_that_no_record_can_hold_are_refused() -> None:
     messages = encoded(body=["a", "b"], tags=["t", "t" * 32_768])
     assert decode_batch(messages.batch(slice(0, 1)))
-    with pytest.raises(PipelineError, match="32767 are the most: shorten"):
+    with pytest.raises(PipelineError, match="at most 32767 are allowed: shorten"):
         messages.batch(slice(0, 2))
 
 

@@ -102,7 +102,7 @@ def test_what_no_record_holds() -> None:
         (
             "properties",
             [0],
-            "the properties, tags and keys have 32785 bytes, and 32767 are the most",
+            "the properties, tags and keys have 32785 bytes, but at most 32767 are allowed",
         )
     ]
     assert sent(body=["x", "y"], flag=[0, 2**31]) == [
@@ -116,7 +116,7 @@ def test_bodies_that_no_request_holds_unless_they_are_compressed(
     monkeypatch.setattr(faults, "BODY_SIZE_BYTES_MAX", 50_000)
     noise = "".join(f"{number * 7919 % 1_000_003:06x}" for number in range(20_000))
     assert sent(body=["x" * 60_000, noise, "x"]) == [
-        ("body", [1], "the body has 120000 bytes, and 50000 are the most that a request holds")
+        ("body", [1], "the body has 120000 bytes, but a request holds at most 50000")
     ]
 
 
@@ -124,7 +124,7 @@ def test_topics_that_cannot_be_sent_to() -> None:
     topics = ["T", "no good", "SCHEDULE_TOPIC_XXXX", "%DLQ%g"]
     found = sent("", body=["x"] * 4, topic=topics)
     assert found[0][:2] == ("topic", [1, 2])
-    assert "holds characters other than" in found[0][2]
+    assert "contains characters other than" in found[0][2]
 
 
 def test_exactly_once_refuses_more() -> None:
@@ -132,7 +132,7 @@ def test_exactly_once_refuses_more() -> None:
     rules = read_rules({"nameServer": "a:1", "delivery": "exactly-once"}, streaming=True)
     encoded = encode_messages(rows, "", lambda count: ["U"] * count)
     assert told(unsendable(rows, encoded, rules)) == [
-        ("topic", [0], "'%DLQ%g' is a topic that brokers write themselves"),
+        ("topic", [0], "only brokers may write to topic '%DLQ%g'"),
         ("bornTimestamp", [1], "the column 'bornTimestamp' is -5, and times count from 1970 on"),
     ]
     rows = batch(body=["x", "y"], delayTimeLevel=[-1, None])

@@ -55,7 +55,7 @@ def test_what_spark_gives_beside_is_let_pass() -> None:
         ({"nameServer": ""}, True, "needs the option 'nameServer'"),
         ({"topik": "T"}, True, "did you mean 'topic'?"),
         ({"topic": "no good"}, True, "topic cannot be used"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, True, "brokers write themselves"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, True, "only brokers may write"),
         ({"producerGroup": "a b"}, True, "producerGroup cannot be used"),
         ({"delivery": "once"}, True, "at-least-once, exactly-once"),
         ({"sinkId": "s"}, True, "sinkId is for delivery=exactly-once"),

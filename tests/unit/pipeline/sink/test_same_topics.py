@@ -41,7 +41,7 @@ def test_what_was_written_to_is_noted_and_added_to(tmp_path: Path) -> None:
 
 def test_one_that_was_made_anew_ends_the_query_or_is_noted_anew(tmp_path: Path) -> None:
     check(Brokers(one="1"), tmp_path, "one")
-    with pytest.raises(PipelineError, match="'one' on a was deleted and made anew"):
+    with pytest.raises(PipelineError, match="'one' on a was deleted and recreated"):
         check(Brokers(one="9"), tmp_path, "one")
     assert noted(tmp_path) == {"one": {"a": "1"}}
     check(Brokers(one="9"), tmp_path, "one", fails=False)
@@ -63,7 +63,7 @@ def test_without_a_checkpoint_nothing_is_noted(tmp_path: Path) -> None:
 def test_every_broker_is_noted_before_the_first_batch_and_compared_later(tmp_path: Path) -> None:
     check(Brokers({"one": "2"}, one="1"), tmp_path, "one")
     assert noted(tmp_path) == {"one": {"a": "1", "b": "2"}}
-    with pytest.raises(PipelineError, match="'one' on b was deleted and made anew"):
+    with pytest.raises(PipelineError, match="'one' on b was deleted and recreated"):
         check(Brokers({"one": "8"}, one="1"), tmp_path, "one")
 
 

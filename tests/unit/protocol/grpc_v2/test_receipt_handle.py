@@ -21,5 +21,5 @@ def test_one_of_eight_parts_does_not_say_where_the_message_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", TEXT + " 1", TEXT.replace("15", "x"), "1 " * 600])
 def test_what_is_no_handle_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no receipt handle"):
+    with pytest.raises(ValueError, match="not a receipt handle"):
         parse_receipt_handle(text)

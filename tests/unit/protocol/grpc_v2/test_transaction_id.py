@@ -19,5 +19,5 @@ def test_what_is_written_is_read(key: str, half_offset: int, log_offset: int) ->
 
 @pytest.mark.parametrize("text", ["", "a", "a.1", "a.1.g", ".1.1", "a.1.", "a." + "1" * 16 + ".1"])
 def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no transaction id"):
+    with pytest.raises(ValueError, match="not a transaction id"):
         parse_transaction_id(text)

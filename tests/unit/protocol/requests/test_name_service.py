@@ -1,4 +1,4 @@
-"""Requests to a name service: RocketMQ's names, and what may be left out."""
+"""Requests to a name server: RocketMQ's names, and what may be left out."""
 
 import msgspec
 import pytest

@@ -22,7 +22,7 @@ def test_a_property_is_read_as_the_kind_of_the_other_side(value: str | None, res
 
 
 def test_what_does_not_read_as_a_number_ends_the_evaluation() -> None:
-    with pytest.raises(EvaluationError, match="no whole number"):
+    with pytest.raises(EvaluationError, match="not a whole number"):
         ex.equal(TEXT, number("7")).evaluate({"a": "seven"})
 
 

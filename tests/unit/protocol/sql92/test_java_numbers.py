@@ -33,9 +33,9 @@ def test_a_whole_number(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "+", "-", " 1", "1 ", "1_0", "0x1", "1.0", "1L", "𝟏", "--1"])
 def test_what_is_no_whole_number(text: str) -> None:
-    with pytest.raises(EvaluationError, match="is no whole number"):
+    with pytest.raises(EvaluationError, match="is not a whole number"):
         read_int(text)
-    with pytest.raises(EvaluationError, match="is no whole number"):
+    with pytest.raises(EvaluationError, match="is not a whole number"):
         read_long(text)
 
 
@@ -75,7 +75,7 @@ def test_a_double(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "1_0", "inf", "nan", "0x1", "1e", "1,5", "٣"])
 def test_what_is_no_double(text: str) -> None:
-    with pytest.raises(EvaluationError, match="is no number"):
+    with pytest.raises(EvaluationError, match="is not a number"):
         read_double(text)
 
 

@@ -53,8 +53,8 @@ def test_an_expression_is_these_tokens(text: str, found: list[tuple[str, str]]) 
         ('a = "x"', 4, "single quotes"),
         ("a = 'x", 4, "no closing quote"),
         ("a /* x", 2, "does not end"),
-        ("a ; b", 2, "';' cannot stand here"),
-        ("a é", 2, "cannot stand here"),
+        ("a ; b", 2, "';' is not allowed here"),
+        ("a é", 2, "is not allowed here"),
     ],
 )
 def test_what_is_no_token_is_named_with_its_place(text: str, at: int, why: str) -> None:

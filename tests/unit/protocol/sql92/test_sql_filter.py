@@ -16,26 +16,26 @@ from tests.support.machine_speed import slowness
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ("a = ", "a property, a literal or '(' is expected, but the expression ends (character 5)"),
-        ("a >> 5", "a property, a literal or '(' is expected, but there is '>' (character 4)"),
-        ("(a = 5", "')' or an operator is expected, but the expression ends (character 7)"),
-        ("(a = 5 b", "')' or an operator is expected, but there is b (character 8)"),
-        ("a IN (5)", "a text in single quotes is expected, but there is 5 (character 7)"),
-        ("a IN ('5' '6')", "',' or ')' is expected, but there is the text '6' (character 11)"),
-        ("a IS 5", "NULL or NOT NULL is expected, but there is 5 (character 6)"),
-        ("a NOT 5", "CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN is expected, but"),
-        ("a BETWEEN 1 OR 5", "AND and the upper bound of BETWEEN is expected"),
+        ("a = ", "expected a property, a literal or '(', but the expression ends (character 5)"),
+        ("a >> 5", "expected a property, a literal or '(', but found '>' (character 4)"),
+        ("(a = 5", "expected ')' or an operator, but the expression ends (character 7)"),
+        ("(a = 5 b", "expected ')' or an operator, but found b (character 8)"),
+        ("a IN (5)", "expected a string in single quotes, but found 5 (character 7)"),
+        ("a IN ('5' '6')", "expected ',' or ')', but found the string '6' (character 11)"),
+        ("a IS 5", "expected NULL or NOT NULL, but found 5 (character 6)"),
+        ("a NOT 5", "expected CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN, but"),
+        ("a BETWEEN 1 OR 5", "expected AND and the upper bound of BETWEEN"),
         ("a BETWEEN 5 AND 1", "BETWEEN 5 AND 1 is empty: swap the bounds (character 3)"),
         ("a > 'x'", "a text cannot be compared by '>' (character 3)"),
         ("a = NULL", "NULL cannot be compared; write IS NULL or IS NOT NULL (character 3)"),
         ("a = 0.0", "0.0 is too small"),
         ("a = 9223372036854775808", "is larger than 9223372036854775807 (character 5)"),
-        ("a != 5", "'!=' is not known; write '<>' (character 3)"),
-        ('a = "x"', "texts stand in single quotes"),
-        ("a = 'x", "the string that begins here has no closing quote (character 5)"),
-        ("a = 5 /* b", "the comment that begins with /* does not end (character 7)"),
-        ("a = 5 AND 5", "there is a value where a condition belongs (character 7)"),
-        ("5 IN ('5')", "IN asks for a property on its left (character 3)"),
+        ("a != 5", "'!=' is not supported; write '<>' (character 3)"),
+        ('a = "x"', "strings need single quotes"),
+        ("a = 'x", "the string that starts here has no closing quote (character 5)"),
+        ("a = 5 /* b", "the comment that starts with /* does not end (character 7)"),
+        ("a = 5 AND 5", "a value stands where a condition is expected (character 7)"),
+        ("5 IN ('5')", "IN needs a property on its left (character 3)"),
     ],
 )
 def test_a_refusal_names_the_place_and_what_is_expected(expression: str, said: str) -> None:
@@ -47,7 +47,9 @@ def test_a_refusal_names_the_place_and_what_is_expected(expression: str, said: s
 def test_what_the_reference_ignores_is_known_and_can_be_refused() -> None:
     compiled = compile_filter("a = 5 ADN b = 6")
     assert compiled.matches({"a": "5"})
-    with pytest.raises(SqlSyntaxError, match=r"complete before 'ADN b = 6'.*character 7"):
+    with pytest.raises(
+        SqlSyntaxError, match=r"expected an operator before 'ADN b = 6'.*character 7"
+    ):
         compiled.check_meant()
     compile_filter("a = 5 AND b = 6 ").check_meant()
 
@@ -81,7 +83,7 @@ def test_why_the_first_message_could_not_be_evaluated_is_kept() -> None:
     assert compiled.first_error is None
     assert not compiled.matches({"a": "many"})
     assert not compiled.matches({"a": "more"})
-    assert compiled.first_error == "'many' is no whole number"
+    assert compiled.first_error == "'many' is not a whole number"
 
 
 def test_an_expression_is_parsed_once() -> None:

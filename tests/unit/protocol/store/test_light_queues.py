@@ -29,10 +29,10 @@ def test_more_characters_are_fine_than_in_a_topic(name: str) -> None:
     [
         ("orders", "does not start with"),
         ("%LMQ%", "does not start with"),
-        ("%LMQ%../x", "holds one of"),
-        ("%LMQ%a\\b", "holds one of"),
-        ("%LMQ%a@b", "holds one of"),
-        ("%LMQ%a\n", "holds one of"),
+        ("%LMQ%../x", "contains one of"),
+        ("%LMQ%a\\b", "contains one of"),
+        ("%LMQ%a@b", "contains one of"),
+        ("%LMQ%a\n", "contains one of"),
         ("%LMQ%" + "é" * 126, "longer than 255 bytes"),
     ],
 )

@@ -5,9 +5,9 @@
   if (!box) return;
   const EVERY_MS = 2000, ANSWER_WITHIN_MS = 15000, SHOWN_MS = 120000, WIDTH = 600, HEIGHT = 120;
   const REFUSED = {
-    401: "you are signed in no longer: load the page again",
-    403: "this is not yours to see any more",
-    421: "the broker does not know itself by this name any more",
+    401: "you are no longer signed in: reload the page",
+    403: "you no longer have permission to see this",
+    421: "the broker no longer accepts this host name",
   };
   const note = document.getElementById("live-note");
   let drawn = [], last = null, timer = 0, isRefused = false;

@@ -98,7 +98,7 @@ def _back_of(visit: Visit, fields: Mapping[str, str]) -> Back:
     """Parse the form. Raises WrongInput, NoPermission."""
     group = fields.get("group", "").strip()
     if not group:
-        raise WrongInput("say of which group")
+        raise WrongInput("group is missing")
     visit.check(Action.UPDATE, group, ResourceKind.GROUP)
     message_id = fields.get("id", "").strip() or None
     letters = frozenset(fields.get("letters", "").split()[:REQUEUED_AT_ONCE_MAX]) or None
@@ -147,19 +147,19 @@ async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
     """Send the messages of a preview back to their original topics, or only to their group."""
     asked = _back_of(visit, form)
     if asked.message_id is None and asked.letters is None:
-        raise WrongInput("say which dead letters: the preview names them")
+        raise WrongInput("ids of dead letters are missing: use the preview")
     sums = await _counted(visit, asked, dry_run=False)
     if sums.problems and not sums.sum:
         raise sums.problems[0]
-    where = f"to {asked.group} alone" if asked.to else "to where they came from"
-    notice = f"{sums.sum} of the dead letters of {asked.group} went back {where}."
+    where = f"to {asked.group} alone" if asked.to else "to their original topics"
+    notice = f"Sent back {sums.sum} of the dead letters of {asked.group}, {where}."
     if sums.there:
-        notice += f" {sums.there} had been sent back before."
+        notice += f" {sums.there} had already been sent back."
     for reason, count in sums.reasons:
-        notice += f" {count} stayed: {reason}."
+        notice += f" {count} could not be sent: {reason}."
     left = len(asked.letters or ()) - sums.sum - sums.there - len(sums.problems)
     if sums.end is not None:
-        notice += f" Then it ended, and {left} stayed: {str(sums.end)[:REASON_CHARS_MAX]}."
+        notice += f" Then it stopped, and {left} were not sent: {str(sums.end)[:REASON_CHARS_MAX]}."
     elif left > 0:
-        notice += f" {left} of those shown had been sent back before, or are gone."
+        notice += f" {left} of those shown had already been sent back, or no longer exist."
     return Moved("dead-letters/of", {"group": asked.group}, notice)

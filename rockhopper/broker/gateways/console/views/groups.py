@@ -160,7 +160,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     """Parse the form. Raises WrongInput, NoPermission."""
     group, topic = fields.get("group", "").strip(), fields.get("topic", "").strip()
     if not group or not topic:
-        raise WrongInput("say which group, and in which topic")
+        raise WrongInput("group or topic is missing")
     visit.check(Action.UPDATE, group, ResourceKind.GROUP)
     kind, value = fields.get("to", ""), fields.get("value", "").strip()
     to: Target
@@ -173,7 +173,7 @@ async def _reset_of(visit: Visit, fields: Mapping[str, str]) -> Reset:
     elif kind == "time":
         to = datetime.fromtimestamp(time_of(value) / 1000).astimezone()
     else:
-        raise WrongInput(f"a group can be moved to {', '.join(TARGETS)}")
+        raise WrongInput(f"a group can be reset to {', '.join(TARGETS)}")
     chosen = fields.get("queue", "").strip()
     if not chosen:
         return Reset(group, topic, to, None)
@@ -218,9 +218,9 @@ async def reset(visit: Visit, form: Mapping[str, str]) -> Moved:
     )
     moving = sum(move.before != move.after for move in moves)
     notice = (
-        f"{asked.group} was moved in {moving} of {len(moves)} "
+        f"{asked.group} was reset in {moving} of {len(moves)} "
         f"queue{'' if len(moves) == 1 else 's'} of {asked.topic}."
         if moving
-        else f"{asked.group} stood there already in all queues of {asked.topic}."
+        else f"{asked.group} had this offset already in all queues of {asked.topic}."
     )
     return Moved("group", {"name": asked.group}, notice)

@@ -39,7 +39,7 @@ async def browse(visit: Visit) -> Result:
     queues = await TopicReader(visit.admin, masters).queues(topic)
     by = visit.query.get("by", "newest")
     if by not in WAYS:
-        raise WrongInput(f"messages can be looked for by {', '.join(WAYS)}")
+        raise WrongInput(f"messages can be searched by {', '.join(WAYS)}")
     wanted = visit.query.get("q", "").strip()
     is_guess = by == "newest" and bool(wanted)
     if (by == "id" and wanted) or (is_guess and IS_ID.fullmatch(wanted)):
@@ -118,8 +118,8 @@ async def _message(visit: Visit) -> tuple[ReceivedMessage, PullResult]:
     message = next((each for each in found.messages if each.queue_offset == offset), None)
     if message is None:
         raise WrongInput(
-            f"There is no message at {offset:,} of {queue}: it holds {found.min_offset:,} to "
-            f"{found.max_offset - 1:,}."
+            f"There is no message at {offset:,} of {queue}: its offsets are "
+            f"{found.min_offset:,} to {found.max_offset - 1:,}."
             if found.max_offset > found.min_offset
             else f"There is no message at {offset:,} of {queue}, which is empty."
         )

@@ -81,7 +81,7 @@ class BrokerState(NamedTuple):
         booted_ms = self.number("bootTimestamp")
         state = "does not answer" if self.problem else "serves"
         if self.broker.is_master and self.facts.get("brokerActive") == "false":
-            state = "takes no messages"
+            state = "accepts no messages"
         return {
             "in": rate(next(iter(self.rates("putTps")), None)),
             "out": rate(next(iter(self.rates("getTransferredTps")), None)),
@@ -101,7 +101,7 @@ class BrokerState(NamedTuple):
             what = "is full" if ratio >= DISK_FULL else "is filling up"
             found.append(f"{name}: its disk {what}, {ratio * 100:.0f} % are used")
         if self.broker.is_master and self.facts.get("brokerActive") == "false":
-            found.append(f"{name} takes no messages")
+            found.append(f"{name} accepts no messages")
         if behind := int(self.number("dispatchBehindBytes") or 0) >> 20:
             found.append(f"{name}: {behind:,} MiB of messages are not in queues yet")
         return found
@@ -133,7 +133,7 @@ async def show(visit: Visit) -> TemplatePage:
     dead = visit.only_seen(filter(is_dlq_topic, topics))
     none = None if visit.is_part else 0
     alarms = [alarm for each in found for alarm in each.alarms]
-    alarms += [f"{name} was here, and went" for name in visit.departed]
+    alarms += [f"{name} has left the cluster" for name in visit.departed]
     values = {
         "states": found,
         "alarms": alarms,

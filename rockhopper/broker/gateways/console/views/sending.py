@@ -29,8 +29,8 @@ from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_to
 GROUP = "rockhopper_console"
 TIMEOUT_S = 5.0
 DELAY_MAX_S = 10**9
-LOST = ". The message may be stored all the same: look at the topic before you send it again."
-MAKE_IT = "Correct the name, or say below that it is to be made."
+LOST = ". The message may be stored nevertheless: check the topic before you send it again."
+MAKE_IT = "Correct the name, or choose below to create it."
 
 
 async def show(visit: Visit) -> TemplatePage:
@@ -70,7 +70,7 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
     topic = form.get("topic", "").strip()
     try:
         if not topic:
-            raise WrongInput("say to which topic")
+            raise WrongInput("topic is missing")
         visit.check(Action.PUB, topic)
         await _check_topic(visit, topic, is_new=bool(form.get("new")))
         message = await asyncio.to_thread(_message, topic, form)
@@ -94,7 +94,7 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
         )
     is_late = message.delay_s is not None or message.deliver_at_ms is not None
     said = (
-        f"{receipt.message_id} is to be delivered later." if is_late else "The message was stored."
+        f"{receipt.message_id} will be delivered later." if is_late else "The message was stored."
     )
     if not visit.sees_topic(topic):
         return Moved("send", {"topic": topic}, said)
@@ -111,7 +111,9 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
 async def _check_topic(visit: Visit, topic: str, *, is_new: bool) -> None:
     """Raise WrongInput for a topic of the system, or one that may contain a typo."""
     if is_retry_topic(topic) or is_dlq_topic(topic) or is_system_topic(topic):
-        raise WrongInput(f"{topic[:200]} is kept by brokers: send to a topic of your applications")
+        raise WrongInput(
+            f"{topic[:200]} is written by brokers only: send to a topic of your applications"
+        )
     if not is_new and topic_error(topic) is None:
         try:
             await visit.admin.route(topic)
@@ -130,9 +132,9 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
     body = form.get("body", "").replace("\r\n", "\n")
     kind, when = form.get("form", "text"), form.get("when", "now")
     if kind not in ("text", "hex"):
-        raise WrongInput(f"{kind[:60]!r} is no form of a body: text or hex is expected")
+        raise WrongInput(f"{kind[:60]!r} is not a body format: expected text or hex")
     if when not in ("now", "after", "at"):
-        raise WrongInput(f"{when[:60]!r} is no delivery: now, after or at is expected")
+        raise WrongInput(f"{when[:60]!r} is not a delivery: expected now, after or at")
     content = _from_hex(body) if kind == "hex" else body.encode("utf-8", "surrogatepass")
     later = form.get("later", "").strip()
     deliver_at: datetime | None = None
@@ -140,12 +142,12 @@ def _message(topic: str, form: Mapping[str, str]) -> Message:
     if when == "at":
         time_ms = time_of(later)
         if time_ms <= time.time_ns() // 1_000_000:
-            raise WrongInput(f"{later[:60]} is past: say a time to come, or deliver it now")
+            raise WrongInput(f"{later[:60]} is in the past: give a future time, or deliver it now")
         deliver_at = datetime.fromtimestamp(time_ms / 1000).astimezone()
     elif when == "after":
         delay_s = whole(later, "number of seconds")
         if delay_s > DELAY_MAX_S:
-            raise WrongInput(f"{later[:60]} seconds are more than brokers take: {DELAY_MAX_S:,}")
+            raise WrongInput(f"{later[:60]} seconds are more than brokers allow: {DELAY_MAX_S:,}")
     return Message(
         topic,
         content,
@@ -162,9 +164,9 @@ def _from_hex(text: str) -> bytes:
     """Decode hexadecimal text. Raises WrongInput."""
     digits = "".join(text.split())
     if odd := next((each for each in digits if each not in hexdigits), None):
-        raise WrongInput(f"the body is no hex: {odd!r} is none of the digits from 0 to f")
+        raise WrongInput(f"the body is not hex: {odd!r} is not a digit from 0 to f")
     if len(digits) % 2:
-        raise WrongInput(f"the body is no hex: of its {len(digits):,} digits one has no partner")
+        raise WrongInput(f"the body is not hex: it has an odd number of digits, {len(digits):,}")
     return bytes.fromhex(digits)
 
 
@@ -174,7 +176,7 @@ def _properties(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
-            raise WrongInput(f"{line[:60]!r} is no property: name=value, one on each line")
+            raise WrongInput(f"{line[:60]!r} is not a property: write name=value, one on each line")
         if name.strip() in found:
             raise WrongInput(f"the property {name.strip()[:60]!r} is given twice")
         found[name.strip()] = value.strip()

@@ -87,7 +87,7 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> T
     (broker,) = await visit.masters(chosen)
     if visit.closed or not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
         raise NoPermission(
-            f"Settings are shown to this host alone, and you are at {visit.principal.host}: set "
+            f"Settings are only shown on this host, but you are at {visit.principal.host}: set "
             "remoteAdmin=true on the broker to see them from elsewhere."
             if visit.access.is_open and not visit.closed
             else visit.why_not
@@ -122,7 +122,7 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
     broker = form.get("broker", "")
     entry = known().get(key)
     if entry is None or not entry.is_live:
-        raise WrongInput(f"{key[:100]!r} is no setting that changes while the broker runs")
+        raise WrongInput(f"{key[:100]!r} is not a setting that can change while the broker runs")
     every = await visit.admin.masters()
     targets = every if form.get("everywhere") else await visit.masters(broker)
     changed: list[str] = []
@@ -132,13 +132,13 @@ async def change(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
         except RequestRefusedError as error:
             if error.is_forbidden:
                 raise
-            problem = f"{target.name} does not take {key}={value[:100]}: {error.remark or error}"
-            problem += f" (It is changed on {', '.join(changed)}.)" if changed else ""
+            problem = f"{target.name} refuses {key}={value[:100]}: {error.remark or error}"
+            problem += f" (It was changed on {', '.join(changed)}.)" if changed else ""
             return await _form(visit, {**form, "search": key}, problem)
         changed.append(target.name)
     names = ", ".join(changed)
     return Moved(
         "settings",
         {"broker": broker},
-        f"{key} is {value} on {names} until the next start; put it into broker.conf to keep it.",
+        f"{key} is {value} on {names} until the next start; add it to broker.conf to keep it.",
     )

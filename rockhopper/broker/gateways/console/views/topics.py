@@ -122,7 +122,7 @@ async def _group(visit: Visit, group: str, figures: TopicFigures) -> dict[str, A
 
 def _kind(name: str) -> str:
     if is_retry_topic(name):
-        return "holds what a group wants delivered again"
+        return "contains messages that a group will get again"
     if is_dlq_topic(name):
-        return "holds what a group gave up"
+        return "contains the dead letters of a group"
     return "is the broker's own" if is_system_topic(name) else ""

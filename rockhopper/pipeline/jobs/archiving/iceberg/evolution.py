@@ -36,8 +36,8 @@ def additions(
     strange = [name for name in wanted.fieldNames() if name not in there.fieldNames()]
     if set(strange) - {own}:
         raise PipelineError(
-            f"{table} has no column {strange[0]}, so archive has not made it: name a table that is "
-            "not there yet"
+            f"{table} has no column {strange[0]}, so archive has not made it: name a table "
+            "that does not exist yet"
         )
     if strange:
         return [Addition("", own, wanted[own].dataType)]

@@ -125,8 +125,8 @@ def _own_session(master: str | None, package: str) -> "SparkSession":
     except Exception as error:
         said = str(error).partition("\n")[0]
     raise PipelineError(
-        f"Spark did not start with {package} ({said}): the jar comes from Maven Central, so see "
-        "that this machine reaches it, or give a session whose spark.jars has it"
+        f"Spark did not start with {package} ({said}): the jar comes from Maven Central, so "
+        "check that this machine can reach it, or give a session whose spark.jars has it"
     )
 
 

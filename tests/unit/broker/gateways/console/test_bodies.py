@@ -48,7 +48,7 @@ def test_any_form_can_be_asked_for() -> None:
     assert format_body(message(b"\xff\xfeA"), "text").text == "\\xff\\xfeA"
     found = format_body(message(b"no json"), "json")
     assert found.form == "text"
-    assert found.problem == "This is no JSON, or too much of it to be set out."
+    assert found.problem == "This is not JSON, or too large to be formatted."
     assert format_body(message(b"{}"), "hex").text.startswith("00000000  7b 7d")
 
 
@@ -75,7 +75,7 @@ def test_compressed_bodies_are_opened_within_bounds() -> None:
     broken = message(b"no zlib", SYS_FLAG_COMPRESSED_ZLIB | SYS_FLAG_COMPRESSED)
     assert "not a zlib stream" in format_body(broken).problem
     unknown = message(b"x", SYS_FLAG_COMPRESSED | 0x700)
-    assert "not known" in format_body(unknown).problem
+    assert "unknown compression" in format_body(unknown).problem
 
 
 def test_previews_are_one_short_line() -> None:

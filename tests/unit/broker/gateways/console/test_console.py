@@ -92,7 +92,7 @@ async def test_a_form_needs_its_token(browser: Browser) -> None:
     for token in ("", "0" * 64):
         answer = await browser.post("send", token=token, topic="orders", body="x")
         assert answer.status == 403
-        assert "Nothing was done: since this page was made" in answer.text
+        assert "Nothing was done: since this page was loaded" in answer.text
 
 
 async def test_a_form_of_an_older_page_is_shown_again(browser: Browser, admin: Admin) -> None:
@@ -108,7 +108,7 @@ async def test_a_form_of_an_older_page_is_shown_again(browser: Browser, admin: A
             "Change brokerPermission",
         ),
         ("dead-letters/of", {"group": "billing", "count": "1"}, "has no dead letters"),
-        ("nothing", {"x": "typed text"}, "That cannot be shown"),
+        ("nothing", {"x": "typed text"}, "This page cannot be shown"),
     ):
         answer = await browser.post(form, **stale, **fields)
         assert (answer.status, "Nothing was done" in answer.text) == (403, True)
@@ -133,7 +133,7 @@ async def test_forms_of_other_pages_are_refused(browser: Browser, headers: dict[
     browser.headers |= headers
     answer = await browser.post("send", token=token, topic="orders", body="x")
     assert answer.status == 403
-    assert "a page elsewhere" in answer.text
+    assert "another site" in answer.text
 
 
 async def test_forms_have_a_size(browser: Browser) -> None:
@@ -196,7 +196,7 @@ async def test_from_elsewhere_nothing_changes_without_remote_admin() -> None:
             assert "You are at 192.0.2.7" in page.text
             assert ("set remoteAdmin=true" in page.text) is not is_allowed
             shown = (await browser.get("settings")).text
-            assert ("Settings are shown to this host alone" in shown) is not is_allowed
+            assert ("Settings are only shown on this host" in shown) is not is_allowed
             assert ("<form" in page.source) is is_allowed
             assert re.search(r"\STimes are of", page.text) is None
             sent = await browser.post("send", token=token, topic="orders", body="x", new=1)
@@ -269,7 +269,7 @@ async def test_lists_hold_what_a_user_may_see(guarded: Broker) -> None:
 
 @pytest.mark.parametrize("page", ["", "topics", "groups", "dead-letters", "topic?name=orders"])
 async def test_pages_say_that_something_is_left_out(alice: Browser, page: str) -> None:
-    part = "Shown and counted is only what alice may see."
+    part = "The page contains only what alice may see."
     text = (await alice.ask("GET", f"/console/{page}")).text
     assert part in text
     assert "There are none" not in text
@@ -295,7 +295,7 @@ async def test_what_somebody_may_not_do_is_not_offered(alice: Browser, root: Adm
         in (await alice.get("settings")).text
     )
     group = (await alice.get("group", name="billing")).text
-    assert "Not yours to do: alice at 127.0.0.1 is not allowed to Update Group:billing" in group
+    assert "You cannot do this: alice at 127.0.0.1 is not allowed to Update Group:billing" in group
     letters = await alice.get("dead-letters/of", group="billing")
     assert (letters.status, "is not allowed to" in letters.text) == (403, True)
     assert "GET_ROUTEINFO" not in letters.text

@@ -41,7 +41,9 @@ async def test_a_broker_of_another_process_is_as_closed_as_it_says(*, is_allowed
             ):
                 answer = await visitor.post(form, token=token, **fields)
                 assert answer.status == (303 if is_allowed else 403), answer.text
-                told = "Changes to broker-a come from this host alone, and you are at 192.0.2.7"
+                told = (
+                    "Changes to broker-a are only allowed from this host, but you are at 192.0.2.7"
+                )
                 assert (told in answer.text) != is_allowed
             assert (await visitor.get("settings")).status == (200 if is_allowed else 403)
             # Who is on this host changes it all the same.

@@ -126,7 +126,7 @@ def test_nothing_is_missing_by_a_replica_that_does_not_answer() -> None:
         )
         for number in (0, 2)
     )
-    assert "What broker-a holds is left out" in master
+    assert "Broker broker-a is not included" in master
     assert 'role="alert"' in master
-    assert "Replica 2 of broker-a does not answer, by which nothing is missing" in replica
+    assert "Replica 2 of broker-a does not answer; the page is complete without it" in replica
     assert "alert" not in replica

@@ -51,7 +51,7 @@ def test_a_shared_retry_topic_is_of_the_groups_that_the_broker_knows() -> None:
 
 def test_why_nothing_may_be_changed_is_a_sentence() -> None:
     assert "remoteAdmin=true" in visit(AccessRules(remote_admin=False)).why_not
-    assert visit(Rules()).why_not == "al is no administrator from 192.0.2.1."
+    assert visit(Rules()).why_not == "al is not an administrator from 192.0.2.1."
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_numbers_are_brought_into_bounds(text: str, expected: int) -> None:
 def test_a_number_that_has_to_be_one_is_refused_otherwise() -> None:
     assert [whole(text, "offset") for text in ("0", " 1,000 ", "9" * 18)] == [0, 1000, 10**18 - 1]
     for text in ("", "-5", "1e9", "abc", "²", "9" * 19):
-        with pytest.raises(WrongInput, match=f"'{text}' is no offset"):
+        with pytest.raises(WrongInput, match=f"'{text}' is not a valid offset"):
             whole(text, "offset")
 
 

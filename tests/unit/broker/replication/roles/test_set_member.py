@@ -46,7 +46,7 @@ async def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def read_all(nameserver: str, topic: str, count: int) -> list[bytes]:
-    """Read so many messages; a name service hears of a new master a moment after it serves."""
+    """Read so many messages; a name server hears of a new master a moment after it serves."""
     found: list[bytes] = []
     async with asyncio.timeout(HANG_S), AsyncExitStack() as undo:
         while True:

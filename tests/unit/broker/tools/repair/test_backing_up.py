@@ -147,8 +147,8 @@ def test_backups_of_other_stores_and_odd_places_are_refused(root: Path, tmp_path
     other = tool_stores.write(tmp_path / "other", 10, Clock(1_800_000_000_000))
     _back_up(root, tmp_path / "backup")
     assert "another store" in run("backup", other, tmp_path / "backup", "--write").err
-    assert "holds no backup" in run("backup", root, other, "--write").err
-    assert "inside of the store" in run("backup", root, root / "backup", "--write").err
+    assert "is not a backup" in run("backup", root, other, "--write").err
+    assert "inside the store" in run("backup", root, root / "backup", "--write").err
     assert "no backup in" in run("restore", other, tmp_path / "new").err
 
 
@@ -160,7 +160,7 @@ def test_another_store_is_refused_that_has_no_file_in_common(root: Path, tmp_pat
     assert StoreView(root).log.min_offset >= StoreView(other).log_end()
     for options in ((), ("--write",)):
         ended = run("backup", root, tmp_path / target, *options)
-        assert (ended.code, "is of another store" in ended.err) == (1, True)
+        assert (ended.code, "belongs to another store" in ended.err) == (1, True)
     assert len(Backup(tmp_path / target).manifest.points) == 1
 
 
@@ -170,12 +170,12 @@ def test_rot_in_a_backup_is_named(root: Path, tmp_path: Path) -> None:
     flip_bit(target / "log" / f"{4096:020d}-1", 5)
     ended = run("backup", root, target, "--verify")
     assert ended.code == 1
-    assert f"{4096:020d}-1 is not what was copied" in ended.out
+    assert f"{4096:020d}-1 differs from what was copied" in ended.out
     ended = run("restore", target, tmp_path / "new", "--write")
-    assert (ended.code, "is not what was copied" in ended.err) == (1, True)
+    assert (ended.code, "differs from what was copied" in ended.err) == (1, True)
     overwrite(target / "log" / f"{4096:020d}-1", 0, b"")
     (target / "log" / f"{0:020d}-1").unlink()
-    assert "0 bytes of it" in run("backup", root, target, "--write").err
+    assert "0 bytes of this file" in run("backup", root, target, "--write").err
 
 
 def test_a_full_disk_is_a_sentence(
@@ -241,7 +241,7 @@ def test_a_table_that_cannot_be_read_is_named(
     ended = run("backup", root, target, "--write")
     assert (ended.code, f"{table} cannot be read" in ended.out) == (not is_copy_sound, True)
     ended = run("restore", target, new, "--write")
-    assert (ended.code, f"Left out is {table}" in ended.out) == ((not is_copy_sound,) * 2)
+    assert (ended.code, f"Left out: {table}" in ended.out) == ((not is_copy_sound,) * 2)
     assert (new / table).exists() == is_copy_sound
     assert list(dump(StoreView(new), DumpSelection())) == list(
         dump(StoreView(root), DumpSelection())

@@ -60,7 +60,7 @@ def test_a_time_before_a_restore_is_of_the_line_that_was_served_then(
     assert _bodies(tmp_path / "two") == [f"body {number}" for number in range(60)]
     shown = run("restore", forked, tmp_path / "new", "--to", between).out
     assert "Would restore point 3 with the tables of point 2, up to the message of" in shown
-    assert "The newest points, up to 5, are of another line" in shown
+    assert "The newest points, up to 5, belong to another line" in shown
 
 
 def test_around_a_restore_the_new_line_counts_once_it_has_a_message(
@@ -110,7 +110,7 @@ def test_messages_that_expired_before_they_were_copied_leave_the_older_ones_reac
     for base in (0, 4096):
         (root / "commitlog" / f"{base:020d}").unlink()
     ended = run("backup", root, target, "--write")
-    assert "has expired before it was copied" in ended.out
+    assert "expired before it was copied" in ended.out
     assert choose(Backup(target), None, first_ms).log.number == 1
     assert run("restore", target, tmp_path / "new", "--to", first_ms + 1, "--write").code == 0
     assert len(_bodies(tmp_path / "new")) == 10
@@ -122,7 +122,7 @@ def test_a_time_before_all_messages_is_refused(forked: Path, tmp_path: Path) -> 
     for options in ((), ("--write",)):
         ended = run("restore", forked, tmp_path / "new", "--to", "2001-01-01", *options)
         assert ended.code == 1
-        assert "no message from before 2001-01-01 00:00:00.000: the first of point" in ended.err
+        assert "no message from before 2001-01-01 00:00:00.000: the first one of point" in ended.err
     assert not (tmp_path / "new").exists()
 
 
@@ -130,4 +130,4 @@ def test_a_time_behind_the_last_point_is_warned_of(forked: Path, tmp_path: Path)
     for options in ((), ("--write",)):
         ended = run("restore", forked, tmp_path / "new", "--to", "2099-01-01", *options)
         assert ended.code == 0
-        assert "The backup does not reach that time: point 5 was made at" in ended.out
+        assert "The backup ends before that time: point 5 was made at" in ended.out

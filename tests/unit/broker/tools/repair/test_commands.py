@@ -75,7 +75,7 @@ def test_nothing_is_written_without_write(root: Path, tmp_path: Path) -> None:
         ended = run(*command)
         assert (ended.code, ended.out.splitlines()[-1]) == (
             0,
-            "Nothing is written yet: add --write",
+            "Nothing was written: add --write to do it",
         )
         assert run(*command, "--json").objects[0]["written"] is False
     assert contents(root) == before
@@ -116,11 +116,11 @@ def test_a_backup_has_points_and_copies_only_what_is_new(root: Path, tmp_path: P
 
 def test_a_damaged_backup_is_found_by_verify(root: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
-    assert run("backup", root, backup, "--write", "--verify").out.endswith("as it was copied\n")
+    assert run("backup", root, backup, "--write", "--verify").out.endswith("The backup is intact\n")
     largest = max((path for path in backup.rglob("*") if path.is_file()), key=_size)
     largest.write_bytes(b"\xff" * 100 + largest.read_bytes()[100:])
     ended = run("backup", root, backup, "--verify")
-    assert (ended.code, "begin a new backup" in ended.err) == (1, True)
+    assert (ended.code, "start a new backup" in ended.err) == (1, True)
 
 
 def _size(path: Path) -> int:

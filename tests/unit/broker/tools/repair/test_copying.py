@@ -37,7 +37,7 @@ def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path) -> None:
     got: list[bytes] = []
     assert list(copy_range(path, 1, 4, lambda at, data: got.append(data))) == [4]
     assert got == [b"234"]
-    with pytest.raises(OSError, match="cut short"):
+    with pytest.raises(OSError, match="was it truncated"):
         list(copy_range(path, 1, 9, lambda at, data: None))
     assert crc_of(path, 3) == zlib.crc32(b"123")
 

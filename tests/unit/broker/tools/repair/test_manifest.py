@@ -21,7 +21,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path, saved: BackupManifest) -> None:
     assert manifests.load(tmp_path) == saved
     assert manifests.load(tmp_path / "other") is None
     assert saved.point(None) is saved.point(1)
-    with pytest.raises(StoreError, match="no point 2; there are 1"):
+    with pytest.raises(StoreError, match="no point 2; it has 1"):
         saved.point(2)
 
 
@@ -29,7 +29,7 @@ def test_a_damaged_one_gives_way_to_its_copy(tmp_path: Path, saved: BackupManife
     flip_bit(tmp_path / manifests.FILE_NAME, 20)
     assert manifests.load(tmp_path) == saved
     flip_bit(tmp_path / f"{manifests.FILE_NAME}.bak", 20)
-    with pytest.raises(CorruptFileError, match="its copy as well"):
+    with pytest.raises(CorruptFileError, match="its copy are damaged"):
         manifests.load(tmp_path)
 
 

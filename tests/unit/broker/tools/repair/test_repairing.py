@@ -86,7 +86,7 @@ def test_stores_of_apaches_broker_too(tmp_path: Path) -> None:
 
 def test_a_place_that_is_taken_is_refused(root: Path, tmp_path: Path) -> None:
     assert "is not empty" in run("repair", root, "--into", tmp_path, "--write").err
-    assert "inside of the store" in run("repair", root, "--into", root / "new", "--write").err
+    assert "inside the store" in run("repair", root, "--into", root / "new", "--write").err
     assert not (root / "new").exists()
 
 
@@ -115,7 +115,7 @@ def test_a_repair_that_was_cut_off_begins_again(
     with monkeypatch.context() as patched:
         patched.setattr(disk, "write_fully", full)
         ended = run("repair", damaged, "--into", new, "--write")
-    assert (ended.code, "no store yet" in ended.err) == (1, True)
+    assert (ended.code, "not a complete store yet" in ended.err) == (1, True)
     assert run("repair", damaged, "--into", new, "--write").code == 0
     assert _messages(new) == _messages(damaged)
 
@@ -168,6 +168,6 @@ def test_a_table_that_nobody_can_read_is_left_out(root: Path, tmp_path: Path) ->
     table.write_bytes(b"{")
     table.with_name("consumerOffset.json.bak").write_bytes(b"{")
     ended = run("repair", root, "--into", new, "--write")
-    assert (ended.code, "Left out is config/consumerOffset.json" in ended.out) == (0, True)
+    assert (ended.code, "Left out: config/consumerOffset.json" in ended.out) == (0, True)
     assert _messages(new) == _messages(root)
     assert checked(new).is_sound

@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_at_any_write(
         "rebuild": ["rebuild", root],
     }[command]
     named = root if command == "rebuild" else target
-    state = {"backup": "The points so far are whole", "rebuild": "both go on"}
+    state = {"backup": "The points so far are complete", "rebuild": "both continue"}
     count = 0
     while True:
         with monkeypatch.context() as patched:
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_at_any_write(
         assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
         assert f"{named}: " in ended.err
         assert "needed" in ended.err
-        assert state.get(command, "no store yet") in ended.err
+        assert state.get(command, "not a complete store yet") in ended.err
         if command in ("restore", "repair") and target.exists():
             assert run("check", target).code != 0
         count += 1

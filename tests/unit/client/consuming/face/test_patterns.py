@@ -18,7 +18,7 @@ from rockhopper.protocol.subscription import Subscription
 
 
 class Services:
-    """A session whose name services know these topics, and how often each code was asked."""
+    """A session whose name servers know these topics, and how often each code was asked."""
 
     def __init__(self, *topics: str) -> None:
         self.topics = set(topics)

@@ -130,7 +130,7 @@ def test_a_broker_that_has_another_name_now_is_not_archived_twice(brokers: ToldB
 def test_a_topic_of_another_id_is_another(brokers: ToldBrokers) -> None:
     archived = Reached(positions(a0=9, a1=0, b0=4), {"T": {"broker-a": "IA", "broker-b": "OLD"}})
 
-    with pytest.raises(PipelineError, match="the topic 'T' on broker-b was deleted and made anew"):
+    with pytest.raises(PipelineError, match="the topic 'T' on broker-b was deleted and recreated"):
         ranges(archived, allow_gaps=True)
 
 
@@ -147,7 +147,7 @@ def test_without_ids_the_last_message_tells(brokers: ToldBrokers) -> None:
     assert ranges(first) == ([], first)
 
     brokers.times[A0, 8] = 801
-    with pytest.raises(PipelineError, match="the topic 'T' on broker-a was deleted and made anew"):
+    with pytest.raises(PipelineError, match="the topic 'T' on broker-a was deleted and recreated"):
         ranges(first)
 
 

@@ -123,8 +123,8 @@ def test_a_body_that_does_not_decode_ends_the_run_if_it_is_to(tmp_path: Path) ->
         ({"path": "s", "decode": "json"}, "give it with --schema FILE"),
         ({"path": "s", "schema": "{}"}, "add --decode json"),
         ({"path": "s", "topics": ["a"], "pattern": "b"}, "leave one out"),
-        ({"path": "s", "pattern": "("}, "is no regular expression"),
-        ({"path": "s", "topics": ["no such/name"]}, "there can be no topic"),
+        ({"path": "s", "pattern": "("}, "is not a valid regular expression"),
+        ({"path": "s", "topics": ["no such/name"]}, "invalid topic"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def test_a_topic_that_is_named_twice_is_chosen_once() -> None:
 
 
 def test_topics_and_a_pattern_are_refused_together() -> None:
-    with pytest.raises(UsageProblem, match="exclude each other"):
+    with pytest.raises(UsageProblem, match="mutually exclusive"):
         _ = ArchiveOptions("a", topics=["x"], pattern="x.*").selection
 
 

@@ -143,7 +143,7 @@ def over_network(current: Manifest | None = None, **asked: Any) -> ArchivePlan:
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> ToldBrokers:
-    """Four messages of ``T`` on broker-a, whose name service knew broker-b."""
+    """Four messages of ``T`` on broker-a, whose name server knew broker-b."""
     found = ToldBrokers(queues_of("T", "broker-a", 2, high=2), departed=["broker-b"])
     return told(monkeypatch, found, "network.discovery", "jobs.archiving.planning")
 

@@ -147,7 +147,7 @@ def test_user_and_password_go_in_a_header_and_into_no_sentence(served: Served) -
 
 
 def test_what_is_wrong_is_a_sentence(served: Served, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="cannot be asked"):
+    with pytest.raises(PipelineError, match="cannot query"):
         Registry("http://127.0.0.1:1").schema(1)
     with pytest.raises(PipelineError, match="no subject 'orders-value'"):
         Registry(served.address).newest("orders-value")
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_a_sentence(served: Served, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="has no schemas"):
         Registry(str(tmp_path)).newest("any")
     (tmp_path / "1.avsc").write_text('{"type": "recor"}')
-    with pytest.raises(PipelineError, match=r"schema 1 of .* is no Avro schema"):
+    with pytest.raises(PipelineError, match=r"schema 1 of .* is not a valid Avro schema"):
         Registry(str(tmp_path)).schema(1)
     with pytest.raises(PipelineError, match="give both or neither"):
         value_format("avro", json.dumps(FIRST), str(tmp_path))

@@ -30,9 +30,9 @@ def test_only_everything_is_everything() -> None:
 @pytest.mark.parametrize(
     ("topics", "pattern", "said"),
     [
-        (("a",), "b", "exclude each other"),
-        (("a/b",), "", "there can be no topic 'a/b'"),
-        ((), "(", "is no regular expression"),
+        (("a",), "b", "mutually exclusive"),
+        (("a/b",), "", "invalid topic 'a/b'"),
+        ((), "(", "is not a valid regular expression"),
     ],
 )
 def test_what_makes_no_sense_is_refused(topics: tuple[str, ...], pattern: str, said: str) -> None:

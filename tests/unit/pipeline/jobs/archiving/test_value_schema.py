@@ -112,8 +112,8 @@ def test_avro_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ("{", "the schema is no JSON"),
-        ("[]", "is no JSON object"),
+        ("{", "the schema is not valid JSON"),
+        ("[]", "is not a JSON object"),
         ("{}", "give a JSON Schema with"),
         ('{"properties": {"a": {"type": "null"}}}', "'null' for 'a', which has no column type"),
         ('{"properties": {"a": {"type": ["string", "number"]}}}', "for 'a', which has no column"),

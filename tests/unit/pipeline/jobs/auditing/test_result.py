@@ -80,4 +80,4 @@ def test_findings_stand_below_their_kinds_and_not_all_of_many() -> None:
     assert lines[2] == "  : torn"
     assert lines[3].startswith("body (32): restore the file")
     assert lines[4] == "  commit log offset 0: why"
-    assert lines[33:] == ["  commit log offset 29: why", "  and 2 more; --json tells"]
+    assert lines[33:] == ["  commit log offset 29: why", "  and 2 more; --json has all"]

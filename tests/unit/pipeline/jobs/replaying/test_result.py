@@ -31,14 +31,14 @@ def said(**fields: Any) -> list[str]:
         (
             {"sent": 20, "dry_run": True, "resumed_at_batch": 2},
             [
-                "would go on at batch 2 of 3",
+                "would continue at batch 2 of 3",
                 "would replay 20 messages of 120 messages into a, b, exactly-once, as id7",
             ],
         ),
         (
             {"sent": 20, "resumed_at_batch": 2, "broker": "broker-a", "seconds": 1.25},
             [
-                "went on at batch 2 of 3",
+                "continued at batch 2 of 3",
                 "replayed 20 messages into a, b on broker-a as id7: 3 batches, exactly-once, 1.2 s",
             ],
         ),

@@ -137,7 +137,7 @@ def test_what_tells_the_topics_from_others_of_their_names(brokers: ToldBrokers) 
     [
         ("A1", ""),
         ("", ""),
-        ("A9", "was deleted since this replay was begun and made anew, so what"),
+        ("A9", "was deleted since this replay was begun and recreated, so what"),
         (None, "was deleted since this replay was begun, so what"),
     ],
 )

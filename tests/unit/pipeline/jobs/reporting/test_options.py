@@ -1,4 +1,4 @@
-"""What report is asked for: formats, and the name service where there is no other source."""
+"""What report is asked for: formats, and the name server where there is no other source."""
 
 import pytest
 

@@ -72,7 +72,7 @@ def test_record_that_stands_elsewhere_than_it_says_is_invalid() -> None:
     check = check_record(V1_RECORD, 0, len(V1_RECORD), 2048)
     assert check.status is RecordStatus.INVALID
     assert check.size_bytes == 0
-    assert "2048 says that it stands at 1024" in check.reason
+    assert "2048 has the commit log offset 1024" in check.reason
     assert check_record(V1_RECORD, 0, len(V1_RECORD), None).is_ok
 
 

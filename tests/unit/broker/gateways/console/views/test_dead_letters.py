@@ -32,14 +32,14 @@ async def test_they_are_seen_and_go_back(served: Broker, browser: Browser) -> No
     assert len(letters(page)) == 3
 
     one = await browser.get("dead-letters/back", group="billing", id=letters(page)[1])
-    assert "Nothing is done yet. 1 would go back" in one.text
+    assert "Nothing has been done yet. 1 would be sent back" in one.text
     assert "orders 1" in one.text
     assert (sent(served), letters(page)[1] in one.source) == (3, True)
     moved = await browser.post("dead-letters/of", group="billing", id=ids[1])
-    assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
+    assert "Sent back 1 of the dead letters of billing" in (await browser.follow(moved)).text
     page = await browser.get("dead-letters/back", group="billing", count=1000)
     page = await browser.follow(await browser.post("dead-letters/of", **form(page)))
-    assert "2 of the dead letters of billing went back" in page.text
+    assert "Sent back 2 of the dead letters of billing" in page.text
     assert "There are none." in page.text
     assert sorted(each.message_id for each in await take_all(served, 3)) == sorted(ids)
     every = await browser.get("dead-letters/of", group="billing", all=1)
@@ -50,14 +50,14 @@ async def test_it_is_shown_what_goes_where_first(served: Broker, browser: Browse
     await send(served, 3)
     await fail_on_all(served, 3)
     some = await browser.get("dead-letters/back", group="billing", count=2)
-    assert "Nothing is done yet. 2 would go back" in some.text
+    assert "Nothing has been done yet. 2 would be sent back" in some.text
     assert "orders 2" in some.text
     alone = await browser.get("dead-letters/back", group="billing", count=9, to="group")
     assert "%RETRY%billing 3" in alone.text
     assert sent(served) == 3
     moved = await browser.post("dead-letters/of", **form(alone))
     assert (
-        "3 of the dead letters of billing went back to billing alone"
+        "Sent back 3 of the dead letters of billing, to billing alone"
         in (await browser.follow(moved)).text
     )
     assert sent(served) == 3
@@ -96,7 +96,7 @@ async def test_a_message_that_died_twice_goes_back_twice(served: Broker, browser
         page = await browser.get("dead-letters/of", group="billing")
         (letter,) = letters(page)
         moved = await browser.post("dead-letters/of", group="billing", id=letter)
-        assert "1 of the dead letters of billing went back" in (await browser.follow(moved)).text
+        assert "Sent back 1 of the dead letters of billing" in (await browser.follow(moved)).text
     assert sent(served) == 3
 
 
@@ -106,13 +106,13 @@ async def test_what_goes_is_what_the_preview_showed(served: Broker, browser: Bro
     await fail_on_all(served, 4)
     asked = form(await browser.get("dead-letters/back", group="billing", count=2))
     first = await browser.follow(await browser.post("dead-letters/of", **asked))
-    assert "2 of the dead letters of billing went back" in first.text
+    assert "Sent back 2 of the dead letters of billing" in first.text
     again = await browser.follow(await browser.post("dead-letters/of", **asked))
-    assert "0 of the dead letters of billing went back" in again.text
-    assert "2 of those shown had been sent back before, or are gone." in again.text
+    assert "Sent back 0 of the dead letters of billing" in again.text
+    assert "2 of those shown had already been sent back, or no longer exist." in again.text
     assert sent(served) == 4 + 2
     unnamed = await browser.post("dead-letters/of", group="billing", count=2)
-    assert (unnamed.status, "the preview names them" in unnamed.text) == (400, True)
+    assert (unnamed.status, "use the preview" in unnamed.text) == (400, True)
 
 
 async def test_what_cannot_go_back_stays_and_the_others_go(
@@ -124,20 +124,20 @@ async def test_what_cannot_go_back_stays_and_the_others_go(
     for properties in ({}, refused, {"RETRY_TOPIC": "orders"}):
         await forge(served, properties)
     page = await browser.get("dead-letters/back", group="billing", count=9)
-    assert (page.status, "4 would go back" in page.text) == (200, True)
-    assert "1 would stay:" in page.text
+    assert (page.status, "4 would be sent back" in page.text) == (200, True)
+    assert "1 would not be sent:" in page.text
     assert "offset 2 does not name its original topic" in page.text
     moved = await browser.follow(await browser.post("dead-letters/of", **form(page)))
-    assert "3 of the dead letters of billing went back" in moved.text
-    assert "1 stayed: " in moved.text
+    assert "Sent back 3 of the dead letters of billing" in moved.text
+    assert "1 could not be sent: " in moved.text
     assert TRANSACTION_HALF_TOPIC in moved.text
     assert sent(served) == 2 + 3
 
     alone = await browser.get("dead-letters/back", group="billing", count=9, to="group")
     assert "%RETRY%billing 3" in alone.text
     moved = await browser.follow(await browser.post("dead-letters/of", **form(alone)))
-    assert "2 of the dead letters of billing went back to billing alone" in moved.text
-    assert "1 had been sent back before." in moved.text
+    assert "Sent back 2 of the dead letters of billing, to billing alone" in moved.text
+    assert "1 had already been sent back." in moved.text
     assert "There are none." in moved.text
 
 
@@ -170,8 +170,8 @@ async def test_what_went_before_a_failure_is_told(
     page = await browser.get("dead-letters/back", group="billing", count=9)
     monkeypatch.setattr(GroupSender, "send", once)
     moved = await browser.follow(await browser.post("dead-letters/of", **form(page)))
-    assert "1 of the dead letters of billing went back" in moved.text
-    assert "Then it ended, and 2 stayed: it went away." in moved.text
+    assert "Sent back 1 of the dead letters of billing" in moved.text
+    assert "Then it stopped, and 2 were not sent: it went away." in moved.text
 
 
 def form(page: Answered) -> dict[str, str]:

@@ -70,7 +70,7 @@ async def test_members_that_subscribe_differently_are_shown_each(
 async def test_members_that_do_not_tell_are_counted(
     browser: Browser, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "did not say in time which queues are theirs"
+    said = "did not report their queues in time"
     assert said not in (await browser.get("group", name="billing")).text
     monkeypatch.setattr(Notifications, "handle", lambda *_: None)
     assert f"1 of them {said}" in (await browser.get("group", name="billing")).text
@@ -86,7 +86,7 @@ async def test_a_reset_is_shown_before_it_is_done(
     await admin.offsets.commit("billing", queue, 3)
     asked = {"group": "billing", "topic": "orders", "to": "offset", "value": "1"}
     preview = await browser.get("group/reset", **asked, queue="broker-a:0")
-    assert "Nothing is done yet" in preview.text
+    assert "Nothing has been done yet" in preview.text
     assert "broker-a 0 3 1 -2" in preview.text
     assert "2 messages are consumed again" in preview.text
     assert await admin.offsets.committed("billing", queue) == 3
@@ -98,10 +98,10 @@ async def test_a_reset_is_shown_before_it_is_done(
         answer = await browser.get("group/reset", **asked, queue=chosen)
         assert (answer.status, f"has no queue {chosen}" in answer.text) == (400, True)
     below = await browser.get("group/reset", **{**asked, "value": "-5"})
-    assert (below.status, "'-5' is no offset" in below.text) == (400, True)
+    assert (below.status, "'-5' is not a valid offset" in below.text) == (400, True)
 
     moved = await browser.post("group/reset", **asked, queue="broker-a:0")
-    assert "was moved in 1 of 1 queue of orders" in (await browser.follow(moved)).text
+    assert "was reset in 1 of 1 queue of orders" in (await browser.follow(moved)).text
     assert await admin.offsets.committed("billing", queue) == 1
     for to, expected in (("latest", 4), ("earliest", 0)):
         await browser.post("group/reset", **{**asked, "to": to})
@@ -113,11 +113,11 @@ async def test_a_reset_is_shown_before_it_is_done(
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"group": ""}, "say which group"),
-        ({"to": "nowhere"}, "can be moved to"),
-        ({"value": "x"}, "is no offset"),
-        ({"to": "time", "value": "x"}, "is no time"),
-        ({"queue": "x"}, "names no queue"),
+        ({"group": ""}, "group or topic is missing"),
+        ({"to": "nowhere"}, "can be reset to"),
+        ({"value": "x"}, "is not a valid offset"),
+        ({"to": "time", "value": "x"}, "is not a time"),
+        ({"queue": "x"}, "is not a queue"),
     ],
 )
 async def test_a_reset_to_nowhere_is_refused(
@@ -149,7 +149,7 @@ async def test_a_group_is_shown_without_the_topics_that_are_hidden(
     assert page.status == 200, page.text
     assert "1 message behind" in page.text
     assert "It reads topics that you may not see" in page.text
-    assert "dead letters: not yours to see" in page.text
+    assert "dead letters: no permission" in page.text
     listed = (await reader.get("groups")).text
     assert re.search(r"billing offline 1 [\d.]+ s orders", listed)
     topic = (await reader.get("topic", name="orders")).text

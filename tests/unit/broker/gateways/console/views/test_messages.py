@@ -65,12 +65,12 @@ async def test_what_is_typed_without_saying_what_it_is_is_a_key(
 async def test_an_offset_has_to_be_one(browser: Browser, sent: list[SendReceipt]) -> None:
     for typed in ("abc", "1e9", "-5", "9" * 22):
         page = await browser.get("messages", topic="orders", by="offset", q=typed)
-        assert (page.status, f"'{typed}' is no offset" in page.text) == (400, True)
+        assert (page.status, f"'{typed}' is not a valid offset" in page.text) == (400, True)
         assert f'value="{typed}"' in page.source
         page = await browser.get("message", topic="orders", queue="broker-a:0", offset=typed)
-        assert (page.status, f"'{typed}' is no offset" in page.text) == (400, True)
+        assert (page.status, f"'{typed}' is not a valid offset" in page.text) == (400, True)
     page = await browser.get("messages", topic="orders", by="time", q="soon")
-    assert (page.status, "is no time" in page.text) == (400, True)
+    assert (page.status, "is not a time" in page.text) == (400, True)
     assert len(bodies(await browser.get("messages", topic="orders", by="offset"))) == 6
 
 
@@ -144,7 +144,7 @@ async def test_hostile_messages_stay_text(browser: Browser, producer: Producer) 
 async def test_what_is_not_there_says_what_is(browser: Browser, sent: list[SendReceipt]) -> None:
     beyond = await browser.get("message", topic="orders", queue="broker-a:0", offset=6)
     assert beyond.status == 400
-    assert "holds 0 to 5" in beyond.text
+    assert "its offsets are 0 to 5" in beyond.text
     empty = await browser.get("message", topic="orders", queue="broker-a:1", offset=0)
     assert "which is empty" in empty.text
     assert (await browser.get("messages", topic="orders", by="magic")).status == 400
@@ -154,7 +154,7 @@ def test_times_are_dates_or_milliseconds() -> None:
     assert time_of("1700000000000") == 1_700_000_000_000
     assert time_of("2023-11-14T22:13:20+00:00") == 1_700_000_000_000
     for text in ("", "yesterday", "9999999-01-01", "0001-01-01T00:00"):
-        with pytest.raises(WrongInput, match="is no time"):
+        with pytest.raises(WrongInput, match="is not a time"):
             time_of(text)
 
 
@@ -165,7 +165,7 @@ async def test_a_message_that_waits_says_when_it_comes_and_for_which_topic(
     receipt = await producer.send(Message("orders", b"later", delay_level=17))
     moved = await browser.get("messages", topic="orders", by="id", q=receipt.message_id)
     page = await browser.follow(moved)
-    assert "It waits for its time: 2" in page.text
+    assert "It is delivered at 2" in page.text
     assert "in the topic orders." in page.text
 
 
@@ -204,7 +204,7 @@ async def test_who_may_read_a_topic_may_look_at_it(alice: Browser) -> None:
     assert "you may not read the copies in %DLQ%billing, " in message.text
     assert "SCHEDULE_TOPIC_XXXX, rmq_sys_wheel_timer" in message.text
     assert "payroll" not in message.text
-    assert "1 more group read this topic, not yours to see." in message.text
+    assert "1 more group read this topic; you may not see them." in message.text
     assert "of alice" in (await alice.get("messages", topic="orders")).text
     group = (await alice.get("group", name="billing")).text
     assert "1 message behind" in group

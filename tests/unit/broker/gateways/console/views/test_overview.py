@@ -46,7 +46,7 @@ async def test_brokers_tell_everything(served: Broker, browser: Browser) -> None
 
 
 async def test_figures_of_a_broker_say_of_what(browser: Browser, producer: Producer) -> None:
-    assert "Send latency – (nothing was sent lately)" in (await browser.get("brokers")).text
+    assert "Send latency – (no recent sends)" in (await browser.get("brokers")).text
     await producer.send("orders", b"x")
     text = (await browser.get("brokers")).text
     assert re.search(r"Send latency 99 % (in under 1|within [\d.]+) ms, 99.9 % ", text)
@@ -79,10 +79,10 @@ def test_alarms_say_what_is_wrong() -> None:
     }
     assert BrokerState(BROKER, facts, "").alarms == [
         "broker-a: its disk is full, 91 % are used",
-        "broker-a takes no messages",
+        "broker-a accepts no messages",
         "broker-a: 5 MiB of messages are not in queues yet",
     ]
-    assert BrokerState(BROKER, facts, "").cells["state"] == "takes no messages"
+    assert BrokerState(BROKER, facts, "").cells["state"] == "accepts no messages"
     # Apache's brokers say less, or something else.
     odd = {"commitLogDiskRatio": "", "dispatchBehindBytes": "many", "putTps": "x"}
     state = BrokerState(BROKER, odd, "")

@@ -45,7 +45,7 @@ def admin_address(admin: Admin) -> str:
 
 async def test_it_may_be_delivered_later(browser: Browser) -> None:
     moved = await browser.post("send", topic="orders", new=1, body="x", when="after", later="3600")
-    assert "is to be delivered later" in (await browser.follow(moved)).text
+    assert "will be delivered later" in (await browser.follow(moved)).text
     page = await browser.get("later")
     assert "in 59 min" in page.text or "in 1 h" in page.text
     found = re.search(r'href="(/console/message\?topic=rmq_sys_wheel_timer[^"]*)"', page.source)
@@ -59,10 +59,10 @@ async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, adm
     assert "two\r\nlines \u200d\x1b" in answer.source  # none of it spelt out: it is sent again
     answer = await browser.post("send", topic="oders", body="typed text")
     assert (answer.status, "There is no topic oders. Is it orders?" in answer.text) == (400, True)
-    assert "Make the topic oders" in answer.text
+    assert "Create the topic oders" in answer.text
     assert "typed text" in answer.text
     assert "oders" not in await admin.topics()
-    assert "Make the topic oders" in (await browser.get("send", topic="oders")).text
+    assert "Create the topic oders" in (await browser.get("send", topic="oders")).text
     moved = await browser.post("send", topic="oders", body="typed text", new="1")
     assert "The message was stored." in (await browser.follow(moved)).text
     assert "Make the topic" not in (await browser.get("send", topic="orders")).text
@@ -71,24 +71,24 @@ async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, adm
 async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) -> None:
     await browser.post("send", topic="orders", body="x", new="1")
     for wrong, why in (
-        ({"topic": ""}, "say to which topic"),
+        ({"topic": ""}, "topic is missing"),
         ({"topic": "not a topic!"}, "topic"),
-        ({"form": "zzz"}, "'zzz' is no form of a body"),
-        ({"when": "zz"}, "'zz' is no delivery"),
+        ({"form": "zzz"}, "'zzz' is not a body format"),
+        ({"when": "zz"}, "'zz' is not a delivery"),
         ({"properties": "a=1\na=2"}, "'a' is given twice"),
-        ({"form": "hex", "body": "0\nz"}, "the body is no hex: 'z' is none of the digits"),
-        ({"form": "hex", "body": "012"}, "of its 3 digits one has no partner"),
-        ({"properties": "no equals sign"}, "is no property"),
+        ({"form": "hex", "body": "0\nz"}, "the body is not hex: 'z' is not a digit"),
+        ({"form": "hex", "body": "012"}, "it has an odd number of digits, 3"),
+        ({"properties": "no equals sign"}, "is not a property"),
         ({"properties": "UNIQ_KEY=1"}, "UNIQ_KEY"),
-        ({"when": "after", "later": "soon"}, "no number of seconds"),
-        ({"when": "after", "later": "-5"}, "no number of seconds"),
-        ({"when": "after", "later": "9" * 12}, "more than brokers take"),
-        ({"when": "at", "later": "soon"}, "is no time"),
-        ({"when": "at", "later": "2020-01-01T00:00"}, "is past"),
-        ({"topic": "%RETRY%billing"}, "is kept by brokers"),
-        ({"topic": "%DLQ%billing"}, "is kept by brokers"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is kept by brokers"),
-        ({"queue": "x"}, "names no queue"),
+        ({"when": "after", "later": "soon"}, "not a valid number of seconds"),
+        ({"when": "after", "later": "-5"}, "not a valid number of seconds"),
+        ({"when": "after", "later": "9" * 12}, "more than brokers allow"),
+        ({"when": "at", "later": "soon"}, "is not a time"),
+        ({"when": "at", "later": "2020-01-01T00:00"}, "is in the past"),
+        ({"topic": "%RETRY%billing"}, "is written by brokers only"),
+        ({"topic": "%DLQ%billing"}, "is written by brokers only"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is written by brokers only"),
+        ({"queue": "x"}, "is not a queue"),
     ):
         answer = await browser.post("send", **{"topic": "orders", "body": "typed text", **wrong})
         assert answer.status == 400

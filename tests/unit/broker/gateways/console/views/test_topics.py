@@ -90,4 +90,4 @@ async def test_a_topic_shows_queues_and_groups(
 async def test_topics_of_groups_say_what_they_are(browser: Browser, producer: Producer) -> None:
     await producer.send("%RETRY%billing", b"x")
     text = (await browser.get("topic", name="%RETRY%billing")).text
-    assert "holds what a group wants delivered again" in text
+    assert "contains messages that a group will get again" in text

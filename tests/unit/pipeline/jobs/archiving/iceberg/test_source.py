@@ -56,7 +56,7 @@ def test_just_the_planned_ranges_are_read_with_the_columns_that_spark_was_told()
         assert plain.schema.equals(to_arrow_schema(table_schema(None), timezone="UTC"))
         with pytest.raises(PipelineError, match="offset 1 of queue 0 of 'orders' does not decode"):
             batches(broker, [Range(queue, 0, 4)], value=VALUE, refuses_bad_values=True)
-        with pytest.raises(PipelineError, match="deleted since, and perhaps made anew"):
+        with pytest.raises(PipelineError, match="deleted since, and perhaps recreated"):
             batches(broker, [Range(queue, 0, 4, "another topic's id")])
 
 

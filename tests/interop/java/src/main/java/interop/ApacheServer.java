@@ -22,10 +22,10 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * Apache's name service and broker in one JVM.
+ * Apache's name server and broker in one JVM.
  *
  * <p>The one argument names a properties file in the form of broker.conf. Beside RocketMQ's own keys:
- * {@code namesrvPort} starts a name service there (absent: none; the broker then needs
+ * {@code namesrvPort} starts a name server there (absent: none; the broker then needs
  * {@code namesrvAddr}), {@code controllerDLegerPeers} a controller at the port of
  * {@code controllerDLegerSelfId}, {@code listenPort} a broker (absent: none); {@code topics} lists
  * topics to create, as {@code name:queues} or {@code name:queues:attribute=value}, separated by
@@ -96,7 +96,7 @@ public final class ApacheServer {
         netty.setBindAddress("127.0.0.1");
         netty.setListenPort(Integer.parseInt(settings.getProperty("namesrvPort")));
         namesrv = new NamesrvController(config, netty);
-        require(namesrv.initialize(), "the name service did not initialise");
+        require(namesrv.initialize(), "the name server did not initialise");
         namesrv.start();
     }
 
@@ -148,7 +148,7 @@ public final class ApacheServer {
         }
     }
 
-    /** Register until the name service knows every topic: the first registration may get lost. */
+    /** Register until the name server knows every topic: the first registration may get lost. */
     private void register() throws InterruptedException {
         broker.registerBrokerAll(true, false, true);
         while (namesrv != null && !namesrv.getRouteInfoManager().getAllTopicList().getTopicList()
@@ -158,7 +158,7 @@ public final class ApacheServer {
         }
     }
 
-    /** Stop the broker; the name service keeps nothing that its end could spoil. */
+    /** Stop the broker; the name server keeps nothing that its end could spoil. */
     private void stop() {
         if (broker != null) {
             broker.shutdown();

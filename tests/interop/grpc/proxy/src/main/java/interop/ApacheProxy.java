@@ -9,10 +9,10 @@ import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 
 /**
- * Apache's name service, broker and proxy (local mode) in one JVM.
+ * Apache's name server, broker and proxy (local mode) in one JVM.
  *
  * <p>Arguments: the directory with {@code broker.conf} and {@code rmq-proxy.json}, and the port of
- * the name service. Prints {@code READY} once the ports are open; ends at the end of standard input.
+ * the name server. Prints {@code READY} once the ports are open; ends at the end of standard input.
  */
 public final class ApacheProxy {
     private ApacheProxy() {}
@@ -44,7 +44,7 @@ public final class ApacheProxy {
         server.setListenPort(port);
         NamesrvController namesrv = new NamesrvController(config, server, new NettyClientConfig());
         if (!namesrv.initialize()) {
-            throw new IllegalStateException("the name service did not initialise");
+            throw new IllegalStateException("the name server did not initialise");
         }
         namesrv.start();
     }
