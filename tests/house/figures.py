@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.house import callbacks, features, imports, lists, names, sizes, traces
 from tests.house.tree import DOORS, Module, Tree, room_of
 
-WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
+WIRE_NAMES = frozenset({"RemotingConnection", "Request", "RequestCode", "ResponseCode"})
 # The classes that decide whether queues and index agree with the log, one for each implementation.
 LOG_CHECKS = {
     "recovery and repair": "QueueRepair",

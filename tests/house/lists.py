@@ -26,7 +26,7 @@ from tests.house.tree import FEATURES, Module, Tree, is_in
 
 MANY = 8
 THING_BASES = ("Part", "JsonTable", "Feature", "State")
-CODE_TYPES = {"Code": "code", "RequestCode": "code", "Kind": "kind"}
+CODE_TYPES = {"Code": "code", "RequestCode": "code", "StateKind": "kind"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
