@@ -69,6 +69,7 @@ from rockhopper.broker.replication.roles.joining import (
     membership_of,
     see_alone,
 )
+from rockhopper.broker.replication.roles.passing_on import PassingOn
 from rockhopper.broker.replication.roles.processors import ReplicaProcessors, following_server
 from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, SwitchError
 from rockhopper.broker.server.listening.outgoing import Outgoing
@@ -76,13 +77,12 @@ from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.stalls import StallWatchdog
 from rockhopper.broker.server.remoting.dispatcher import Dispatcher
 from rockhopper.broker.server.remoting.gate import close_connections_of
+from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
 from rockhopper.broker.server.remoting.health import HealthServer
 from rockhopper.broker.server.remoting.http import Page
 from rockhopper.broker.server.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.server.remoting.ports import Ports
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.server.remoting.splicing.handover import Handover, MasterFinder
-from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
 from rockhopper.broker.server.remoting.startup import (
     StartError,
     check_grpc_extra,

@@ -23,9 +23,9 @@ from rockhopper.broker.server.remoting.dispatcher import (
     serves,
 )
 from rockhopper.broker.server.remoting.general_pass import GeneralPass
+from rockhopper.broker.server.remoting.handover import remembering
 from rockhopper.broker.server.remoting.permissions import CHANGE_CLUSTER, SEE_CLUSTER
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.server.remoting.splicing.handover import remembering
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol import fastjson

@@ -51,7 +51,7 @@ from rockhopper.broker.replication.shipping.replica import (
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.replication.state.state_writer import StateWriter
-from rockhopper.broker.server.remoting.splicing.handover import MasterFinder
+from rockhopper.broker.server.remoting.handover import MasterFinder
 from rockhopper.broker.settings.replica_config import HaMode
 from rockhopper.broker.settings.store_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout

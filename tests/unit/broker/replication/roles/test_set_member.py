@@ -21,7 +21,7 @@ from rockhopper.broker.replication.roles.set_member import OpenAs, SetMember, Sw
 from rockhopper.broker.replication.shipping import engine_health, replica
 from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
-from rockhopper.broker.server.remoting.splicing.handover import Handover, MasterFinder
+from rockhopper.broker.server.remoting.handover import Handover, MasterFinder
 from rockhopper.broker.store.files.errors import DeposedError, StoreError
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.client import Producer, PullConsumer

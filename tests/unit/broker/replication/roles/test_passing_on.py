@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.replication.roles.passing_on import PassingOn
 from rockhopper.broker.server.listening.outgoing import PLAIN
 from rockhopper.broker.server.remoting.server import Server
-from rockhopper.broker.server.remoting.splicing.passing_on import PassingOn
 from tests.support.handlers import Ignoring
 
 NEVER_MS = 3_600_000

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rockhopper.broker.server.listening.outgoing import Outgoing
+from rockhopper.broker.server.remoting.handover import Forwarding, Handover, MasterFinder
 from rockhopper.broker.server.remoting.server import FrameHandler, Server
-from rockhopper.broker.server.remoting.splicing.handover import Forwarding, Handover, MasterFinder
 
 log = structlog.get_logger("broker")
 

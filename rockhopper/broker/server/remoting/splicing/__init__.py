@@ -1,1 +1,0 @@
-"""Forward clients to another broker over their existing connections."""
