@@ -52,7 +52,6 @@ from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
-from rockhopper.broker.name_server.link import serves
 from rockhopper.broker.name_server.registration import Registrar
 from rockhopper.broker.name_server.service import NameService
 from rockhopper.broker.observing import log as logging
@@ -192,7 +191,7 @@ class Broker(ServingParts, StoreListener):
         """None unless this broker is a replica of a set."""
         self._passing_on = PassingOn(
             self._outgoing,
-            lambda address: serves(address, self._outgoing, config.auth.inner),
+            config.auth.inner,
             config.replication.splice_ms,
         )
         self._hurried = asyncio.Event()

@@ -5,13 +5,14 @@ have found it themselves, and held again, to be served here, when this replica b
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import structlog
 
+from rockhopper.broker.name_server.link import serves
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.remoting.handover import Forwarding, Handover, MasterFinder
 from rockhopper.broker.server.remoting.server import FrameHandler, Server
+from rockhopper.protocol.signing import Credentials
 
 log = structlog.get_logger("broker")
 
@@ -21,15 +22,10 @@ _MASTER_TIMEOUT_S = 3.0
 class PassingOn:
     """The clients that are held, forwarded or about to be served here; initially none."""
 
-    def __init__(
-        self, outgoing: Outgoing, serves: Callable[[str], Awaitable[None]], splice_ms: int
-    ) -> None:
-        """*serves* returns once the broker at an address serves clients.
-
-        Forwarding ends after *splice_ms*.
-        """
+    def __init__(self, outgoing: Outgoing, credentials: Credentials | None, splice_ms: int) -> None:
+        """*credentials* are those of this broker. Forwarding ends after *splice_ms*."""
         self._outgoing = outgoing
-        self._serves = serves
+        self._credentials = credentials
         self._splice_ms = splice_ms
         self._handed_off: Handover | None = None
         self._returning: Handover | None = None
@@ -58,7 +54,7 @@ class PassingOn:
         address = finder.master_address()
         try:
             async with asyncio.timeout(_MASTER_TIMEOUT_S):
-                await self._serves(address)
+                await serves(address, self._outgoing, self._credentials)
                 await handed_off.splice(finder, own)
         except (TimeoutError, OSError) as error:
             log.warning(

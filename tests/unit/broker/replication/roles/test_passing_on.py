@@ -1,10 +1,11 @@
 """Clients of a replica from role to role; how connections are passed on, test_handover.py tests."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.replication.roles import passing_on
 from rockhopper.broker.replication.roles.passing_on import PassingOn
 from rockhopper.broker.server.listening.outgoing import PLAIN
 from rockhopper.broker.server.remoting.server import Server
@@ -28,15 +29,20 @@ async def server() -> AsyncIterator[Server]:
     await made.close()
 
 
-async def answers(_: str) -> None: ...
+async def answers(*_: object) -> None: ...
 
 
-async def refuses(_: str) -> None:
+async def refuses(*_: object) -> None:
     raise ConnectionRefusedError("connection refused")
 
 
-def new(serves: Callable[[str], Awaitable[None]] = answers) -> PassingOn:
-    return PassingOn(PLAIN, serves, NEVER_MS)
+@pytest.fixture(autouse=True)
+def the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing_on, "serves", answers)
+
+
+def new() -> PassingOn:
+    return PassingOn(PLAIN, None, NEVER_MS)
 
 
 async def test_only_who_was_recalled_comes_home(server: Server) -> None:
@@ -56,8 +62,11 @@ async def test_who_was_recalled_for_a_role_that_did_not_come_about_is_sent_away(
     assert not passing.come_home(server)
 
 
-async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(server: Server) -> None:
-    passing = new(refuses)
+async def test_nobody_is_passed_on_to_a_master_that_does_not_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing_on, "serves", refuses)
+    passing = new()
     with capture_logs() as lines:
         await passing.pass_on(passing.hold(server), Master(), frozenset())
     assert [(line["event"], line["to"], line["reason"]) for line in lines] == [
