@@ -17,7 +17,7 @@ A feature's life, between the kernel's:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rockhopper.broker.kernel.families import Family
 from rockhopper.broker.kernel.kernel import Kernel
@@ -36,6 +36,7 @@ __all__ = [
     "FeaturePart",
     "GrpcHalf",
     "NoState",
+    "RpcRow",
     "State",
     "Wrap",
     "check_features",
@@ -58,12 +59,21 @@ class FastPath(Protocol):
         """
 
 
+class RpcRow(NamedTuple):
+    """The declaration of an RPC, beside the function that serves it."""
+
+    serve: Callable[..., Any]
+    """Handles a call and its request, and returns the reply; None if the reply follows later."""
+    demands: Callable[[Any], Any]
+    """Returns the permissions that a request needs (gateways/grpc/permissions.py)."""
+
+
 class GrpcHalf(Protocol):
     """What serves RocketMQ 5 clients for a feature, while a gateway is open."""
 
     @property
-    def rpcs(self) -> Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]]:
-        """RPC → the function that serves it, and its permissions."""
+    def rpcs(self) -> Mapping[str, RpcRow]:
+        """RPC → its row."""
 
     def close(self) -> None:
         """Act no more: the gateway closes."""

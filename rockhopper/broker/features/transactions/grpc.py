@@ -1,8 +1,9 @@
 """EndTransaction, for RocketMQ 5 clients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.features.transactions.ends import TransactionEnds
 from rockhopper.broker.features.transactions.ledger import Ledger
 from rockhopper.broker.gateways.grpc import permissions
@@ -35,8 +36,8 @@ class TransactionGrpc:
         self._store = store
         self._ledger = ledger
         self._ends = ends
-        self.rpcs: Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
-            "EndTransaction": (self.end_transaction, permissions.of_producing)
+        self.rpcs: Mapping[str, RpcRow] = {
+            "EndTransaction": RpcRow(self.end_transaction, permissions.of_producing)
         }
 
     def close(self) -> None:

@@ -5,14 +5,13 @@ import socket
 
 import structlog
 
-from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.clients import ClientLifecycle
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
 from rockhopper.broker.gateways.grpc.activities.routes import Routes, RouteSource
 from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.server import GrpcServer
-from rockhopper.broker.gateways.grpc.service import GrpcService, Served
+from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.gateways.grpc.sessions import Sessions
 from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.server.listening.gates import gate_with_tls
@@ -58,12 +57,10 @@ class GrpcGateway:
         self.halves = {name: half for name, half in opened.items() if half is not None}
         """What serves the RPCs of each feature that has some, by its name."""
         service = GrpcService(
-            _table(
-                Routes(topics, groups, route_source),
-                clients,
-                producing,
-                Pulling(store, topics, groups, broker.offsets, broker.puller),
-            )
+            Routes(topics, groups, route_source).rpcs()
+            | clients.rpcs()
+            | producing.rpcs()
+            | Pulling(store, topics, groups, broker.offsets, broker.puller).rpcs()
             | {name: rpc for half in self.halves.values() for name, rpc in half.rpcs.items()},
             access,
             producing,
@@ -130,25 +127,3 @@ class GrpcGateway:
             self._tls.close()
         await self.server.close()
         self.sessions.close()
-
-
-def _table(
-    routes: Routes,
-    clients: ClientLifecycle,
-    producing: Producing,
-    pulling: Pulling,
-) -> dict[str, Served]:
-    return {
-        "QueryRoute": (routes.query_route, permissions.of_route),
-        "QueryAssignment": (routes.query_assignment, permissions.of_consuming),
-        "Telemetry": (clients.telemetry, permissions.telemetry_permissions),
-        "Heartbeat": (clients.heartbeat, permissions.heartbeat_permissions),
-        "NotifyClientTermination": (clients.terminated, permissions.heartbeat_permissions),
-        "SendMessage": (producing.send, permissions.of_sending),
-        "RecallMessage": (producing.recall, permissions.of_producing),
-        "SyncLiteSubscription": (clients.no_lite_topics, permissions.of_consuming),
-        "PullMessage": (pulling.pull, permissions.of_queue),
-        "UpdateOffset": (pulling.update_offset, permissions.of_queue),
-        "GetOffset": (pulling.get_offset, permissions.of_queue),
-        "QueryOffset": (pulling.query_offset, permissions.of_looking),
-    }

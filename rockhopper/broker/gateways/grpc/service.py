@@ -7,9 +7,10 @@ errors                                become the status of the reply
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Call, Demands, Rpc
 from rockhopper.broker.gateways.grpc.identity import identify
@@ -34,16 +35,13 @@ PROMISES_NOTHING = frozenset(
 )
 """RPCs whose replies acknowledge no state, and may leave at any time; see lease_gate.py."""
 
-Served = tuple[Callable[[Call, Any], Any], Callable[[Any], Demands]]
-"""The function of an RPC and its permissions; see Rpc."""
-
 
 class GrpcService:
     """All RPCs of one broker."""
 
     def __init__(
         self,
-        rpcs: Mapping[str, Served],
+        rpcs: Mapping[str, RpcRow],
         access: AccessRules,
         producing: Producing,
         times: RequestTimes | None = None,
@@ -57,13 +55,13 @@ class GrpcService:
         self._rpcs = {
             f"/{SERVICE}/{name}": Rpc(
                 METHODS[name],
-                serve,
-                demands,
+                row.serve,
+                row.demands,
                 times,
                 _snake(name),
                 None if name in PROMISES_NOTHING else gate,
             )
-            for name, (serve, demands) in rpcs.items()
+            for name, row in rpcs.items()
         }
         self.access = access
         self.find = self._rpcs.get

@@ -1,8 +1,8 @@
 """PopGrpc: pop consumption for RocketMQ 5 clients, while a gateway is open."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.features.pop.grpc.handles import Handles
 from rockhopper.broker.features.pop.grpc.receiving import PopReceiving
 from rockhopper.broker.features.pop.grpc.settling import Settling
@@ -23,11 +23,11 @@ class PopGrpc:
         self.handles = Handles(pop, name, now_ms)
         receiving = PopReceiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
         settling = Settling(kernel.store, self.handles, kernel.send_back)
-        self.rpcs: Mapping[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
-            "ReceiveMessage": (receiving.receive, permissions.of_queue),
-            "AckMessage": (settling.ack, permissions.of_consuming),
-            "ChangeInvisibleDuration": (settling.change, permissions.of_consuming),
-            "ForwardMessageToDeadLetterQueue": (settling.forward, permissions.of_consuming),
+        self.rpcs: Mapping[str, RpcRow] = {
+            "ReceiveMessage": RpcRow(receiving.receive, permissions.of_queue),
+            "AckMessage": RpcRow(settling.ack, permissions.of_consuming),
+            "ChangeInvisibleDuration": RpcRow(settling.change, permissions.of_consuming),
+            "ForwardMessageToDeadLetterQueue": RpcRow(settling.forward, permissions.of_consuming),
         }
 
     def close(self) -> None:

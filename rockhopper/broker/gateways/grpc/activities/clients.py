@@ -6,6 +6,8 @@ heartbeats, each 10 s, keep it registered.
 
 from typing import Any
 
+from rockhopper.broker.feature import RpcRow
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.backoff import consumer_policy, producer_policy
 from rockhopper.broker.gateways.grpc.activities.client_properties import check_client_properties
 from rockhopper.broker.gateways.grpc.call import Call
@@ -58,6 +60,15 @@ class ClientLifecycle:
         self._consumers = consumers
         self._producers = producers
         self._sessions = sessions
+
+    def rpcs(self) -> dict[str, RpcRow]:
+        """Return the row of each RPC."""
+        return {
+            "Telemetry": RpcRow(self.telemetry, permissions.telemetry_permissions),
+            "Heartbeat": RpcRow(self.heartbeat, permissions.heartbeat_permissions),
+            "NotifyClientTermination": RpcRow(self.terminated, permissions.heartbeat_permissions),
+            "SyncLiteSubscription": RpcRow(self.no_lite_topics, permissions.of_consuming),
+        }
 
     def telemetry(self, call: Call, command: Any) -> None:
         """Telemetry: handle one command of the client. The client's errors end the stream."""

@@ -6,6 +6,8 @@ All messages from one socket read are written together, before anything else is 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from rockhopper.broker.feature import RpcRow
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.activities.consistent_hash import consistent_hash
 from rockhopper.broker.gateways.grpc.call import Call, reply_when_safe
 from rockhopper.broker.gateways.grpc.converting import SendLimits, checked_properties, send_of
@@ -64,6 +66,13 @@ class Producing:
         self._sender = sender
         self._timer_recall = timer_recall
         self._now_ms = now_ms
+
+    def rpcs(self) -> dict[str, RpcRow]:
+        """Return the row of each RPC."""
+        return {
+            "SendMessage": RpcRow(self.send, permissions.of_sending),
+            "RecallMessage": RpcRow(self.recall, permissions.of_producing),
+        }
 
     def send(self, call: Call, request: Any) -> Any:
         """SendMessage: stage the messages.

@@ -5,6 +5,8 @@ RocketMQ's proxy supports none of them.
 
 from typing import Any
 
+from rockhopper.broker.feature import RpcRow
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.converting import delivered
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
@@ -95,6 +97,15 @@ class Pulling:
         self._groups = groups
         self._offsets = offsets
         self._puller = puller
+
+    def rpcs(self) -> dict[str, RpcRow]:
+        """Return the row of each RPC."""
+        return {
+            "PullMessage": RpcRow(self.pull, permissions.of_queue),
+            "UpdateOffset": RpcRow(self.update_offset, permissions.of_queue),
+            "GetOffset": RpcRow(self.get_offset, permissions.of_queue),
+            "QueryOffset": RpcRow(self.query_offset, permissions.of_looking),
+        }
 
     def pull(self, call: Call, request: Any) -> None:
         """PullMessage: send the status, the messages, and the next offset."""

@@ -8,6 +8,8 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from rockhopper.broker.feature import RpcRow
+from rockhopper.broker.gateways.grpc import permissions
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.resources import group_of, topic_of
 from rockhopper.broker.gateways.grpc.sending_rules import accepted_types
@@ -49,6 +51,13 @@ class Routes:
         self._topics = topics
         self._groups = groups
         self._source = source
+
+    def rpcs(self) -> dict[str, RpcRow]:
+        """Return the row of each RPC."""
+        return {
+            "QueryRoute": RpcRow(self.query_route, permissions.of_route),
+            "QueryAssignment": RpcRow(self.query_assignment, permissions.of_consuming),
+        }
 
     def query_route(self, call: Call, request: Any) -> None:
         """QueryRoute: return the queues of a topic."""

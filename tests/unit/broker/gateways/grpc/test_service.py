@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
 from rockhopper.broker.gateways.grpc.probing import probes
@@ -57,7 +58,7 @@ def served(path: str | None = None, **fields: str) -> Asking:
     guard = Guard(remote_admin=False, authenticates=True)
     guard.use({"root": User("root", SECRET, is_super=True)}, {})
     service = GrpcService(
-        {"Heartbeat": (lambda _call, _request: "served", lambda _request: ())},
+        {"Heartbeat": RpcRow(lambda _call, _request: "served", lambda _request: ())},
         guard,
         cast(Producing, Settled()),
     )
