@@ -66,6 +66,8 @@ class RpcRow(NamedTuple):
     """Handles a call and its request, and returns the reply; None if the reply follows later."""
     demands: Callable[[Any], Any]
     """Returns the permissions that a request needs (gateways/grpc/permissions.py)."""
+    promises_state: bool = True
+    """Whether a reply promises state, as for a request code (Row in server/remoting)."""
 
 
 class GrpcHalf(Protocol):

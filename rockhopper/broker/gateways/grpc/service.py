@@ -19,22 +19,6 @@ from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 
-PROMISES_NOTHING = frozenset(
-    {
-        "QueryRoute",
-        "QueryAssignment",
-        "Telemetry",
-        "Heartbeat",
-        "NotifyClientTermination",
-        "SendMessage",
-        "ReceiveMessage",
-        "PullMessage",
-        "GetOffset",
-        "QueryOffset",
-    }
-)
-"""RPCs whose replies acknowledge no state, and may leave at any time; see lease_gate.py."""
-
 
 class GrpcService:
     """All RPCs of one broker."""
@@ -59,7 +43,7 @@ class GrpcService:
                 row.demands,
                 times,
                 _snake(name),
-                None if name in PROMISES_NOTHING else gate,
+                gate if row.promises_state else None,
             )
             for name, row in rpcs.items()
         }

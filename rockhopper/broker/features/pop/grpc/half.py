@@ -24,7 +24,7 @@ class PopGrpc:
         receiving = PopReceiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
         settling = Settling(kernel.store, self.handles, kernel.send_back)
         self.rpcs: Mapping[str, RpcRow] = {
-            "ReceiveMessage": RpcRow(receiving.receive, permissions.of_queue),
+            "ReceiveMessage": RpcRow(receiving.receive, permissions.of_queue, promises_state=False),
             "AckMessage": RpcRow(settling.ack, permissions.of_consuming),
             "ChangeInvisibleDuration": RpcRow(settling.change, permissions.of_consuming),
             "ForwardMessageToDeadLetterQueue": RpcRow(settling.forward, permissions.of_consuming),

@@ -64,9 +64,15 @@ class ClientLifecycle:
     def rpcs(self) -> dict[str, RpcRow]:
         """Return the row of each RPC."""
         return {
-            "Telemetry": RpcRow(self.telemetry, permissions.telemetry_permissions),
-            "Heartbeat": RpcRow(self.heartbeat, permissions.heartbeat_permissions),
-            "NotifyClientTermination": RpcRow(self.terminated, permissions.heartbeat_permissions),
+            "Telemetry": RpcRow(
+                self.telemetry, permissions.telemetry_permissions, promises_state=False
+            ),
+            "Heartbeat": RpcRow(
+                self.heartbeat, permissions.heartbeat_permissions, promises_state=False
+            ),
+            "NotifyClientTermination": RpcRow(
+                self.terminated, permissions.heartbeat_permissions, promises_state=False
+            ),
             "SyncLiteSubscription": RpcRow(self.no_lite_topics, permissions.of_consuming),
         }
 

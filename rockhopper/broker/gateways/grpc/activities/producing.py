@@ -70,7 +70,7 @@ class Producing:
     def rpcs(self) -> dict[str, RpcRow]:
         """Return the row of each RPC."""
         return {
-            "SendMessage": RpcRow(self.send, permissions.of_sending),
+            "SendMessage": RpcRow(self.send, permissions.of_sending, promises_state=False),
             "RecallMessage": RpcRow(self.recall, permissions.of_producing),
         }
 

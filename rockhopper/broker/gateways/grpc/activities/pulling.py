@@ -101,10 +101,10 @@ class Pulling:
     def rpcs(self) -> dict[str, RpcRow]:
         """Return the row of each RPC."""
         return {
-            "PullMessage": RpcRow(self.pull, permissions.of_queue),
+            "PullMessage": RpcRow(self.pull, permissions.of_queue, promises_state=False),
             "UpdateOffset": RpcRow(self.update_offset, permissions.of_queue),
-            "GetOffset": RpcRow(self.get_offset, permissions.of_queue),
-            "QueryOffset": RpcRow(self.query_offset, permissions.of_looking),
+            "GetOffset": RpcRow(self.get_offset, permissions.of_queue, promises_state=False),
+            "QueryOffset": RpcRow(self.query_offset, permissions.of_looking, promises_state=False),
         }
 
     def pull(self, call: Call, request: Any) -> None:

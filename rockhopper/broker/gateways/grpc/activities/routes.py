@@ -55,8 +55,10 @@ class Routes:
     def rpcs(self) -> dict[str, RpcRow]:
         """Return the row of each RPC."""
         return {
-            "QueryRoute": RpcRow(self.query_route, permissions.of_route),
-            "QueryAssignment": RpcRow(self.query_assignment, permissions.of_consuming),
+            "QueryRoute": RpcRow(self.query_route, permissions.of_route, promises_state=False),
+            "QueryAssignment": RpcRow(
+                self.query_assignment, permissions.of_consuming, promises_state=False
+            ),
         }
 
     def query_route(self, call: Call, request: Any) -> None:

@@ -7,17 +7,29 @@ import pytest
 from rockhopper.broker.feature import RpcRow
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.call import Demands
+from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
 from rockhopper.broker.gateways.grpc.probing import probes
-from rockhopper.broker.gateways.grpc.service import PROMISES_NOTHING, GrpcService
+from rockhopper.broker.gateways.grpc.service import GrpcService
+from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
 from rockhopper.broker.users.accounts import User
 from rockhopper.broker.users.authentication import FailureAllowance
 from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
-from rockhopper.protocol.grpc_v2.messages import METHODS
+from rockhopper.protocol.grpc_v2.messages import METHODS, SERVICE
 from rockhopper.protocol.signing import sign
+from tests.support.served_broker import ServedBroker
 
 SECRET, DATE = "a secret of root", "20261126T180000Z"
+PROMISING = {
+    "AckMessage",
+    "ChangeInvisibleDuration",
+    "EndTransaction",
+    "ForwardMessageToDeadLetterQueue",
+    "RecallMessage",
+    "SyncLiteSubscription",
+    "UpdateOffset",
+}
 
 
 class Settled:
@@ -105,14 +117,14 @@ def test_any_other_is_refused_though_it_needs_nothing(fields: dict[str, str]) ->
     assert (asking.replies, asking.refusals) == ([], ["NotAuthenticated"])
 
 
-def test_every_rpc_that_promises_nothing_is_one() -> None:
-    assert set(METHODS) >= PROMISES_NOTHING
-    assert set(METHODS) - PROMISES_NOTHING == {
-        "AckMessage",
-        "ChangeInvisibleDuration",
-        "EndTransaction",
-        "ForwardMessageToDeadLetterQueue",
-        "RecallMessage",
-        "SyncLiteSubscription",
-        "UpdateOffset",
-    }
+async def test_replies_that_promise_state_pass_the_gate_and_no_others(
+    broker: ServedBroker,
+) -> None:
+    gate = LeaseGate(lambda: True, 3000)
+    gateway = GrpcGateway(broker, broker.access, cast(Any, None), 100, gate)
+    rpcs = {name: gateway.server.service.find(f"/{SERVICE}/{name}") for name in METHODS}
+    served = {name: rpc for name, rpc in rpcs.items() if rpc is not None}
+    assert {name for name, rpc in served.items() if rpc.gate is gate} == PROMISING & served.keys()
+    assert served.keys() >= {"SendMessage", "UpdateOffset"}
+    await gateway.close()
+    gate.close()
