@@ -1,7 +1,7 @@
 """The state of pop: how groups read topics, and the lanes with their journal.
 
-The followers of a replica set have the lanes 25 ms later than the master, at most. A master that
-dies loses what it popped and acknowledged since; those messages are delivered again:
+The followers of a replica set get the lanes at most 25 ms later than the master has them. The pops
+and acknowledgements in that time are lost if the master dies; their messages are delivered again:
 
     kind  payload
       9   POPPED: records of the journal (lanes.py), each of them once

@@ -37,7 +37,7 @@ class RequestReplyFeature:
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> NoState:
-        """Return nothing: what was asked is forgotten at a restart."""
+        """Return no state: pending requests are lost in a restart."""
         return NoState()
 
     def build(self, kernel: Kernel, state: NoState) -> RequestReplyPart:

@@ -1,1 +1,1 @@
-"""Transactional messages: half messages, their ends, and asking producers how theirs ended."""
+"""Transactional messages: half messages, commits and rollbacks, and checks with producers."""

@@ -1,11 +1,11 @@
 """CheckBack: asks producers for the outcome of transactions that they have not ended.
 
-A half message is looked at transactionTimeOut (or the time that its own property
-CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
-on. Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
-round robin. After transactionCheckMax checks, or when the log is about to delete it
-(fileReservedTime), it is held for an operator. Its age is counted as that of its log file: a clock
-that is wrong for a while gives up nothing.
+The first check of a half message is due transactionTimeOut after its arrival, or after the time in
+its property CHECK_IMMUNITY_TIME_IN_SECONDS; the next ones follow every transactionCheckInterval. A
+check sends CHECK_TRANSACTION_STATE (39) to one live connection of the producer group, round robin.
+After transactionCheckMax checks, or when the log is about to delete it (fileReservedTime), the half
+message is held for an operator. Its age is that of its log file, so a clock that is wrong for a
+while does not end a transaction.
 
 With authentication, only producers that may publish to the topic are asked, because any client can
 claim to be a producer of a group.
@@ -74,12 +74,12 @@ class CheckBack:
         self.held_count = 0
 
     def has_looked_since(self, time_ms: int) -> bool:
-        """Whether each half message that is open was looked at after *time_ms*."""
+        """Whether every open half message was checked after *time_ms*."""
         interval_ms = self._live.transaction_check_interval_ms
         return self._halves.next_due_ms() is None or self._now_ms() - time_ms > interval_ms
 
     def start(self) -> None:
-        """Begin; needs a running loop."""
+        """Start the checks; needs a running loop."""
         self._is_running = True
         self.arm()
 
@@ -95,12 +95,12 @@ class CheckBack:
             self._timer.arm(due_ms, self._run)
 
     def arm_for(self, due_ms: int) -> None:
-        """See to it that a look at *due_ms* is made in time, and those that ``arm`` saw to."""
+        """Make the timer fire at *due_ms* at the latest, or earlier if ``arm`` set it so."""
         if self._is_running:
             self._timer.arm(due_ms, self._run)
 
     def look_soon(self, half: OpenHalf) -> None:
-        """Look at *half* in a second, whenever it was due."""
+        """Check *half* again in a second, whenever it was due."""
         self._halves.schedule(half, self._now_ms() + RETRY_MS)
         self.arm()
 
@@ -121,7 +121,7 @@ class CheckBack:
         self.arm()
 
     def _look(self, half: OpenHalf, now_ms: int) -> int:
-        """Look at one half message; return the bytes that were sent."""
+        """Check one half message; return the number of bytes sent."""
         halves = self._halves
         halves.stop_waiting(half)
         halves.schedule(half, now_ms + RETRY_MS)
@@ -196,7 +196,7 @@ class CheckBack:
             )
 
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
-        """Look again after the interval, and not later than the half message expires."""
+        """Check again after the interval, but before the half message expires."""
         left_ms = self._reserved_ms + 1 - self._age_ms(half, now_ms)
         wait_ms = min(self._live.transaction_check_interval_ms, left_ms)
         self._halves.schedule(half, now_ms + max(wait_ms, 1))
@@ -217,7 +217,7 @@ class CheckBack:
         return max(self._config.store.live.file_reserved_hours, 1) * HOUR_MS
 
     def _connection(self, group: str, producers: Iterable[Client]) -> Peer | None:
-        """The connection whose turn it is, of those that read what they are sent if any does."""
+        """Return the next connection; prefer connections that read their responses."""
         live = [client.connection for client in producers if not client.connection.closed]
         reading = [connection for connection in live if not connection.writing_paused] or live
         if not reading:

@@ -4,8 +4,8 @@ Kept in ``rockhopper/transactions.json`` of the store:
 
     {"checkTimes": {<half queue offset>: <checks>, …}, "dataVersion": {…}}
 
-RocketMQ puts a half message back into its queue at each check, for the sake of this number. Here a
-crash costs the checks of the last seconds, which are then made again.
+RocketMQ appends a half message to its queue again at each check, to store this number. Here a crash
+loses the counts of the last seconds, and these checks are repeated.
 """
 
 from collections.abc import Callable
@@ -32,14 +32,14 @@ class CheckCounts(JsonTable):
         return {"checkTimes": dict(self._counts), "dataVersion": self.version.to_json()}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the counts of a transactions.json."""
+        """Apply the counts of a transactions.json."""
         counts = document.get("checkTimes")
         if not isinstance(counts, dict):
             raise ValueError("it has no checkTimes")
         self._counts = {int(offset): int(count) for offset, count in counts.items()}
 
     def load(self) -> bool:
-        """Load; with a file that cannot be read, all checks are made again. Raises OSError."""
+        """Load the counts; without a readable file, counting starts at 0. Raises OSError."""
         try:
             return super().load()
         except CorruptFileError as error:
@@ -47,11 +47,11 @@ class CheckCounts(JsonTable):
             return False
 
     def get(self, offset: int) -> int:
-        """How many checks of the half message at *offset* are known of."""
+        """Return the number of checks of the half message at *offset*."""
         return self._counts.get(offset, 0)
 
     def record_count(self, offset: int, count: int) -> None:
-        """Note how often its producer was asked by now."""
+        """Record how often its producer was asked."""
         self._counts[offset] = count
         self._changed(offset)
 
@@ -61,11 +61,11 @@ class CheckCounts(JsonTable):
             self._changed(offset)
 
     def entry(self, name: str) -> int | None:
-        """How many checks are known of, by the half message's queue offset."""
+        """Return the number of checks by the queue offset of the half message."""
         return self._counts.get(int(name))
 
     def take_entry(self, name: str, value: object) -> None:
-        """Note them, or forget them."""
+        """Record the counts, or drop them."""
         if isinstance(value, int):
             self.record_count(int(name), value)
         else:

@@ -1,4 +1,4 @@
-"""Ends: what a producer's commit or rollback does, the first time and when it is repeated.
+"""Ends: commits and rollbacks, first ones and repeated ones.
 
 RocketMQ: EndTransactionProcessor.
 """
@@ -44,7 +44,7 @@ ENDED_REMEMBERED_MAX = 10_000
 
 
 class Destination(NamedTuple):
-    """Where the final message of a half one goes, and with which properties."""
+    """The queue and the properties of the final message of a half message."""
 
     topic: str
     queue_id: int
@@ -57,10 +57,10 @@ record."""
 
 
 class HalfChecks(Protocol):
-    """Looks at open half messages."""
+    """Checks open half messages."""
 
     def look_soon(self, half: OpenHalf) -> None:
-        """Look at *half* in a second, whenever it was due."""
+        """Check *half* again in a second, whenever it was due."""
 
 
 class TransactionEnds:
@@ -94,13 +94,13 @@ class TransactionEnds:
         """Looks again at half messages that are committed, but cannot be closed yet."""
 
     def end_transaction(self, request: EndTransactionRequest, *, commit: bool) -> int:
-        """Commit or roll back; return the log's end that an answer must wait for.
+        """Commit or roll back; return the log offset that the response must wait for.
 
         An end that is repeated changes nothing.
 
         Raises:
-            Refusal: it is refused; a half message that was open still is.
-            StoreError: not now; the half message stays open.
+            Refusal: the end is refused; an open half message stays open.
+            StoreError: the store refuses writes now; the half message stays open.
         """
         log_offset = request.commit_log_offset
         message = self._ledger.half_at(log_offset)
@@ -120,7 +120,7 @@ class TransactionEnds:
         return end_offset
 
     def committed_together(self, committed: list[CommittedHalf]) -> None:
-        """The final messages are in the log, and behind each that its transaction is over."""
+        """Handle plain commits: the log has each final message, followed by its op message."""
         sizes: dict[str, list[int]] = {}
         for half, _, topic, size_bytes in committed:
             self.forget(half, committed=True)
@@ -132,7 +132,7 @@ class TransactionEnds:
                 traffic.count_request(1, size_bytes)
 
     def roll_back(self, half: OpenHalf) -> int:
-        """End *half* without a message; return the log's end. Raises StoreError."""
+        """End *half* without a final message; return the end of the log. Raises StoreError."""
         written = self._ledger.finish(half)
         if written.failure is not None:
             raise written.failure
@@ -140,7 +140,7 @@ class TransactionEnds:
         return written.end_offset
 
     def _check(self, request: EndTransactionRequest, message: StoredMessage) -> None:
-        """RocketMQ's checks, in its order."""
+        """Make RocketMQ's checks, in its order."""
         immune_ms = immunity_ms(message.properties)
         if (
             not request.from_transaction_check
@@ -159,14 +159,14 @@ class TransactionEnds:
             raise Refusal("The commit log offset wrong")
 
     def find_final(self, half: OpenHalf, message: StoredMessage) -> bool:
-        """Whether *half* is committed, for all that it stands among the open ones."""
+        """Whether *half* is committed although it is still among the open ones."""
         if not half.is_verified:
             half.is_committed = self._ledger.has_final(message, has_copies=bool(half.copies))
             half.is_verified = True
         return half.is_committed
 
     def _newer_copy(self, message: StoredMessage) -> OpenHalf | None:
-        """The open half message that a broker made of this one, which has another offset."""
+        """Return the open copy that a broker made of this half message, at another offset."""
         if message.queue_offset in self._ended:
             return None
         for copy in self._ledger.same_message(message, TRANSACTION_HALF_TOPIC):
@@ -176,7 +176,7 @@ class TransactionEnds:
         return None
 
     def _end_again(self, message: StoredMessage, *, commit: bool) -> int:
-        """The end of a transaction that is not open: repeated, contradicting, or of a held one."""
+        """Handle the end of a transaction that is not open: repeated, contradicting, or held."""
         committed = self._ended.get(message.queue_offset)
         if committed is None:
             copies = self._ledger.same_message(message, TRANSACTION_HALF_TOPIC)
@@ -260,14 +260,14 @@ class TransactionEnds:
         return Destination(*self._redirect(name, queue_id, properties), properties)
 
     def finish_committed(self, half: OpenHalf) -> EndResult:
-        """Say in the op queue that a transaction is over whose final message is there."""
+        """Write the op message of a transaction whose final message is in the log."""
         written = self._ledger.finish(half)
         if written.failure is None:
             self.forget(half, committed=True)
         return written
 
     def give_up(self, half: OpenHalf) -> StoreError | None:
-        """End a half message whose record is gone."""
+        """End a half message whose record no longer exists."""
         log.error("a half message is missing from the log", offset=half.offset, group=half.group)
         written = self._ledger.finish(half)
         if written.failure is None:

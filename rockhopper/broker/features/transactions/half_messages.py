@@ -1,10 +1,10 @@
-"""What is written into half messages, op messages and requests for a check, and read from them.
+"""The formats of half messages, op messages and requests for a check.
 
-A half message stands in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; where it is for stands in its
-properties REAL_TOPIC and REAL_QID, whose it is in PGROUP. An op message in
-RMQ_SYS_TRANS_OP_HALF_TOPIC ends half messages: tag ``d``, and as its body their offsets in the half
-queue in decimal, with a comma behind each (old brokers wrote one, without). Its property
-RH_FINAL, which RocketMQ ignores, names the commit log offset of the final message if there is one.
+Half messages are in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC. The properties REAL_TOPIC and REAL_QID
+contain the target, PGROUP the producer group. An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC ends
+half messages: it has the tag ``d``, and its body lists their offsets in the half queue in decimal,
+each followed by a comma (old brokers wrote one offset, without a comma). Its property RH_FINAL,
+which RocketMQ ignores, is the commit log offset of the final message, if there is one.
 """
 
 import dataclasses
@@ -44,9 +44,9 @@ class TransactionOpener(Protocol):
     """Opens transactions."""
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
-        """Note a half message that is in the log, at *offset* of its queue.
+        """Record a half message that is in the log, at *offset* of its queue.
 
-        Its producer *group* is not to be asked for *immune_ms*; None leaves that to the settings.
+        Its producer *group* is not asked for *immune_ms*; None means the setting's time.
         """
 
 
@@ -64,7 +64,7 @@ class DivertedHalf(Diversion):
         self._opener.opened(self.queue_offset, self.log_offset, self._group, self._immune_ms)
 
     def add_to_grpc_entry(self, entry: Any, message_id: str) -> None:
-        """Add the id by which a producer ends the transaction."""
+        """Add the id with which a producer ends the transaction."""
         entry.transaction_id = str(TransactionId(message_id, self.queue_offset, self.log_offset))
 
 
@@ -78,7 +78,7 @@ class HalfSends:
     def divert(
         self, send: Send, properties: dict[str, str], topic: str, queue_id: int
     ) -> DivertedHalf | None:
-        """Make a half message, if the producer sends one; the commit evaluates its delay again.
+        """Return a half message if the producer sends one; the commit evaluates its delay.
 
         Raises:
             Refusal: the broker accepts no half message, or not this one.
@@ -99,7 +99,7 @@ class HalfSends:
 
 
 def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str) -> None:
-    """Turn the properties of a message for *topic* and *queue_id* into those of its first half."""
+    """Return the half message's properties for a message to *topic* and *queue_id*."""
     for name in (PROPERTY_TRANSACTION_CHECK_TIMES, PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET):
         properties.pop(name, None)
     properties[PROPERTY_TRANSACTION_PREPARED] = "true"
@@ -110,13 +110,13 @@ def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str)
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """For how long the producer wants not to be asked; None when it leaves that to the broker."""
+    """Return how long the producer wants no check; None for the broker's default."""
     seconds = whole_number(properties.get(PROPERTY_CHECK_IMMUNITY_TIME))
     return min(seconds, _IMMUNITY_S_MAX) * 1000 if seconds >= 0 else None
 
 
 def is_copy(properties: Mapping[str, str]) -> bool:
-    """Whether a broker put this half message back behind others: RocketMQ does when it asks."""
+    """Whether this is a copy that a broker appended: RocketMQ does so at each check."""
     return (
         PROPERTY_TRANSACTION_CHECK_TIMES in properties
         or PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
@@ -124,12 +124,12 @@ def is_copy(properties: Mapping[str, str]) -> bool:
 
 
 def op_body(offsets: tuple[int, ...]) -> bytes:
-    """The body of the op message that ends half messages."""
+    """Return the body of the op message that ends half messages."""
     return "".join([f"{offset}," for offset in offsets]).encode()
 
 
 def op_properties(final_position: int | None) -> dict[str, str]:
-    """The properties of an op message; *final_position* is where the final message stands."""
+    """Return the properties of an op message; *final_position* is that of the final message."""
     properties = {PROPERTY_TAGS: TAG_FINISHED}
     if final_position is not None:
         properties[PROPERTY_FINAL_OFFSET] = str(final_position)
@@ -137,13 +137,13 @@ def op_properties(final_position: int | None) -> dict[str, str]:
 
 
 def finished_offsets(body: bytes) -> list[int]:
-    """The half queue offsets that an op message names; what is no number is passed over."""
+    """Return the half queue offsets in an op message; skip anything that is not a number."""
     parts = body.decode("ascii", "replace").split(",")
     return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
 
 
 def message_to_check(half: StoredMessage, check_times: int) -> StoredMessage:
-    """The message as it will be, if it will, for its producer to know it by."""
+    """Return the message as it will be after a commit, so that its producer recognizes it."""
     properties = half.properties
     return dataclasses.replace(
         half,

@@ -1,13 +1,13 @@
 """Ledger: writes the ends of transactions, and finds the open ones at the start.
 
-RocketMQ's topics are the truth. A commit is two records of one write, the final message first and
-the op message behind it; a rollback is an op message. So a crash leaves one of:
+RocketMQ's topics are the source of truth. A commit writes two records at once, the final message
+first and then the op message; a rollback writes an op message. So a crash leaves one of:
 
-    neither             the half message is open: its producer says it again, or is asked
-    the final alone     committed: found by its preparedTransactionOffset, and never repeated
-    both                committed
+    neither record          the half message is open: its producer ends it again, or is asked
+    the final message only  committed: found by its preparedTransactionOffset, and never repeated
+    both records            committed
 
-After a power cut the disk may hold the op message and not the final one; RH_FINAL tells of that,
+After a power cut the disk may have the op message without the final message. RH_FINAL shows this,
 and the half message is open again.
 """
 
@@ -85,7 +85,7 @@ class Ledger:
         self._noted = (0, 0)
 
     def finish(self, half: OpenHalf, copy: Copy | None = None) -> EndResult:
-        """Store *copy*, if there is one, and behind it, in the same write, that *half* is over."""
+        """Store *copy*, if any, followed by the op message that ends *half*, in one write."""
         offsets = (half.offset, *half.copies)
         return self._write(copy, lambda log_offset: self._stage_op(offsets, log_offset))
 
@@ -129,19 +129,19 @@ class Ledger:
 
     @property
     def half_end(self) -> int:
-        """The half queue's end."""
+        """Return the end of the half queue."""
         return self._store.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID).next_offset
 
     @property
     def op_end(self) -> int:
-        """The op queue's end."""
+        """Return the end of the op queue."""
         return self._store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID).next_offset
 
     def note_progress(self, first: OpenHalf | None) -> None:
-        """Commit, for the group that RocketMQ uses, what is finished and safe on the disk.
+        """Commit the offsets of RocketMQ's group, up to where transactions have durably ended.
 
-        Everything before *first*, the oldest open half message, is finished, or all is when there
-        is none. An offset counts only once the disk holds the op messages that it rests on.
+        All half messages before *first*, the oldest open one, have ended; without *first*, all
+        have. An offset is committed only once the op messages before it are on disk.
         """
         store = self._store
         place = (self.half_end, self.op_end) if first is None else (first.offset, first.op_floor)
@@ -174,9 +174,9 @@ class Ledger:
         return message
 
     def rebuild(self) -> list[tuple[OpenHalf, int | None]]:
-        """The half messages that are open, in order, and how long each does not want to be asked.
+        """Yield the open half messages in order, and how long each wants no check.
 
-        They may be committed all the same: see ``has_final``.
+        Some may be committed nevertheless: see ``has_final``.
         """
         op_floor = self._start_of(TRANSACTION_OP_HALF_TOPIC)
         start = self._start_of(TRANSACTION_HALF_TOPIC)
@@ -230,7 +230,7 @@ class Ledger:
         skip: set[int] | frozenset[int] = frozenset(),
         queue_id: int = HALF_QUEUE_ID,
     ) -> Iterator[StoredMessage]:
-        """The messages of a queue from *offset* on, but for the offsets in *skip*."""
+        """Yield the messages of a queue from *offset* on, except the offsets in *skip*."""
         end = self._store.queue_range(topic, queue_id)[1]
         while offset < end:
             if offset in skip:
@@ -246,7 +246,7 @@ class Ledger:
             offset = max(result.next_offset, offset + 1)
 
     def has_final(self, half: StoredMessage, *, has_copies: bool = False) -> bool:
-        """Whether the log holds the final message of *half*, or of another copy of it."""
+        """Whether the log has the final message of *half*, or of another copy of it."""
         if not self._has_index:
             return half.commit_log_offset in self._finals
         has_copies = has_copies or is_copy(half.properties)
@@ -258,7 +258,7 @@ class Ledger:
         )
 
     def same_message(self, half: StoredMessage, topic: str) -> Iterator[StoredMessage]:
-        """The messages in *topic* that carry the unique key and producer group of *half*."""
+        """Yield the messages in *topic* with the unique key and producer group of *half*."""
         unique_key = half.properties.get(PROPERTY_UNIQUE_KEY)
         if not unique_key or not topic:
             return
@@ -269,7 +269,7 @@ class Ledger:
                 yield message
 
     def _read_finals(self, halves: list[OpenHalf]) -> None:
-        """Without an index: look through the queues that final messages of *halves* are for."""
+        """Without an index, search the target queues of *halves* for their final messages."""
         since_ms: dict[str, int] = {}
         for half in halves:
             message = self.half_at(half.log_offset)

@@ -1,4 +1,4 @@
-"""What /metrics shows of transactions."""
+"""The metrics of transactions."""
 
 from collections.abc import Iterator
 

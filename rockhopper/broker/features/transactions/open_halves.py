@@ -1,8 +1,8 @@
-"""OpenHalves: the half messages that are neither committed nor rolled back yet.
+"""OpenHalves: the half messages that are neither committed nor rolled back.
 
-RocketMQ finds them by scanning its half queue against its op queue every 30 s. Here they stand in
-a table by their offset in the half queue, with a heap of the times at which each is to be looked
-at next. Nothing here knows a clock, a store or a socket.
+RocketMQ finds them by comparing its half queue with its op queue every 30 s. Here a table has them
+by their offset in the half queue, and a heap has the time of the next check of each. This module
+uses no clock, store or socket.
 """
 
 import heapq
@@ -14,13 +14,13 @@ DEAD_ENTRIES_MAX = 1024
 
 
 class OpenHalf:
-    """One half message: where it is, whose it is, and how often its producer was asked.
+    """One half message: its offsets, its producer group, and its number of checks.
 
-    ``copies`` are half queue offsets of earlier copies of the same message, which RocketMQ makes
-    when it asks. ``op_floor`` is an offset of the op queue: what ends this half message, or a
-    later one, stands there or behind. ``is_verified`` says that the log holds no final message of
-    it, ``is_committed`` that it does, and only the op message is still missing. ``ahead_ms`` is how
-    far the time it was stored at was ahead of the one that the log's age is counted by.
+    ``copies`` are the half queue offsets of earlier copies of the same message, which RocketMQ
+    makes at each check. ``op_floor`` is an offset of the op queue: the op messages of this half
+    message and of later ones are not before it. ``is_verified``: the log has no final message for
+    it. ``is_committed``: the log has one, and only the op message is missing. ``ahead_ms`` is how
+    far its store time was ahead of the time by which the age of the log is measured.
     """
 
     __slots__ = (
@@ -63,16 +63,16 @@ class OpenHalf:
 
     @property
     def is_as_it_came(self) -> bool:
-        """Whether it is certainly open, was never checked, and has no copy."""
+        """Whether it is known to be open, was never checked, and has no copy."""
         return (
             self.is_verified and not self.is_committed and not self.check_times and not self.copies
         )
 
 
 class OpenHalves:
-    """Half messages by offset, by time of the next look, and by the producer group they wait for.
+    """Half messages by offset, by time of the next check, and by the group they wait for.
 
-    Offsets come in rising order.
+    Offsets are added in ascending order.
     """
 
     def __init__(self) -> None:
@@ -91,12 +91,12 @@ class OpenHalves:
         return iter(list(self._halves.values()))
 
     def get(self, offset: int) -> OpenHalf | None:
-        """The open half message at *offset* of the half queue, or of which that is a copy."""
+        """Return the open half message at *offset* of the half queue, or the one copied there."""
         half = self._halves.get(offset)
         return half if half is not None else self._copies.get(offset)
 
     def first(self) -> OpenHalf | None:
-        """The one with the smallest offset: all before it are finished."""
+        """The one with the smallest offset: all before it have ended."""
         order, halves = self.order, self._halves
         while order and order[0] not in halves:
             order.popleft()
@@ -111,7 +111,7 @@ class OpenHalves:
         self.schedule(half, due_ms)
 
     def remove(self, half: OpenHalf) -> None:
-        """Forget a half message that is finished."""
+        """Remove a half message that has ended."""
         self._halves.pop(half.offset, None)
         for offset in half.copies:
             self._copies.pop(offset, None)
@@ -123,7 +123,7 @@ class OpenHalves:
             self._rebuild_dues()
 
     def schedule(self, half: OpenHalf, due_ms: int) -> None:
-        """Look at *half* at *due_ms*, and not when it was due before."""
+        """Check *half* at *due_ms* instead of its former time."""
         half.due_ms = due_ms
         heapq.heappush(self.dues, (due_ms, half.offset))
 
@@ -158,7 +158,7 @@ class OpenHalves:
         self._waiting.setdefault(half.group, OrderedDict())[half.offset] = None
 
     def producer_came(self, group: str) -> bool:
-        """Make due what waits for *group*; False when nothing does."""
+        """Make the half messages that wait for *group* due; return whether there are any."""
         offsets = self._waiting.pop(group, OrderedDict())
         if not self._returned:
             # However many they are, this takes no time.
@@ -167,11 +167,11 @@ class OpenHalves:
         return bool(self._returned)
 
     def waiting_count(self) -> int:
-        """How many half messages wait for a producer of their group to come back."""
+        """Return how many half messages wait until a producer of their group is online."""
         return sum(len(offsets) for offsets in self._waiting.values())
 
     def stop_waiting(self, half: OpenHalf) -> None:
-        """Forget that *half* waits for a producer, or did until one came."""
+        """Record that *half* no longer waits for a producer."""
         self._returned.pop(half.offset, None)
         offsets = self._waiting.get(half.group)
         if offsets is not None:

@@ -1,11 +1,12 @@
 """Transactions: half messages, their ends, and the messages held for an operator.
 
-    a producer sends a half message         Sender stores it, ``opened``
-    it says how its transaction ended (37)  ends.py: the final message and an op message, or the
-                                            op message alone
-    it says nothing                         check_back.py asks it (39)
-    it never does                           check_back.py holds it: TRANS_CHECK_MAX_TIME_TOPIC,
-                                            until an operator resumes it (323)
+    a producer sends a half message         Sender stores it and calls ``opened``
+    the producer ends the transaction (37)  ends.py stores the final message and an op message, or
+                                            only the op message
+    the producer does not end it            check_back.py asks the producer (39)
+    the producer never answers              check_back.py holds the half message in
+                                            TRANS_CHECK_MAX_TIME_TOPIC until an operator resumes it
+                                            (323)
 
 RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransactionProcessor.
 """
@@ -92,7 +93,7 @@ class Transactions(FeaturePart):
         self.divert_send = HalfSends(config, self).divert
 
     def start(self) -> None:
-        """Find the open half messages, and start the checks; needs an event loop."""
+        """Find the open half messages and start the checks; needs an event loop."""
         counted_ms = self.check_back.counted_ms()
         ahead_ms = self._now_ms() - counted_ms
         for half, immune_ms in self.ledger.rebuild():
@@ -118,7 +119,7 @@ class Transactions(FeaturePart):
         self.stop()
 
     async def close(self) -> None:
-        """Stop, and save up to where all transactions have ended. The store must still be open."""
+        """Stop, and save the progress. The store must still be open."""
         self.stop()
         store = self._store
         self.settle()
@@ -140,7 +141,7 @@ class Transactions(FeaturePart):
         self.ledger.note_progress(self.halves.first())
 
     def _move_up(self) -> None:
-        """Store half messages that stay open again, after the many that have ended since."""
+        """Append old open half messages again if many later ones have ended."""
         for _ in range(MOVED_AT_ONCE_MAX):
             half = self.halves.first()
             if half is None or half.is_committed:
@@ -186,7 +187,7 @@ class Transactions(FeaturePart):
         return True
 
     def _patience_ms(self, immune_ms: int | None) -> int:
-        """The time after a half message's arrival before its producer is asked."""
+        """The time between a half message's arrival and its first check."""
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
@@ -194,9 +195,9 @@ class Transactions(FeaturePart):
         self._open([(offset, log_offset, group)], immune_ms)
 
     def opened_together(self, halves: list[tuple[int, int, str]]) -> None:
-        """Half messages are in the log: for each its queue offset, log offset and producer group.
+        """Record stored half messages: the queue offset, log offset and producer group of each.
 
-        When their producers are asked is left to the settings.
+        The settings determine the time of their first check.
         """
         self._open(halves, None)
 
@@ -211,7 +212,7 @@ class Transactions(FeaturePart):
         self.check_back.arm_for(due_ms)
 
     def purge(self) -> None:
-        """Forget what is open: the messages are deleted."""
+        """Forget all open half messages, because they are deleted."""
         for half in list(self.halves):
             self.ends.forget(half, committed=False)
 
@@ -232,11 +233,11 @@ class Transactions(FeaturePart):
         )
 
     def resume(self, message: StoredMessage) -> int:
-        """Make a held message a half message again; return the log's end to wait for.
+        """Make a held message a half message again; return the log offset to wait for.
 
         Raises:
             Refusal: its transaction is committed.
-            StoreError: not now.
+            StoreError: the store refuses writes now.
         """
         if self.ledger.has_final(message, has_copies=True):
             raise Refusal(f"the transaction of message {message.message_id} was committed already")

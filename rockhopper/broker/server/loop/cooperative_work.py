@@ -60,7 +60,7 @@ async def next_slice() -> None:
 
 
 class CooperativeWork(Generic[_Result]):
-    """CooperativeWork done in steps, by any caller; in the end it has a ``result``."""
+    """Work that any caller can do in steps; at its end it has a ``result``."""
 
     __slots__ = ("_steps", "is_done", "result")
 
