@@ -85,7 +85,7 @@ class FeaturePart(Part):
     """What a feature does in a broker, and what it contributes to the kernel."""
 
     processors: Mapping[int, Row] = {}
-    """Request code → processor and permission. No two features serve the same code."""
+    """Request code → its row. No two features serve the same code."""
     wraps: Mapping[int, Wrap] = {}
     """Request code → a function that wraps its processor, which may be another feature's. The
     permission of the processor stays. Later features wrap the wrappers of earlier ones."""
