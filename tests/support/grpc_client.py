@@ -37,6 +37,7 @@ class Pipe:
         self.is_paused = False
         self.unread_bytes = 0
         self.on_written: Any = lambda: None
+        self.on_closed: Any = lambda: None
 
     def get_extra_info(self, name: str) -> object:
         return self._names.get(name)
@@ -62,7 +63,9 @@ class Pipe:
             self.on_written()
 
     def close(self) -> None:
-        self.is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
+            self.on_closed()
 
     abort = close
 
@@ -135,8 +138,10 @@ class GrpcClient:
         self.takes = True
         """Whether it opens its flow-control window again after receiving data."""
         self._received = 0
+        self._is_lost = False
         self._holds_back = False
         self.pipe.on_written = self._take
+        self.pipe.on_closed = lambda: asyncio.get_running_loop().call_soon(self._lost)
         self.connection.connection_made(cast("asyncio.Transport", self.pipe))
         self._flush()
 
@@ -244,7 +249,12 @@ class GrpcClient:
     def lose(self) -> None:
         """Lose the connection."""
         self.pipe.close()
-        self.connection.connection_lost(None)
+        self._lost()
+
+    def _lost(self) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self.connection.connection_lost(None)
 
 
 class GrpcBroker(ServedBroker):
