@@ -24,6 +24,7 @@ from rockhopper.client import (
 )
 from rockhopper.client.middleware.hooks import ProcessNext, ReceiveNext, SendNext
 from tests.support.billing import AT_ONCE
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 
 
@@ -62,6 +63,7 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
+@needs("transactions")
 async def test_every_way_to_send_goes_through_the_hook(broker: Broker) -> None:
     stamp = Stamp()
 
@@ -84,6 +86,7 @@ async def test_every_way_to_send_goes_through_the_hook(broker: Broker) -> None:
     assert {message.properties["stamp"] for message in found} == {"shop"}
 
 
+@needs("request_reply")
 async def test_requests_and_replies_go_through_the_hook(broker: Broker) -> None:
     stamp = Stamp()
     async with Producer(broker.nameserver, timeout_s=HANG_S, middleware=[stamp]) as producer:

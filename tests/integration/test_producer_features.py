@@ -21,6 +21,7 @@ from rockhopper.client import (
 )
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.transactions import Transaction
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 
 SETTINGS = {"transactionTimeOut": 50, "transactionCheckInterval": 50}
@@ -75,6 +76,7 @@ async def test_sends_that_linger_are_where_their_receipts_say(broker: Broker) ->
     ]
 
 
+@needs("transactions")
 async def test_transactions_commit_and_roll_back() -> None:
     asked: list[str] = []
 
@@ -96,6 +98,7 @@ async def test_transactions_commit_and_roll_back() -> None:
     assert asked == []
 
 
+@needs("transactions")
 async def test_transactions_that_stay_unknown_are_checked(broker: Broker) -> None:
     asked: list[str] = []
 
@@ -114,6 +117,7 @@ async def test_transactions_that_stay_unknown_are_checked(broker: Broker) -> Non
     assert set(asked) <= {"checked", "abandoned"}
 
 
+@needs("transactions")
 async def test_a_producer_that_comes_back_is_asked_about_what_it_left(broker: Broker) -> None:
     asked = asyncio.Event()
 
@@ -152,6 +156,7 @@ async def answering(broker: Broker, topic: str, producer: Producer) -> AsyncIter
         await asyncio.gather(task, return_exceptions=True)
 
 
+@needs("request_reply")
 async def test_requests_are_replied_to(broker: Broker, producer: Producer) -> None:
     async with Admin(broker.nameserver) as admin:
         await admin.create_topic("questions", queues=2)
@@ -171,6 +176,7 @@ async def test_requests_are_replied_to(broker: Broker, producer: Producer) -> No
     assert large.body == b"re " + b"x" * 100_000
 
 
+@needs("request_reply")
 async def test_a_reply_to_somebody_who_has_gone_says_so(broker: Broker, producer: Producer) -> None:
     async with Admin(broker.nameserver) as admin:
         await admin.create_topic("questions", queues=1)

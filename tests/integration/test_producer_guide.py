@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 
 GUIDE = Path(__file__).parents[2] / "docs" / "producer.md"
 SECTIONS = re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", GUIDE.read_text(), re.M | re.S)
+FEATURES = {"Request and reply": "request_reply", "Transactions": "transactions"}
 EXAMPLES = [
-    (title, code)
+    pytest.param(title, code, marks=needs(FEATURES[title]) if title in FEATURES else (), id=title)
     for title, text in SECTIONS
     for code in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)[:1]
 ]
 
 
-@pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
+@pytest.mark.parametrize(("title", "code"), EXAMPLES)
 async def test_the_example_runs(title: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Broker.temporary() as broker:
         monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
@@ -42,5 +44,5 @@ def run_program(code: CodeType) -> None:
 
 
 def test_every_section_has_its_example() -> None:
-    without = {title for title, _ in SECTIONS} - {title for title, _ in EXAMPLES}
+    without = {title for title, _ in SECTIONS} - {each.id for each in EXAMPLES}
     assert without == {"Options"}

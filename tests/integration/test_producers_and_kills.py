@@ -18,6 +18,7 @@ from rockhopper.client import (
 )
 from rockhopper.client.received import ReceivedMessage
 from tests.support.daemon import Daemon
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 
 
@@ -112,6 +113,7 @@ def batches(count: int, size: int) -> list[range]:
     return [range(start, start + size) for start in range(0, count, size)]
 
 
+@needs("transactions")
 async def test_transactions_end_as_decided_while_the_broker_is_killed_twice(
     daemon: Restarted,
 ) -> None:

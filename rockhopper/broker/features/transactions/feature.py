@@ -19,7 +19,9 @@ class TransactionFeature:
         "tests/integration/test_transactions_killed.py",
         "tests/support/transaction_rig.py",
         "tests/unit/broker/features/transactions",
-        # Pages that describe it.
+        # Pages and panels that show it.
+        "tests/integration/test_monitoring.py::test_all_that_is_asked_for_is_shown",
+        "tests/integration/test_monitoring.py::test_no_panel_is_empty_beside_a_running_broker",
         "tests/unit/docs/operations/test_troubleshooting.py::test_each_message_stands_in_the_code"
         "[a transaction is held for an operator: its producer never reported the outcome]",
         "tests/unit/docs/site/test_compatibility_page.py::test_each_code_is_served_or_listed",

@@ -18,6 +18,7 @@ from rockhopper import (
     TransactionProducer,
     TransactionState,
 )
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
@@ -28,6 +29,7 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
+@needs("request_reply")
 async def test_all_clients_go_through_one_connection_and_questions_are_answered(
     broker: Broker,
 ) -> None:
@@ -77,6 +79,7 @@ async def test_members_that_come_are_noticed_by_the_consumer_of_the_group(broker
             assert len(other.assigned) >= 4
 
 
+@needs("transactions")
 async def test_each_group_is_asked_about_its_own_transactions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

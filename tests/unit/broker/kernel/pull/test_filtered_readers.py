@@ -15,6 +15,7 @@ from rockhopper.protocol.sql92 import sql_filter
 from rockhopper.protocol.sql92.parser import Parser
 from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from tests.support.direct import pull_fields
+from tests.support.features import needs
 from tests.support.held_clock import HeldClock
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
@@ -124,6 +125,7 @@ async def test_so_do_pulls_that_have_waited_for_a_message(
     assert [codes(peer.written) for peer in peers] == [[ResponseCode.SUCCESS]] * READERS
 
 
+@needs("pop")
 @pytest.mark.parametrize("poll_ms", [0, 20_000])
 async def test_so_do_pops(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch, poll_ms: int

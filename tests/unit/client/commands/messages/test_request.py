@@ -7,11 +7,13 @@ import pytest
 from rockhopper import Admin, MessageQueue
 from rockhopper.broker import Broker
 from tests.support.command_line import CommandLine
+from tests.support.features import needs
 from tests.support.hang import HANG_S
 from tests.support.shell import Shell
 from tests.support.turns import until
 
 
+@needs("request_reply")
 async def test_a_request_is_replied_to_by_what_a_command_prints(
     broker: Broker, shell: CommandLine
 ) -> None:

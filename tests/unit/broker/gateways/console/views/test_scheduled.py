@@ -7,6 +7,7 @@ from rockhopper.client import Message, Producer, TransactionProducer
 from rockhopper.client.admin.admin import Admin
 from rockhopper.client.transactions import Transaction
 from tests.support.console import Browser
+from tests.support.features import needs
 
 
 async def test_nothing_waits_at_first(browser: Browser) -> None:
@@ -32,6 +33,7 @@ async def test_the_time_is_the_one_that_was_asked_for(browser: Browser, producer
     assert at.isoformat(timespec="milliseconds") in (await browser.get("later")).source
 
 
+@needs("transactions")
 async def test_open_transactions_are_listed_until_they_end(
     served: Broker, browser: Browser
 ) -> None:
