@@ -3,7 +3,7 @@
 from typing import cast
 
 from rockhopper.broker.gateways.grpc.connection import GrpcConnection
-from tests.support.features import pop_of
+from tests.support.features import needs, pop_of
 from tests.support.grpc_client import GrpcBroker, GrpcClient, Pipe, receiving
 
 
@@ -22,6 +22,7 @@ async def test_more_than_may_be_are_refused_and_said_once(served: GrpcBroker) ->
     assert server.refused_count == 2
 
 
+@needs("pop")
 async def test_a_port_that_closes_answers_what_it_was_asked(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
