@@ -20,7 +20,7 @@ interop spark-test test-slow: export TMPDIR := $(or $(TMPDIR),/tmp)
 .PHONY: docs monitoring pages release compatibility help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-comparison bench-recovery \
 	bench-client bench-grpc bench-ha bench-ha-beside bench-cores bench-spark bench-stalls growth \
 	spark-demo spark-test spark-kills wheel interop chaos chaos-long ha-test \
-	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-pythons test-slow test-thorough test-timers deletable mutants simulate fuzz fuzz-grpc clean
+	compose-up compose-down compose-ha-up compose-ha-down compose-test browser-test test-extras test-more test-pythons test-slow test-thorough test-timers deletable mutants simulate fuzz fuzz-grpc clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ run: $(VENV)/.installed  ## start a broker with embedded name server, store unde
 
 test: $(VENV)/.installed-test  ## run the tests (three minutes)
 	$(PYTEST) -q $(PARALLEL)
+
+test-more: $(VENV)/.installed-test  ## run the tests that cost more: killed daemons, installed packages, every step of a job
+	$(PYTEST) -q $(PARALLEL) -m "costly"
 
 test-extras: $(VENV)/.installed-test-extras  ## run the tests that need grpcio, the OpenTelemetry SDK, coverage …
 	$(PYTEST) -q $(PARALLEL) tests/extras tests/unit/client/middleware tests/integration/test_docs_examples.py
@@ -154,7 +157,7 @@ check: lint  ## lint, types, import contracts, and the figures of the house
 	$(BIN)/python -m tests.house
 
 monitoring: $(VENV)/.installed-test  ## try the dashboard and the alert rules (promtool: apt-get install prometheus)
-	$(PYTEST) tests/integration/test_monitoring.py
+	$(PYTEST) -m "costly or not costly" tests/integration/test_monitoring.py
 
 docs: $(VENV)/.installed-docs  ## build the site in build/site; a broken link or a page in no menu fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean -f docs/site/mkdocs.yml

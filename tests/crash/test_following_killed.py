@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.classic_master import FILE_SIZE_BYTES, ClassicMaster
 from tests.support.daemon import Daemon
+
+pytestmark = pytest.mark.costly
 
 MESSAGES, KILLS = 2000, 4
 

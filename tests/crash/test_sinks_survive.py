@@ -51,6 +51,7 @@ def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
     return taken
 
 
+@pytest.mark.costly
 async def test_a_kill_at_any_step_leaves_a_batch_that_comes_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

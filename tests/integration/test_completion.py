@@ -12,6 +12,8 @@ from rockhopper.broker.__main__ import main
 from rockhopper.client import Admin
 from tests.support.shells import completed
 
+pytestmark = pytest.mark.costly
+
 ORDERS = "rockhopper pull -n PLACE orders"
 RESET = "rockhopper group reset -n PLACE -t orders billing"
 LINES = {

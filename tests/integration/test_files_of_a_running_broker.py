@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from rockhopper.client import Message, Producer
 from rockhopper.pipeline.store_source.directory import open_store
 from tests.support.daemon import Daemon
@@ -21,6 +23,7 @@ async def send(daemon: Daemon, first: int, count: int) -> None:
             await producer.send(Message("T", b"%d" % number))
 
 
+@pytest.mark.costly
 async def test_what_is_on_disk_is_read_and_nothing_is_lost_by_kill_or_stop(tmp_path: Path) -> None:
     sent = [b"%d" % number for number in range(60)]
     async with Daemon(tmp_path) as daemon:

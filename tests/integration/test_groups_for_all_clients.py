@@ -126,6 +126,7 @@ async def test_heartbeat_without_subscriptions_still_means_the_same_after_a_rest
         assert "orders" in online.subscriptions()
 
 
+@pytest.mark.costly
 async def test_commits_survive_kill_9(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon, WireClient(daemon.address) as client:
         await join(client, "c1")

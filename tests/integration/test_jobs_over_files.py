@@ -22,6 +22,8 @@ from tests.support.daemon import Daemon
 from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[PipelineBroker]:

@@ -82,6 +82,7 @@ async def run_once(mode: str, answer: Answer, *options: str) -> Run:
         return process.returncode, json.loads(output), requests
 
 
+@pytest.mark.costly
 async def test_every_message_has_a_unique_key_of_its_own() -> None:
     status, result, requests = await run("single", ok)
     keys = [request["extFields"]["i"].split("\x02")[0] for request, _ in requests]
@@ -311,6 +312,7 @@ async def test_a_parked_pull_must_bring_the_message_that_released_it() -> None:
     assert result["mismatched"] == 8  # nothing was sent yet
 
 
+@pytest.mark.costly
 async def test_sends_go_round_all_topics() -> None:
     _, _, requests = await run("single", ok, "--topics", "3", "--queues", "1")
     topics = [request["extFields"]["b"] for request, _ in requests]

@@ -13,6 +13,8 @@ from tests.integration.test_daemon import FREE, complaint
 from tests.support.daemon import Daemon
 from tests.support.turns import until
 
+pytestmark = pytest.mark.costly
+
 COUNT = 40
 
 

@@ -215,6 +215,7 @@ async def prometheus(directory: Path, target: str) -> AsyncIterator[str]:
             await reading
 
 
+@pytest.mark.costly
 async def test_no_panel_is_empty_beside_a_running_broker(tmp_path: Path) -> None:
     """But those of replica sets, of which this broker is none."""
     queries = {

@@ -30,6 +30,8 @@ from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
 from tests.support.raw_peer import frame, request
 
+pytestmark = pytest.mark.costly
+
 TRIES = 3
 SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20)}
 SEND_V2 = {

@@ -11,6 +11,8 @@ from rockhopper.broker import Broker
 from tests.support.command_line import Ended
 from tests.support.hang import HANG_S
 
+pytestmark = pytest.mark.costly
+
 
 async def start(broker: Broker | None, *arguments: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE

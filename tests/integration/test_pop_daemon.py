@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.features import needs
 from tests.support.popping import PopConsumer
 from tests.support.raw_peer import RawPeer
 
-pytestmark = needs("pop")
+pytestmark = [needs("pop"), pytest.mark.costly]
 
 
 async def test_killed_broker_loses_and_repeats_nothing(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from tests.support.daemon import Daemon
 from tests.support.features import needs
 from tests.support.hang import HANG_S
 
+pytestmark = pytest.mark.costly
+
 
 class Restarted:
     """A daemon that can be killed and comes back at the same addresses."""

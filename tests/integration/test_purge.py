@@ -117,6 +117,7 @@ async def test_a_purge_survives_a_restart(tmp_path_factory: pytest.TempPathFacto
         assert b"after" in broker.store.get_message("orders", 0, 3, 32).body
 
 
+@pytest.mark.costly
 async def test_a_purge_survives_a_kill(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
         async with Admin(daemon.nameserver) as admin, Producer(daemon.nameserver) as producer:

@@ -11,6 +11,8 @@ from rockhopper.broker.testing.threaded import ThreadedBroker
 from rockhopper.client import Admin, Producer
 from tests.support.hang import HANG_S
 
+pytestmark = pytest.mark.costly
+
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-project"
 
 

@@ -192,6 +192,7 @@ async def test_delayed_messages_of_a_batch_wait(broker: Broker) -> None:
         assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == (0, 1)
 
 
+@pytest.mark.costly
 async def test_owners_and_homes_of_sinks_outlive_kill_9(tmp_path: Path) -> None:
     body = encode_sink_body([SinkPart("p0", 1)])
     async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
@@ -218,6 +219,7 @@ async def test_owners_and_homes_of_sinks_outlive_kill_9(tmp_path: Path) -> None:
         assert await bodies(peer) == ["a"]
 
 
+@pytest.mark.costly
 async def test_staged_parts_and_the_last_batch_outlive_kill_9(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
         await stage(peer, 0, "p0", ["a"])

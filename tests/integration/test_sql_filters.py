@@ -261,6 +261,7 @@ async def shell(*arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
+@pytest.mark.costly
 async def test_the_command_line_takes_an_expression(broker: Broker, client: WireClient) -> None:
     await send_all(client)
     pull = ("pull", TOPIC, "--nameserver", broker.nameserver, "--json")

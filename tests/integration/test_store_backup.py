@@ -15,7 +15,7 @@ from tests.support.daemon import Daemon
 from tests.support.direct import pull_all
 from tests.support.hang import HANG_S
 
-pytestmark = pytest.mark.usefixtures("real_syncs")
+pytestmark = [pytest.mark.usefixtures("real_syncs"), pytest.mark.costly]
 
 TOPICS = ("Orders", "Events")
 

@@ -4,6 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from rockhopper.broker import Broker
 from rockhopper.broker.server.loop.clock import wall_clock_ms
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -65,6 +67,7 @@ async def test_recalled_message_does_not_arrive() -> None:
     assert message.body == b"second"
 
 
+@pytest.mark.costly
 async def test_a_killed_daemon_delivers_each_message_once_and_in_time(tmp_path: Path) -> None:
     due_ms: dict[bytes, int] = {}
 
@@ -98,6 +101,7 @@ async def test_a_killed_daemon_delivers_each_message_once_and_in_time(tmp_path: 
     assert all(message.store_time_ms >= due_ms[message.body] for message in messages)
 
 
+@pytest.mark.costly
 async def test_a_killed_daemon_repeats_no_delay_level(tmp_path: Path) -> None:
     options = ("--set", "messageDelayLevel=1s 2s")
     async with Daemon(tmp_path, *options) as daemon:

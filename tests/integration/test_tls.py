@@ -114,6 +114,7 @@ async def test_brokers_side_by_side_register_with_tls_and_a_certificate_of_their
             assert len(await admin.brokers()) == 2
 
 
+@pytest.mark.costly
 async def test_no_send_fails_while_certificates_change(store: Path, authority: Authority) -> None:
     pair, trusting = authority.issue(days=10), TlsOptions(authority.ca)
     async with Daemon(store, *pair.options()) as daemon:

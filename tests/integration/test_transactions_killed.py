@@ -29,6 +29,8 @@ from tests.support.transactions import (
 )
 from tests.support.wire import WireClient
 
+pytestmark = pytest.mark.costly
+
 QUICK = (
     *("--set", "transactionTimeOut=200", "--set", "transactionCheckInterval=200"),
     *("--set", "transactionCheckMax=1000"),

@@ -10,6 +10,8 @@ import pytest
 
 from rockhopper.pipeline.packaging import ship, write_zip
 
+pytestmark = pytest.mark.costly
+
 
 def test_the_zip_works_by_itself_and_has_no_broker(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "pipeline.zip"

@@ -10,6 +10,8 @@ from tests.release.earlier import find_commit, find_wheel
 from tests.release.places import ReleaseError
 from tests.release.source import git
 
+pytestmark = pytest.mark.costly
+
 PROJECT = """
 [build-system]
 requires = ["setuptools"]

@@ -12,6 +12,8 @@ import pytest
 
 from rockhopper.build_backend import can_compile, find_uncompiled, in_a_copy
 
+pytestmark = pytest.mark.costly
+
 PROJECT = """
 [build-system]
 requires = ["setuptools"]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.costly
+
 ALL_CLOSED = "<&- >&- 2>&-"
 
 

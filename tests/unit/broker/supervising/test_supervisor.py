@@ -78,11 +78,13 @@ async def test_one_that_is_killed_comes_back_where_it_was(running: Supervisor) -
     assert (answer.ext or {})["queueOffset"] == "1"
 
 
+@pytest.mark.costly
 async def test_the_directory_belongs_to_one_parent(running: Supervisor) -> None:
     with pytest.raises(StartError, match="stop that broker"):
         await supervisor(running.config.store.root).start()
 
 
+@pytest.mark.costly
 async def test_a_broker_that_does_not_start_ends_them_all(tmp_path: Path) -> None:
     (tmp_path / "broker-a-1").write_text("no directory")
     supervised = supervisor(tmp_path)
@@ -101,6 +103,7 @@ async def test_elsewhere_is_the_only_name_service_when_the_role_says_so(tmp_path
     assert supervised.facts()["nameserver"] == "none"
 
 
+@pytest.mark.costly
 async def test_one_console_is_for_all(running: Supervisor) -> None:
     browser = Browser(running.facts()["http"])
     text = (await browser.get()).text
@@ -115,6 +118,7 @@ async def test_one_console_is_for_all(running: Supervisor) -> None:
         assert "brokerPermission" in page.text
 
 
+@pytest.mark.costly
 async def test_its_brokers_hold_rules_for_where_its_visitors_are(tmp_path: Path) -> None:
     texts = {
         "authenticationEnabled": "true",

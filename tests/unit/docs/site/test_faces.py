@@ -14,6 +14,8 @@ import rockhopper
 from docs.site.faces import Faces
 from rockhopper import sync
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture(scope="module")
 def shown() -> Any:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.hang import HANG_S
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).parents[4]
 
 

@@ -33,6 +33,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.costly
 def test_nothing_of_it_is_loaded_before_the_first_page() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOOK], capture_output=True, text=True, check=True, timeout=300

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 import structlog.testing
 
 from rockhopper.broker.app import Broker
@@ -84,6 +85,7 @@ async def test_one_broker_that_is_away_hides_nothing_of_the_others(
         assert "billing" in groups.text
 
 
+@pytest.mark.costly
 async def test_a_crowd_of_visitors_waits_and_is_not_refused(browser: Browser, admin: Admin) -> None:
     for number in range(50):
         await admin.create_topic(f"many-{number}", queues=1)

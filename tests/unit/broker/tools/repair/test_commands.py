@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.tool_stores import run
 
 
@@ -47,6 +49,7 @@ def _run_alone(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.costly
 def test_damage_is_told_by_the_command_and_not_logged(root: Path, tmp_path: Path) -> None:
     log = root / "commitlog" / f"{0:020d}"
     log.write_bytes(log.read_bytes()[:1500].ljust(1900, b"\xff") + log.read_bytes()[1900:])

@@ -68,6 +68,7 @@ def test_on_a_terminal_it_is_drawn_in_place_and_says_what_has_no_room(
     assert "… 97 more lines" in drawn
 
 
+@pytest.mark.costly
 async def test_without_a_terminal_it_writes_one_list_after_the_other(broker: Broker) -> None:
     shell = Shell(broker.nameserver)
     await shell.run("topic", "create", "orders")

@@ -27,6 +27,7 @@ def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Any
     return job.archive(root, path=log.root)
 
 
+@pytest.mark.costly
 def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
     log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

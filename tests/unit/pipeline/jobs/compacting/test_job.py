@@ -75,6 +75,7 @@ def test_an_audit_proves_what_was_merged(tmp_path: Path) -> None:
     assert jobs.audit(str(log.root), archive=str(root), checks=["archive"]).findings
 
 
+@pytest.mark.costly
 def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_only_whole_files_of_the_topics_that_are_named(tmp_path: Path) -> None:
         jobs.expire(root, older_than_ms=0)
 
 
+@pytest.mark.costly
 def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def own_files(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "_rockhopper").glob("*.json"))
 
 
+@pytest.mark.costly
 def test_manifests_of_what_has_expired_do_not_pile_up(tmp_path: Path) -> None:
     log, root = WrittenLog(tmp_path / "store"), tmp_path / "archive"
     sizes = []

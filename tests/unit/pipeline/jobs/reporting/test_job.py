@@ -150,6 +150,7 @@ def test_watching_samples_until_it_is_stopped(
     assert "in 3 samples" in Path(result.page).read_text()
 
 
+@pytest.mark.costly
 def test_watching_takes_as_many_samples_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

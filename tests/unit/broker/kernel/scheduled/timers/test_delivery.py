@@ -112,6 +112,7 @@ def test_a_damaged_slot_file_loses_nothing(rig: TimerRig, damage: bytes | None) 
     assert sorted(rig.bodies()) == [b"%d" % number for number in range(6)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("count", "kills", "step_ms"),
     [(1_000, 4, 30_000), pytest.param(100_000, 12, 1000, marks=pytest.mark.slow)],
