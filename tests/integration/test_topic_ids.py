@@ -9,8 +9,8 @@ from rockhopper.broker.kernel.tables.topic_ids import TopicIds
 from rockhopper.client import Admin, Message, Producer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from tests.support.features import NAMES
 from tests.support.daemon import Daemon
+from tests.support.features import NAMES
 from tests.support.raw_peer import RawPeer, request
 
 
