@@ -8,7 +8,7 @@ missing either: if messages after the end of the archive expire on the brokers, 
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +69,7 @@ def history_view(
     """
     chosen = tuple(topics) or (name,)
     given = {key: str(value) for key, value in options.items()}
-    for key in given:
-        if key.lower() in _BEGINNINGS.split():
-            raise PipelineError(f"a view says itself where it begins: leave {key} out")
-        if key.lower() in _OF_BROKERS_ALONE.split():
-            raise PipelineError(
-                f"{key} would be true of what brokers have, and not of the archive: leave it out, "
-                "and say where (or a condition of the query)"
-            )
+    _check_options(given)
     columns = choose_columns(given)
     if lacking := [column for column in columns if column not in COLUMNS]:
         raise PipelineError(f"an archive has no column {lacking[0]!r}: leave it out")
@@ -100,6 +93,17 @@ def history_view(
     both = kept.select(*shown).unionByName(_with_day(live.load()).select(*shown))
     both.createOrReplaceTempView(name)
     return both
+
+
+def _check_options(given: Iterable[str]) -> None:
+    for key in given:
+        if key.lower() in _BEGINNINGS.split():
+            raise PipelineError(f"a view says itself where it begins: leave {key} out")
+        if key.lower() in _OF_BROKERS_ALONE.split():
+            raise PipelineError(
+                f"{key} would be true of what brokers have, and not of the archive: leave it out, "
+                "and say where (or a condition of the query)"
+            )
 
 
 def _with_day(frame: "DataFrame") -> "DataFrame":

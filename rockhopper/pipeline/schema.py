@@ -5,7 +5,7 @@ choose columns by options. The Arrow types are exactly those that Spark requires
 same order, ``binary`` rather than ``large_binary``, no dictionaries, microseconds in UTC.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -144,17 +144,25 @@ def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
         chosen = _named_columns(named)
         _refuse_contradictions(chosen, switches, has_crc, has_corrupt)
     else:
-        usual = {*(COLUMNS if named else DEFAULT_COLUMNS)}
-        if has_corrupt:
-            usual.add("physOffset")  # the place of the damage
-        chosen = [name for name in COLUMNS if switches.get(name, name in usual)]
-        chosen += [name for name in ("rawProperties",) if switches.get(name, False)]
+        chosen = _switched_columns(COLUMNS if named else DEFAULT_COLUMNS, switches, has_corrupt)
     chosen += [
         name
         for name, wanted in (("crcOk", has_crc), ("corrupt", has_corrupt))
         if wanted and name not in chosen
     ]
     return tuple(chosen)
+
+
+def _switched_columns(
+    usual: Collection[str], switches: Mapping[str, bool], has_corrupt: bool
+) -> list[str]:
+    wanted = {*usual}
+    if has_corrupt:
+        wanted.add("physOffset")  # the place of the damage
+    chosen = [name for name in COLUMNS if switches.get(name, name in wanted)]
+    if switches.get("rawProperties", False):
+        chosen.append("rawProperties")
+    return chosen
 
 
 def _named_columns(named: str) -> list[str]:

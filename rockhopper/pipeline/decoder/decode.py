@@ -111,14 +111,7 @@ class Decoder:
         return max(stop, start + 1)
 
     def _decode(self, records: Records) -> Iterator[pa.RecordBatch]:
-        crc_ok: npt.NDArray[np.bool_] | None = None
-        if self._crc != "off":
-            damaged = damaged_bodies(records)
-            if self._crc == "fail" and damaged.any():
-                rows = np.flatnonzero(damaged).tolist()
-                records = self._leave_out(records, dict.fromkeys(rows, _WRONG_CRC))
-                damaged = np.zeros(len(records), np.bool_)
-            crc_ok = ~damaged
+        records, crc_ok = self._check_crcs(records)
         unwrapped = Unwrapped(records)
         records = unwrapped.records
         if crc_ok is not None and unwrapped.row_of is not None:
@@ -132,6 +125,17 @@ class Decoder:
             chosen = slice(start, start + BATCH_ROWS_MAX)
             part = records if len(records) <= BATCH_ROWS_MAX else pick(records, chosen)
             yield from self._build(part, None if crc_ok is None else crc_ok[chosen])
+
+    def _check_crcs(self, records: Records) -> tuple[Records, npt.NDArray[np.bool_] | None]:
+        """Return the records to decode, and which have a valid CRC; None if it is not checked."""
+        if self._crc == "off":
+            return records, None
+        damaged = damaged_bodies(records)
+        if self._crc == "fail" and damaged.any():
+            rows = np.flatnonzero(damaged).tolist()
+            records = self._leave_out(records, dict.fromkeys(rows, _WRONG_CRC))
+            damaged = np.zeros(len(records), np.bool_)
+        return records, ~damaged
 
     def _leave_out(self, records: Records, failures: dict[int, str]) -> Records:
         for row, reason in failures.items():

@@ -34,6 +34,7 @@ RUN_MAX = 1 << 16
 # After this many records of different sizes, search for magics in the bytes ahead.
 VARIOUS_SIZES_MIN = 16
 _AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 1 << 14, 1 << 18
+_MAGICS = frozenset({MAGIC_V1, MAGIC_V2})
 _HEADS = np.dtype([("size", ">u4"), ("magic", ">u4")])
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -85,7 +86,7 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
     ahead_bytes = _AHEAD_BYTES_MIN
     while at < last_start:
         size, magic = read(buffer, at)
-        if magic != MAGIC_V1 and magic != MAGIC_V2:
+        if magic not in _MAGICS:
             break
         behind = at + size
         if behind > size_bytes or size < RECORD_SIZE_BYTES_MIN:
@@ -107,7 +108,7 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
         runs += [np.array(offsets, dtype=np.int64), run]
         offsets = []
     runs.append(np.array(offsets, dtype=np.int64))
-    found = np.concatenate(runs) if len(runs) > 1 else runs[0]
+    found = np.concatenate(runs)
     if at >= end:
         return Walk(found, at, None)
     return Walk(found, *_why_stopped(buffer, at, size_bytes - at))
@@ -184,7 +185,7 @@ def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | No
         return at, None, Stop.ZEROS
     if magic == MAGIC_BLANK and size >= 8:
         return at + size, None, Stop.BLANK
-    if magic not in (MAGIC_V1, MAGIC_V2):
+    if magic not in _MAGICS:
         return at, f"0x{magic:08X} is not the magic of a record", Stop.BAD
     if size < RECORD_SIZE_BYTES_MIN or size > 0x7FFFFFFF:
         return at, f"a record cannot have {size} bytes", Stop.BAD
@@ -215,7 +216,7 @@ def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
     if available < HEAD_SIZE_BYTES:
         return False
     size, magic = BLANK_RECORD.unpack_from(buffer, at)
-    if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_SIZE_BYTES_MIN <= size <= 0x7FFFFFFF:
+    if magic not in _MAGICS or not RECORD_SIZE_BYTES_MIN <= size <= 0x7FFFFFFF:
         return False
     if _INT64.unpack_from(buffer, at + LOG_OFFSET_AT)[0] != base_offset + at:
         return False
@@ -223,6 +224,11 @@ def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
         return True
     if buffer[at + QUEUE_ID_AT] & 0x80 or buffer[at + QUEUE_OFFSET_AT] & 0x80:
         return False  # Queue ids and queue offsets are never negative.
+    return _adds_up(buffer, at, size, magic)
+
+
+def _adds_up(buffer: Buffer, at: int, size: int, magic: int) -> bool:
+    """Return whether the lengths of body, topic and properties lead to the end of the record."""
     body_at = at + body_start(_INT32.unpack_from(buffer, at + SYS_FLAG_AT)[0])
     record_end = at + size
     if body_at + 3 > record_end:

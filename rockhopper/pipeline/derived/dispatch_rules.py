@@ -1,8 +1,9 @@
 """The inputs of dispatch besides the records: topic types, delays, deleted topics, tag keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.directory import StoreDirectory
@@ -52,17 +53,21 @@ def read_dispatch_rules(
             "is in broker.conf, such as '1s 5m 2h'"
         ) from None
     configured = None if root is None else topic_table(root)
-    found = set(batch_topics)
-    if root is not None and (root / BATCH_CONSUME_QUEUE_DIRECTORY).is_dir():
-        found.update(entry.name for entry in (root / BATCH_CONSUME_QUEUE_DIRECTORY).iterdir())
-    for topic, table in (configured or {}).items():
-        attributes = table.get("attributes") if isinstance(table, dict) else None
-        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
-            found.add(topic)
+    found = _batch_topics(root, configured or {})
     return DispatchRules(
-        frozenset(found),
+        batch_topics.union(found),
         None if configured is None else frozenset(configured),
         delays,
         dict(store.deleted_topics),
         has_tag_keys,
     )
+
+
+def _batch_topics(root: Path | None, configured: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the topics that have batch queues, or are configured to have them."""
+    if root is not None and (root / BATCH_CONSUME_QUEUE_DIRECTORY).is_dir():
+        yield from (entry.name for entry in (root / BATCH_CONSUME_QUEUE_DIRECTORY).iterdir())
+    for topic, table in configured.items():
+        attributes = table.get("attributes") if isinstance(table, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            yield topic

@@ -89,13 +89,23 @@ def _index_geometry(
     noted = _noted(root)
     likely = noted or IndexGeometry(INDEX_SLOT_COUNT, INDEX_ENTRY_COUNT_MAX)
     if slots is not None or entries is not None:
-        return _given(slots, entries, likely, paths), ""
-    if size is None or (noted is not None and noted.file_size_bytes == size):
+        given = _given(slots, entries, likely, size)
+        _check_given(given, paths, size)
+        return given, ""
+    if size is None:
+        return likely, ""
+    return _detect_geometry(paths, size, likely, is_noted=noted is not None)
+
+
+def _detect_geometry(
+    paths: list[Path], size: int, likely: IndexGeometry, *, is_noted: bool
+) -> tuple[IndexGeometry, str]:
+    if is_noted and likely.file_size_bytes == size:
         return likely, ""
     found = search_geometry(paths, likely)
     if found is not None:
         return found, ""
-    if noted is not None or likely.file_size_bytes in _sizes(paths):
+    if is_noted or likely.file_size_bytes in _sizes(paths):
         return likely, ""
     return likely, (
         f"the index files have {size} bytes, which fit many geometries, and their entries do not "
@@ -104,16 +114,18 @@ def _index_geometry(
 
 
 def _given(
-    slots: int | None, entries: int | None, likely: IndexGeometry, paths: list[Path]
+    slots: int | None, entries: int | None, likely: IndexGeometry, size: int | None
 ) -> IndexGeometry:
-    size = usual_size(paths)
     given = None
     if size is not None and (slots is None or entries is None):
         given = completed(slots, entries, size)
-    given = given or IndexGeometry(
+    return given or IndexGeometry(
         likely.slot_count if slots is None else slots,
         likely.entry_count_max if entries is None else entries,
     )
+
+
+def _check_given(given: IndexGeometry, paths: list[Path], size: int | None) -> None:
     if given.slot_count < 1 or given.entry_count_max < 2:
         raise PipelineError(
             f"index files cannot have {given.slot_count} slots and {given.entry_count_max} "
@@ -125,7 +137,6 @@ def _given(
             f"{given.entry_count_max} entries make {given.file_size_bytes}: leave the two out, or "
             f"{_REMEDY}"
         )
-    return given
 
 
 def _sizes(paths: list[Path]) -> set[int]:

@@ -119,14 +119,20 @@ def _search_file(descriptor: int, likely: IndexGeometry) -> IndexGeometry | None
             _LEAST_AGREEMENT
         ):
             return likely
-        scored = sorted(
-            (_agreement(descriptor, geometry, ends), geometry)
-            for geometry in _candidates(descriptor, size, ends)
-        )
-        is_clear = scored and (len(scored) == 1 or scored[-2][0] < scored[-1][0])
-        if is_clear and scored[-1][0] >= _LEAST_AGREEMENT:
-            return scored[-1][1]
+        best = _best_candidate(descriptor, size, ends)
+        if best is not None:
+            return best
     return None
+
+
+def _best_candidate(descriptor: int, size: int, ends: _EndEntries) -> IndexGeometry | None:
+    """Return the geometry that agrees best with the file, unless another agrees as well."""
+    scored = sorted(
+        (_agreement(descriptor, geometry, ends), geometry)
+        for geometry in _candidates(descriptor, size, ends)
+    )
+    is_clear = scored and (len(scored) == 1 or scored[-2][0] < scored[-1][0])
+    return scored[-1][1] if is_clear and scored[-1][0] >= _LEAST_AGREEMENT else None
 
 
 def _candidates(descriptor: int, size: int, ends: _EndEntries) -> list[IndexGeometry]:

@@ -7,7 +7,12 @@ import numpy as np
 from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.entries import KIND_TAG, Entries
 from rockhopper.pipeline.derived.geometry import Geometry
-from rockhopper.pipeline.derived.index_files import entries_between, index_paths, read_index_info
+from rockhopper.pipeline.derived.index_files import (
+    IndexFileInfo,
+    entries_between,
+    index_paths,
+    read_index_info,
+)
 from rockhopper.pipeline.store_source.directory import StoreDirectory
 from rockhopper.pipeline.store_source.pieces import FilePiece
 from rockhopper.pipeline.store_source.scan import DamagedRange, scan
@@ -33,18 +38,26 @@ def has_tag_keys(root: Path | None, store: StoreDirectory, geometry: Geometry) -
                 continue
             end = min(start + _LOOKED_AT_BYTES, file.end_offset)
             piece = FilePiece(file.path, file.base_offset, start, end, end, True, store.is_live)
-            entries = Entries(DispatchRules(delays_ms=(1,), has_tag_keys=True))
             try:
-                for found in scan(piece):
-                    if not isinstance(found, DamagedRange):
-                        entries.append_records(found)
-                _, held = entries_between(info, start, end)
+                is_held = _holds_tags(info, piece)
             except OSError:
                 continue
-            keys = entries.keys()
-            tags = keys[keys["kind"] == KIND_TAG]
-            if len(tags) and len(held):
-                known = (held["position"].astype(np.int64) << 31) | held["hash"]
-                wanted = (tags["position"] << 31) | tags["hash"]
-                return bool(np.isin(wanted, known).any())
+            if is_held is not None:
+                return is_held
     return False
+
+
+def _holds_tags(info: IndexFileInfo, piece: FilePiece) -> bool | None:
+    """Return whether the index holds a tag of the records in *piece*; None if it cannot tell."""
+    entries = Entries(DispatchRules(delays_ms=(1,), has_tag_keys=True))
+    for found in scan(piece):
+        if not isinstance(found, DamagedRange):
+            entries.append_records(found)
+    _, held = entries_between(info, piece.start, piece.end)
+    keys = entries.keys()
+    tags = keys[keys["kind"] == KIND_TAG]
+    if not len(tags) or not len(held):
+        return None
+    known = (held["position"].astype(np.int64) << 31) | held["hash"]
+    wanted = (tags["position"] << 31) | tags["hash"]
+    return bool(np.isin(wanted, known).any())

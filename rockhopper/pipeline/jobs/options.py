@@ -86,6 +86,11 @@ def _said(flag: str, read: Callable[[Options], int | None], text: str | None) ->
         raise UsageProblem(error.sentence) from None
 
 
+def is_empty_span(start_ms: int | None, end_ms: int | None) -> bool:
+    """Return whether no time is in the span, since it ends before it starts or at its start."""
+    return start_ms is not None and end_ms is not None and start_ms >= end_ms
+
+
 def topics_option() -> Any:
     """Return the field ``topics``."""
     help_ = "Only this topic; repeatable."

@@ -60,19 +60,27 @@ def _them(brokers: Sequence[str]) -> str:
 def as_document(value: Any) -> Any:
     """Convert a value for JSON: dataclasses to objects with camelCase names, times to ISO 8601."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            _LATER_WORD.sub(lambda found: found[1].upper(), field.name): as_document(
-                getattr(value, field.name)
-            )
-            for field in dataclasses.fields(value)
-            if not field.name.startswith("_")
-        }
+        return _fields_as_document(value)
     if isinstance(value, Mapping):
         return {str(key): as_document(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [as_document(item) for item in value]
     if isinstance(value, Enum):
         return as_document(value.value)
+    return _scalar_as_document(value)
+
+
+def _fields_as_document(value: Any) -> dict[str, Any]:
+    return {
+        _LATER_WORD.sub(lambda found: found[1].upper(), field.name): as_document(
+            getattr(value, field.name)
+        )
+        for field in dataclasses.fields(value)
+        if not field.name.startswith("_")
+    }
+
+
+def _scalar_as_document(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):

@@ -6,7 +6,7 @@ Standard output has the result; progress and errors go to standard error.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import Field, fields
 from typing import Any, TypeVar
 
@@ -44,11 +44,7 @@ def options_of(
         if part is JobOptions and is_copy:
             decorators.append(_AGREED)
         for each in (of_class[name] for name in part.__annotations__ if name in of_class):
-            if "argument" in each.metadata:
-                metavar = each.metadata["argument"] or each.name.upper()
-                decorators.append(click.argument(each.name, metavar=metavar, **_click(each)))
-            elif "flags" in each.metadata:
-                decorators.append(_click_option(each))
+            decorators += _parameter(each)
             if each.name == "dry_run":
                 decorators.append(_AS_JSON)
     decorators.append(_QUIET)
@@ -59,6 +55,14 @@ def options_of(
         return command
 
     return decorate
+
+
+def _parameter(each: Field[Any]) -> Iterator[Callable[[_Command], _Command]]:
+    if "argument" in each.metadata:
+        metavar = each.metadata["argument"] or each.name.upper()
+        yield click.argument(each.name, metavar=metavar, **_click(each))
+    elif "flags" in each.metadata:
+        yield _click_option(each)
 
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one object.")

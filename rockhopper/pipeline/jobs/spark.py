@@ -59,7 +59,7 @@ def job_session(
         PipelineError: there is no Java or no Spark Connect server, or a package is missing or too
             old.
     """
-    from rockhopper.pipeline.session import check_packages, local_session, register
+    from rockhopper.pipeline.session import check_packages, register
 
     if spark is not None:
         return register(spark) if is_remote(spark) else spark
@@ -77,13 +77,18 @@ def job_session(
         made = register(SparkSession.builder.appName(f"rockhopper {job}").getOrCreate())
         ship(made)
     else:
-        chosen = master or _LOCAL_MASTER
-        if chosen.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        with quiet() as settings:
-            made = local_session(f"rockhopper {job}", master=chosen, **settings, **(conf or {}))
+        made = _start_session(job, master or _LOCAL_MASTER, conf or {})
     _own.append(made)
     return made
+
+
+def _start_session(job: str, master: str, conf: Mapping[str, str]) -> "SparkSession":
+    from rockhopper.pipeline.session import local_session
+
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with quiet() as settings:
+        return local_session(f"rockhopper {job}", master=master, **settings, **conf)
 
 
 def hush() -> None:
@@ -159,8 +164,20 @@ def run_tasks(
             results = run_remotely(spark, tasks, work, progress)
         except Exception as error:
             raise spark_problem(error) from error
-        progress.reach(len(tasks))
-        return results
+    else:
+        what = description or label or "rockhopper"
+        results = _run_in_java(spark, tasks, work, what, progress)
+    progress.reach(len(tasks))
+    return results
+
+
+def _run_in_java(
+    spark: "SparkSession",
+    tasks: Sequence[_Task],
+    work: Callable[[_Task], _Result],
+    description: str,
+    progress: JobProgress,
+) -> list[_Result]:
     context = spark.sparkContext
     group = f"rockhopper-{uuid4().hex}"
     done = threading.Event()
@@ -176,10 +193,10 @@ def run_tasks(
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        with described(spark, description or label or "rockhopper"):
+        with described(spark, description):
             context.setLocalProperty("spark.jobGroup.id", group)
             context.setLocalProperty("spark.job.interruptOnCancel", "true")
-            results = context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
+            return context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
@@ -193,8 +210,6 @@ def run_tasks(
     finally:
         done.set()
         watcher.join()
-    progress.reach(len(tasks))
-    return results
 
 
 @contextmanager

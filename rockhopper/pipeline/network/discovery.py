@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from rockhopper.client.errors import RouteNotFoundError
 from rockhopper.client.queues import MessageQueue
@@ -159,16 +160,7 @@ class Discovery:
         chosen: list[MessageQueue] = []
         for broker, numbers in wanted.items():
             for number in numbers if isinstance(numbers, list) else [numbers]:
-                queue = next(
-                    (q for q in queues if (q.broker_name, q.queue_id) == (broker, number)), None
-                )
-                if queue is None:
-                    known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in queues)
-                    raise PipelineError(
-                        f"the option assign names queue {number!r} of {topic!r} on {broker!r}, "
-                        f"which does not exist: the topic has {known}"
-                    )
-                chosen.append(queue)
+                chosen.append(_find_queue(topic, queues, broker, number))
         return chosen
 
     def brokers(self) -> set[str]:
@@ -298,13 +290,7 @@ class Discovery:
             return self._at_times(option, position, ranges)
         given: Mapping[MessageQueue, int | None] = {}
         if position.offsets:
-            given = resolve_json(option, position.offsets, queues)
-            unnamed = [queue for queue in queues if queue not in given]
-            if unnamed and self._rules.is_streaming:
-                raise PipelineError(
-                    f"the option {option} says nothing of {unnamed[0]}: name every queue, with -2 "
-                    "for its beginning or -1 for its end"
-                )
+            given = self._given_offsets(option, position.offsets, queues)
         elif position.word == "committed":
             given = self.remote.committed(self._rules.group, queues)
         elif position.word:
@@ -314,8 +300,20 @@ class Discovery:
             offset = given.get(queue)
             if offset is None:
                 offset = otherwise
-            resolved[queue] = low if offset == EARLIEST else high if offset == LATEST else offset
+            resolved[queue] = {EARLIEST: low, LATEST: high}.get(offset, offset)
         return resolved
+
+    def _given_offsets(
+        self, option: str, offsets: Mapping[str, Any], queues: list[MessageQueue]
+    ) -> Mapping[MessageQueue, int | None]:
+        given = resolve_json(option, offsets, queues)
+        unnamed = [queue for queue in queues if queue not in given]
+        if unnamed and self._rules.is_streaming:
+            raise PipelineError(
+                f"the option {option} says nothing of {unnamed[0]}: name every queue, with -2 "
+                "for its beginning or -1 for its end"
+            )
+        return given
 
     def _at_times(
         self,
@@ -365,3 +363,14 @@ class Discovery:
             if sample.body and count > 0:
                 self._sizes[queue] = len(sample.body) / count
         return self._sizes
+
+
+def _find_queue(topic: str, queues: list[MessageQueue], broker: str, number: Any) -> MessageQueue:
+    for queue in queues:
+        if (queue.broker_name, queue.queue_id) == (broker, number):
+            return queue
+    known = ", ".join(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)
+    raise PipelineError(
+        f"the option assign names queue {number!r} of {topic!r} on {broker!r}, "
+        f"which does not exist: the topic has {known}"
+    )

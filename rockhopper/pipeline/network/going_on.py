@@ -5,7 +5,7 @@ still holds the message before the offset, its store time must be unchanged.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
@@ -38,14 +38,7 @@ class GoingOn:
         self._leave_gone(at)
         self._report_unreadable(at, held)
         remade = self._remade(at, held)
-        for queue in [queue for queue in at.offsets if place_of(queue) in remade]:
-            for kept in (at.offsets, at.initial if at.is_fresh else {}, at.times):
-                kept.pop(queue, None)
-        for place, name in self._discovery.ids.items():
-            if name:
-                at.ids[place] = name
-            elif place in remade:
-                at.count_guess(place)
+        self._forget_remade(at, remade)
         self._go_back(at)
         for queue, (low, high) in held.items():
             if queue not in at.offsets and (target is None or queue in target):
@@ -58,6 +51,17 @@ class GoingOn:
                 at.offsets[queue] = low  # the topic was recreated
         self._is_first = False
 
+    def _forget_remade(self, at: StreamOffset, remade: Collection[Place]) -> None:
+        """Forget the positions in topics that were recreated, and note the ids of all topics."""
+        for queue in [queue for queue in at.offsets if place_of(queue) in remade]:
+            for kept in (at.offsets, at.initial if at.is_fresh else {}, at.times):
+                kept.pop(queue, None)
+        for place, name in self._discovery.ids.items():
+            if name:
+                at.ids[place] = name
+            elif place in remade:
+                at.count_guess(place)
+
     def _rename(self, at: StreamOffset) -> None:
         """Continue queues whose broker was renamed; the unique ids of topics identify them."""
         names = {name: place for place, name in self._discovery.ids.items() if name}
@@ -68,12 +72,7 @@ class GoingOn:
             if (topic, broker) in self._discovery.ids:
                 continue
             _log.warning("the broker %s of the topic %s is called %s now", broker, topic, now[1])
-            for queue in [queue for queue in at.offsets if place_of(queue) == (topic, broker)]:
-                renamed = queue._replace(broker_name=now[1])
-                at.added[renamed] = at.offsets[renamed] = at.offsets.pop(queue)
-                for kept in (at.initial, at.times):
-                    if queue in kept:
-                        kept[renamed] = kept.pop(queue)
+            _rename_queues(at, (topic, broker), now[1])
             at.ids[now] = at.ids.pop((topic, broker))
             if broker in at.logs:
                 at.logs.setdefault(now[1], at.logs[broker])
@@ -187,3 +186,12 @@ class GoingOn:
         if at.brokers is None or queue.broker_name in at.brokers:
             return low
         return self._discovery.offset_at(queue, at.started_ms)
+
+
+def _rename_queues(at: StreamOffset, place: Place, broker_name: str) -> None:
+    for queue in [queue for queue in at.offsets if place_of(queue) == place]:
+        renamed = queue._replace(broker_name=broker_name)
+        at.added[renamed] = at.offsets[renamed] = at.offsets.pop(queue)
+        for kept in (at.initial, at.times):
+            if queue in kept:
+                kept[renamed] = kept.pop(queue)

@@ -92,10 +92,7 @@ def plan(
     total = sum(each.count for each in ranges)
     if not total:
         return []
-    tasks = min_partitions or min(os.cpu_count() or 1, -(-total // RECORDS_WORTH_A_TASK))
-    if max_records is not None:
-        tasks = max(tasks, -(-total // max_records))
-    share = min(-(-total // tasks), max_records or total)
+    share = _share(total, min_partitions, max_records)
     filled: list[list[Range]] = [[]]
     room = share
     for each in sorted(ranges, key=lambda one: one.queue):
@@ -109,3 +106,11 @@ def plan(
             room -= end - begin
             begin = end
     return [NetworkPartition(tuple(part)) for part in filled]
+
+
+def _share(total: int, min_partitions: int | None, max_records: int | None) -> int:
+    """Return how many of *total* messages one task reads."""
+    tasks = min_partitions or min(os.cpu_count() or 1, -(-total // RECORDS_WORTH_A_TASK))
+    if max_records is not None:
+        tasks = max(tasks, -(-total // max_records))
+    return min(-(-total // tasks), max_records or total)

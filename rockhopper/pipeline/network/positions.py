@@ -118,23 +118,11 @@ def _flat(
             f"the option {option} says {value!r} for {topic!r}: set an object of offsets by queue"
         )
     if any(isinstance(inner, dict) for inner in value.values()):
-        flat = [(broker, inner) for broker, inner in value.items()]
+        by_broker = value
     else:
-        brokers = sorted({broker for broker, _ in there})
-        foreign = [name for name in value if not str(name).isdecimal() and name not in brokers]
-        if foreign:
-            raise PipelineError(
-                f"the option {option} names the broker {foreign[0]!r} for {topic!r}, which is on "
-                f"{', '.join(brokers) or 'none'}: correct it"
-            )
-        if len(brokers) > 1:
-            raise PipelineError(
-                f"the option {option} names no broker for {topic!r}, which is on "
-                f"{', '.join(brokers)}: write {_form(option)}"
-            )
-        flat = [(next(iter(brokers), ""), value)]
+        by_broker = {_only_broker(option, topic, value, there): value}
     result: dict[tuple[str, int], int] = {}
-    for broker, offsets in flat:
+    for broker, offsets in by_broker.items():
         if not isinstance(offsets, dict):
             raise PipelineError(
                 f"the option {option} mixes queues and brokers for {topic!r}: write {_form(option)}"
@@ -147,6 +135,28 @@ def _flat(
                 )
             result[broker, int(queue_id)] = offset
     return result
+
+
+def _only_broker(
+    option: str,
+    topic: str,
+    offsets: Mapping[Any, Any],
+    there: Mapping[tuple[str, int], MessageQueue],
+) -> str:
+    """Return the one broker of the topic; blank if it has none."""
+    brokers = sorted({broker for broker, _ in there})
+    foreign = [name for name in offsets if not str(name).isdecimal() and name not in brokers]
+    if foreign:
+        raise PipelineError(
+            f"the option {option} names the broker {foreign[0]!r} for {topic!r}, which is on "
+            f"{', '.join(brokers) or 'none'}: correct it"
+        )
+    if len(brokers) > 1:
+        raise PipelineError(
+            f"the option {option} names no broker for {topic!r}, which is on "
+            f"{', '.join(brokers)}: write {_form(option)}"
+        )
+    return next(iter(brokers), "")
 
 
 def _is_of_times(option: str) -> bool:

@@ -149,14 +149,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
     options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *NOT_SERVED))
     options.refuse_not_served()
     topics, pattern, assign = _what_to_read(options)
-    group = options.text("groupId")
-    if group and (problem := group_error(group)) is not None:
-        raise PipelineError(f"the option groupId cannot be used: {problem}")
-    prefix = options.text("groupIdPrefix")
-    if group and prefix:
-        raise PipelineError("the options groupId and groupIdPrefix contradict each other: set one")
-    if prefix and (problem := group_error(prefix)) is not None:
-        raise PipelineError(f"the option groupIdPrefix cannot be used: {problem}")
+    group, prefix = _groups(options)
     commits = options.choice("commitOffsets", ("none", "onbatch")) == "onbatch"
     if commits and not group:
         raise PipelineError(
@@ -164,24 +157,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
         )
     starting = _position(options, "starting", "latest" if streaming else "earliest")
     ending = _position(options, "ending", "latest")
-    if streaming and ending != Position("latest"):
-        raise PipelineError(
-            "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch "
-            "(spark.read) or with the trigger availableNow"
-        )
-    if starting.word == "committed" and not group:
-        raise PipelineError(
-            "startingOffsets=committed starts where a group stands: set groupId as well"
-        )
-    start_ms, end_ms = starting.time_ms, ending.time_ms
-    if start_ms is not None and end_ms is not None and start_ms > end_ms:
-        raise PipelineError(
-            "what is to be read ends before it starts: correct startingTimestamp or endingTimestamp"
-        )
-    if starting.word == "latest" and not streaming:
-        raise PipelineError(
-            "a batch that starts at latest is empty: set startingOffsets to earliest or to JSON"
-        )
+    _check_positions(starting, ending, group=group, streaming=streaming)
     expression, expression_type = _filter(options)
     min_offsets, delay_max_ms = _pace(options)
     patience = Patience(
@@ -222,6 +198,40 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> TopicReadRules:
         topic_ids=_of_batches(options, "topicIds", streaming=streaming),
         read_in=_of_batches(options, "logEpochs", streaming=streaming),
     )
+
+
+def _groups(options: Options) -> tuple[str, str]:
+    """Return groupId and groupIdPrefix; blank if not set."""
+    group = options.text("groupId")
+    if group and (problem := group_error(group)) is not None:
+        raise PipelineError(f"the option groupId cannot be used: {problem}")
+    prefix = options.text("groupIdPrefix")
+    if group and prefix:
+        raise PipelineError("the options groupId and groupIdPrefix contradict each other: set one")
+    if prefix and (problem := group_error(prefix)) is not None:
+        raise PipelineError(f"the option groupIdPrefix cannot be used: {problem}")
+    return group, prefix
+
+
+def _check_positions(starting: Position, ending: Position, *, group: str, streaming: bool) -> None:
+    if streaming and ending != Position("latest"):
+        raise PipelineError(
+            "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch "
+            "(spark.read) or with the trigger availableNow"
+        )
+    if starting.word == "committed" and not group:
+        raise PipelineError(
+            "startingOffsets=committed starts where a group stands: set groupId as well"
+        )
+    start_ms, end_ms = starting.time_ms, ending.time_ms
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        raise PipelineError(
+            "what is to be read ends before it starts: correct startingTimestamp or endingTimestamp"
+        )
+    if starting.word == "latest" and not streaming:
+        raise PipelineError(
+            "a batch that starts at latest is empty: set startingOffsets to earliest or to JSON"
+        )
 
 
 def _of_batches(options: Options, name: str, *, streaming: bool) -> Mapping[str, Any]:

@@ -101,6 +101,11 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._rules.min_offsets)
         return ReadAllAvailable()
 
+    def _is_too_soon(self, begin: Offsets, ends: Offsets) -> bool:
+        """Whether a stream should wait for more messages."""
+        waiting = sum(ends[queue] - begin[queue] for queue in ends)
+        return not self._is_bounded and self._pace.is_too_soon(waiting)
+
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """Return the end of the next batch; commit everything up to *start*."""
         at = StreamOffset.read(start)
@@ -117,9 +122,8 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at.is_fresh = False
         self._newest = at.document(ends)
         if not isinstance(limit, ReadAllAvailable):
-            waiting = sum(ends[queue] - begin[queue] for queue in ends)
             # Changes of queues and topics are recorded at once.
-            if not self._is_bounded and self._pace.is_too_soon(waiting) and is_as_before:
+            if self._is_too_soon(begin, ends) and is_as_before:
                 return start
             ends = self._limit(begin, ends)
         self._going_on.mark(at, ends, held)

@@ -129,20 +129,11 @@ def _chosen(
     homes: Mapping[str, list[str]],
     staged: Collection[str],
 ) -> str:
-    # Brokers that name another home only staged rows of the sink.
-    used = [
-        name for name, state in able.items() if state.last_batch >= 0 and state.home in ("", name)
-    ]
+    used = _used_brokers(able)
     if rules.broker:
         if used and rules.broker not in used:
             raise PipelineError(_elsewhere(sink_id, used, rules.broker))
-        for topic, names in homes.items():
-            if rules.broker not in names:
-                raise PipelineError(
-                    f"the topic {topic!r} is not on the broker {rules.broker!r}, which this sink "
-                    "publishes on: create it there, or name another with the option broker "
-                    f"({', '.join(names)})"
-                )
+        _check_has_topics(rules.broker, homes)
         return rules.broker
     if len(used) > 1:
         raise PipelineError(
@@ -153,6 +144,23 @@ def _chosen(
     told = sorted({state.home for state in able.values() if state.home})
     with_rows = sorted(staged) or sorted({name for names in homes.values() for name in names})
     return next(iter([*used, *told, *(name for name in with_rows if name in able), *able]))
+
+
+def _used_brokers(able: Mapping[str, SinkState]) -> list[str]:
+    # Brokers that name another home only staged rows of the sink.
+    return [
+        name for name, state in able.items() if state.last_batch >= 0 and state.home in ("", name)
+    ]
+
+
+def _check_has_topics(broker: str, homes: Mapping[str, list[str]]) -> None:
+    for topic, names in homes.items():
+        if broker not in names:
+            raise PipelineError(
+                f"the topic {topic!r} is not on the broker {broker!r}, which this sink "
+                "publishes on: create it there, or name another with the option broker "
+                f"({', '.join(names)})"
+            )
 
 
 def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:

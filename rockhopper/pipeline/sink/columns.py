@@ -30,6 +30,13 @@ SINK_COLUMNS: dict[str, tuple[str, ...]] = {
 """Name -> the Spark types that the column may have."""
 
 
+_CONTRADICTING = (
+    ("properties", "rawProperties"),
+    ("queueId", "shardingKey"),
+    ("delayTimeLevel", "deliverTimestamp"),
+)
+
+
 def check_columns(schema: "StructType", rules: SinkRules) -> None:
     """Check that a frame can be written.
 
@@ -38,15 +45,7 @@ def check_columns(schema: "StructType", rules: SinkRules) -> None:
             column nor an option sets the topic.
     """
     names = schema.fieldNames()
-    for field in schema.fields:
-        allowed = SINK_COLUMNS.get(field.name)
-        if allowed is None:
-            raise PipelineError(_unknown(field.name))
-        kind = _kind(field.dataType)
-        if kind not in allowed:
-            raise PipelineError(
-                f"the column {field.name!r} is of type {kind}: cast it to {_listed(allowed)}"
-            )
+    _check_types(schema)
     for name in names:
         if names.count(name) > 1:
             raise PipelineError(f"there are several columns {name!r}: drop or rename one of them")
@@ -59,12 +58,8 @@ def check_columns(schema: "StructType", rules: SinkRules) -> None:
         raise PipelineError(
             "nothing says which topic to write to: set the option topic, or add a column 'topic'"
         )
-    for one, other in (
-        ("properties", "rawProperties"),
-        ("queueId", "shardingKey"),
-        ("delayTimeLevel", "deliverTimestamp"),
-    ):
-        if one in names and other in names:
+    for one, other in _CONTRADICTING:
+        if {one, other} <= set(names):
             raise PipelineError(
                 f"the columns {one!r} and {other!r} contradict each other: drop one"
             )
@@ -73,6 +68,18 @@ def check_columns(schema: "StructType", rules: SinkRules) -> None:
             "delivery=exactly-once publishes a whole batch on one broker: drop the column "
             "'brokerName', and name the broker by the option broker if it matters"
         )
+
+
+def _check_types(schema: "StructType") -> None:
+    for field in schema.fields:
+        allowed = SINK_COLUMNS.get(field.name)
+        if allowed is None:
+            raise PipelineError(_unknown(field.name))
+        kind = _kind(field.dataType)
+        if kind not in allowed:
+            raise PipelineError(
+                f"the column {field.name!r} is of type {kind}: cast it to {_listed(allowed)}"
+            )
 
 
 def _unknown(name: str) -> str:

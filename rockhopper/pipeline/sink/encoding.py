@@ -58,6 +58,21 @@ class Messages:
     def __len__(self) -> int:
         return len(self.body_bytes)
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether the frame has a column that chooses queues or brokers."""
+        columns = (self.sharding_keys, self.queue_ids, self.broker_names)
+        return any(column is not None for column in columns)
+
+    def target(self, row: int) -> tuple[str | None, int | None, str | None]:
+        """Return the sharding key, queue id and broker that a row names; None for each it omits."""
+        keys, numbers, brokers = self.sharding_keys, self.queue_ids, self.broker_names
+        return (
+            None if keys is None else keys[row],
+            None if numbers is None else numbers[row],
+            None if brokers is None else brokers[row],
+        )
+
     @cached_property
     def properties(self) -> list[str]:
         """The properties of each message."""

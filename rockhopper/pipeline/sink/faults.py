@@ -43,6 +43,15 @@ class Fault:
     """Returns the error text for a row number."""
 
 
+def _text_faults(name: str, column: pa.Array) -> list[Fault]:
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return list(_key_faults(column))
+    found = [_fault(name, _no_text(column), _NO_TEXT)]
+    if name in ("shardingKey", "tags", "keys"):
+        found.append(_fault(name, _separated(column), _SEPARATED))
+    return found
+
+
 def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
     """Return why ``encode_messages`` refuses *batch*: the invalid or missing values of its rows."""
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
@@ -51,15 +60,8 @@ def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
         nothing = "it is null, and the option topic is not set"
         found.append(_fault("topic", _mask(columns["topic"].is_null()), nothing))
     for name in _TEXTS:
-        if name not in columns or (name == "topic" and topic):
-            continue
-        column = columns[name]
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            found += _key_faults(column)
-            continue
-        found.append(_fault(name, _no_text(column), _NO_TEXT))
-        if name in ("shardingKey", "tags", "keys"):
-            found.append(_fault(name, _separated(column), _SEPARATED))
+        if name in columns and not (name == "topic" and topic):
+            found += _text_faults(name, columns[name])
     if "properties" in columns:
         keys, values, counts = map_entries(columns["properties"])
         wrong = _separated(keys) | _separated(values)

@@ -81,9 +81,13 @@ def tell_home(remote: Remote, sink_id: str, broker: str, sharing: Collection[str
                 continue
             if name in sharing and name != broker:
                 raise
-            state = sink_state(remote, broker, sink_id) if is_passing(error) else None
-            if state is None or state.last_batch < 0:
+            if not (is_passing(error) and _has_batches(remote, broker, sink_id)):
                 raise
+
+
+def _has_batches(remote: Remote, broker: str, sink_id: str) -> bool:
+    state = sink_state(remote, broker, sink_id)
+    return state is not None and state.last_batch >= 0
 
 
 def _read(data: bytes, name: str) -> dict[str, str]:

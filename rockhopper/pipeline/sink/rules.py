@@ -88,12 +88,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
     named = {_ALIASES.get(name.lower(), name): value for name, value in given.items()}
     options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *NOT_SERVED))
     options.refuse_not_served()
-    topic = options.text("topic")
-    if topic and (problem := sendable_error(topic)) is not None:
-        raise PipelineError(f"the option topic cannot be used: {problem}; name another")
-    group = options.text("producerGroup", "spark-rocketmq-sink")
-    if (problem := group_error(group)) is not None:
-        raise PipelineError(f"the option producerGroup cannot be used: {problem}; name another")
+    topic, group = _topic_and_group(options)
     exactly = options.choice("delivery", ("at-least-once", "exactly-once")) == "exactly-once"
     _check_delivery(options, exactly, streaming)
     batch_bytes = options.size_bytes("batchBytes", STAGE_BYTES if exactly else BATCH_BYTES)
@@ -111,10 +106,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         topic=topic,
         group=group,
         timeout_s=(options.integer("sendTimeoutMs", 10_000, 1) or 10_000) / 1000,
-        patience=Patience(
-            options.integer("retries", 20) or 0,
-            (options.integer("retryIntervalMs", 500) or 0) / 1000,
-        ),
+        patience=_patience(options),
         batch_bytes=batch_bytes,
         compress_over=compress_over or None,
         is_streaming=streaming,
@@ -126,6 +118,23 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         sets_bad_rows_aside=on_bad_row != "fail",
         dead_letter_topic=letters,
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
+    )
+
+
+def _topic_and_group(options: Options) -> tuple[str, str]:
+    topic = options.text("topic")
+    if topic and (problem := sendable_error(topic)) is not None:
+        raise PipelineError(f"the option topic cannot be used: {problem}; name another")
+    group = options.text("producerGroup", "spark-rocketmq-sink")
+    if (problem := group_error(group)) is not None:
+        raise PipelineError(f"the option producerGroup cannot be used: {problem}; name another")
+    return topic, group
+
+
+def _patience(options: Options) -> Patience:
+    return Patience(
+        options.integer("retries", 20) or 0,
+        (options.integer("retryIntervalMs", 500) or 0) / 1000,
     )
 
 
@@ -179,8 +188,11 @@ def _check_delivery(options: Options, exactly: bool, streaming: bool) -> None:
         )
     if streaming and options.text("batchId"):
         raise PipelineError("a stream numbers its batches itself: leave the option batchId out")
-    sink_id = options.text("sinkId")
-    if exactly and not streaming and not sink_id:
+    _check_sink_id(options.text("sinkId"), is_needed=exactly and not streaming)
+
+
+def _check_sink_id(sink_id: str, *, is_needed: bool) -> None:
+    if is_needed and not sink_id:
         raise PipelineError(
             "a batch write with delivery=exactly-once needs the option sinkId, a name that stays "
             "the same when the write is repeated: set it (and batchId to number several writes)"

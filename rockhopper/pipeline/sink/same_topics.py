@@ -14,7 +14,7 @@ Apache's brokers have no ids. A sink that does not know its checkpoint records n
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import files_at, naming_damage
@@ -22,6 +22,8 @@ from rockhopper.pipeline.remote import Remote
 
 TOPICS_FILE = "rockhopper-sink-topics.json"
 _log = logging.getLogger(__name__)
+
+_TopicIds = dict[str, dict[str, str]]  # topic -> broker -> id
 
 
 def check_same_topics(
@@ -38,24 +40,14 @@ def check_same_topics(
     """
     if not checkpoint or not topics:
         return
-    brokers_now = {broker.name for broker in remote.brokers()}
-    # The id is blank if a broker has no ids.
-    found = {
-        place: name
-        for place, name in remote.topic_ids((t, b) for t in topics for b in brokers_now).items()
-        if name != ""
-    }
+    found = _find_ids(remote, topics)
     try:
         files = files_at(checkpoint)
         data = files.read(TOPICS_FILE)
     except (OSError, PipelineError) as error:
         _log.warning("the topics of a sink cannot be noted in %s: %s", checkpoint, error)
         return
-    known: dict[str, dict[str, str]] = {}
-    if data is not None:
-        remedy = "delete it; then it is unknown whether a topic was recreated before that"
-        with naming_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
-            known = {topic: dict(brokers.items()) for topic, brokers in json.loads(data).items()}
+    known = {} if data is None else _decode(data, checkpoint)
     another = [
         (topic, broker)
         for (topic, broker), name in found.items()
@@ -73,11 +65,31 @@ def check_same_topics(
                 f"{said}: set failOnDataLoss=false to continue, or start over with a new checkpoint"
             )
         _log.warning("%s", said)
+    noted = _updated(known, found)
+    if noted != known:
+        files.write(TOPICS_FILE, json.dumps(noted, sort_keys=True).encode() + b"\n")
+
+
+def _find_ids(remote: Remote, topics: Collection[str]) -> dict[tuple[str, str], str | None]:
+    """Return the ids of topics on all brokers that have ids; None for a topic that is gone."""
+    brokers = {broker.name for broker in remote.brokers()}
+    found = remote.topic_ids((topic, broker) for topic in topics for broker in brokers)
+    # The id is blank if a broker has no ids.
+    return {place: name for place, name in found.items() if name != ""}
+
+
+def _decode(data: bytes, checkpoint: str) -> _TopicIds:
+    remedy = "delete it; then it is unknown whether a topic was recreated before that"
+    with naming_damage(f"{checkpoint}/{TOPICS_FILE}", remedy):
+        return {topic: dict(brokers.items()) for topic, brokers in json.loads(data).items()}
+
+
+def _updated(known: _TopicIds, found: Mapping[tuple[str, str], str | None]) -> _TopicIds:
+    """Return the ids with those that were found now, and without deleted topics."""
     noted = {topic: dict(brokers) for topic, brokers in known.items()}
     for (topic, broker), name in found.items():
         if name is not None:
             noted.setdefault(topic, {})[broker] = name
         elif topic in noted:
             noted[topic].pop(broker, None)
-    if noted != known:
-        files.write(TOPICS_FILE, json.dumps(noted, sort_keys=True).encode() + b"\n")
+    return noted

@@ -201,10 +201,7 @@ class RowSender:
 
     def _queue(self, messages: Messages, row: int) -> MessageQueue | None:
         topic = messages.topics[row]
-        keys, numbers, brokers = messages.sharding_keys, messages.queue_ids, messages.broker_names
-        key = keys[row] if keys is not None else None
-        number = numbers[row] if numbers is not None else None
-        broker = brokers[row] if brokers is not None else None
+        key, number, broker = messages.target(row)
         if key is None and number is None and broker is None:
             return None
         route = self._route(topic)

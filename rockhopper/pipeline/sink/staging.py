@@ -314,15 +314,12 @@ class QueueOfRow:
         Raises:
             PipelineError: the queue does not exist, or a broker that has queues is offline.
         """
-        keys, numbers, names = messages.sharding_keys, messages.queue_ids, messages.broker_names
-        if keys is None and numbers is None and names is None:
+        if not messages.has_targets:
             return None, [-1] * len(messages)
         brokers, queue_ids = [""] * len(messages), [-1] * len(messages)
         of_keys: dict[tuple[str, str], MessageQueue] = {}
         for row, topic in enumerate(messages.topics):
-            number = numbers[row] if numbers is not None else None
-            name = names[row] if names is not None else None
-            key = keys[row] if keys is not None else None
+            key, number, name = messages.target(row)
             if number is None and name is None:
                 if key is None:
                     continue

@@ -124,16 +124,18 @@ def open_store(path_option: str, commit_log_option: str | None = None) -> StoreD
         segments, foreign = _segments(commit_log)
     except PermissionError as error:
         raise _refusal(error) from None
+    if root is None:
+        return StoreDirectory(commit_log, segments, is_live, flushed, {}, foreign, {}, False, 0)
     return StoreDirectory(
         commit_log,
         segments,
         is_live,
         flushed,
-        {} if root is None else _topic_ends(root, DELETED_TOPICS_FILE),
+        _topic_ends(root, DELETED_TOPICS_FILE),
         foreign,
-        {} if root is None else _topic_ends(root, PURGED_TOPICS_FILE),
-        root is not None and not is_live and not (root / ABORT_FILE).exists(),
-        0 if root is None else _noted_end(root / OWN_DIRECTORY),
+        _topic_ends(root, PURGED_TOPICS_FILE),
+        not is_live and not (root / ABORT_FILE).exists(),
+        _noted_end(root / OWN_DIRECTORY),
     )
 
 
@@ -148,22 +150,13 @@ def find_commit_log(
     Raises:
         PipelineError: the path does not exist, or is not a store.
     """
-    path = _local_path(path_option)
-    if not path.exists():
-        raise PipelineError(
-            f"there is no directory {path}: set the option path to a store's root (storePathRootDir"
-            " in broker.conf) or to its commitlog directory, as Spark's workers see it"
-        )
-    if not path.is_dir():
-        raise PipelineError(
-            f"{path} is a file: set the option path to the directory of the store that it is in"
-        )
+    path = _existing_directory(path_option)
     elsewhere = _log_elsewhere(path, commit_log_option)
     if elsewhere is not None:
         return path, elsewhere
     if (path / COMMIT_LOG_DIRECTORY).is_dir():
         return path, path / COMMIT_LOG_DIRECTORY
-    if any((path / name).is_dir() for name in (CONSUME_QUEUE_DIRECTORY, OWN_DIRECTORY)):
+    if (path / CONSUME_QUEUE_DIRECTORY).is_dir() or (path / OWN_DIRECTORY).is_dir():
         raise PipelineError(
             f"{path} is a store without its commit log, which its broker.conf may have elsewhere "
             "(storePathCommitLog): name that directory with the option commitLog, or make a link "
@@ -174,11 +167,29 @@ def find_commit_log(
         root = path.parent
         known = (root / CHECKPOINT_FILE).is_file() or (root / OWN_DIRECTORY).is_dir()
         return (root if known else None), path
+    raise _no_store(path)
+
+
+def _existing_directory(path_option: str) -> Path:
+    path = _local_path(path_option)
+    if not path.exists():
+        raise PipelineError(
+            f"there is no directory {path}: set the option path to a store's root (storePathRootDir"
+            " in broker.conf) or to its commitlog directory, as Spark's workers see it"
+        )
+    if not path.is_dir():
+        raise PipelineError(
+            f"{path} is a file: set the option path to the directory of the store that it is in"
+        )
+    return path
+
+
+def _no_store(path: Path) -> PipelineError:
     inside = [
         str(entry) for entry in sorted(path.iterdir()) if (entry / COMMIT_LOG_DIRECTORY).is_dir()
     ]
     hint = f", {inside[0]} is one" if inside else ""
-    raise PipelineError(
+    return PipelineError(
         f"{path} is no store, it has no directory commitlog{hint}: set the option path to "
         "a store's root (storePathRootDir in broker.conf) or to its commitlog directory"
     )

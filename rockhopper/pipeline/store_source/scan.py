@@ -113,16 +113,22 @@ class _Scanner:
             yield from self._counted(records)
         if stopped_at >= self._end:
             return stopped_at
+        next_at = self._next_position(window, found, at, stopped_at)
+        if next_at is not None:
+            return next_at
+        size = int.from_bytes(window[stopped_at - at : stopped_at - at + 4], "big")
+        return (yield from self._damage(stopped_at, self._why_stopped(found, stopped_at, size)))
+
+    def _next_position(
+        self, window: memoryview, found: Walk, at: int, stopped_at: int
+    ) -> int | None:
+        """Return where to go on, or −1 at the end of the records; None if there is damage."""
         if found.stop is Stop.BLANK and at + found.end == self._file_end:
             return -1
         left = at + len(window) - stopped_at
         if at + len(window) < self._readable_end and (found.stop is Stop.CUT or left < 8):
-            if stopped_at > at or self._grow(window):
-                return stopped_at
-        elif found.stop is Stop.ZEROS and left < 8:
-            return -1
-        size = int.from_bytes(window[stopped_at - at : stopped_at - at + 4], "big")
-        return (yield from self._damage(stopped_at, self._why_stopped(found, stopped_at, size)))
+            return stopped_at if stopped_at > at or self._grow(window) else None
+        return -1 if found.stop is Stop.ZEROS and left < 8 else None
 
     def _counted(self, records: Records) -> Iterator[Records]:
         """Yield the *records* that count: for the log of a running broker, the flushed ones."""
@@ -137,13 +143,16 @@ class _Scanner:
             self._last_ms = int(times[len(records) - 1])
             yield records
 
+    def _is_left_over(self, at: int) -> bool:
+        """Whether the record at *at* was not flushed, or is from an earlier use of the file."""
+        time_ms = self._store_time_ms(at)
+        is_unflushed = self._piece.flushed_ms is not None and time_ms > self._piece.flushed_ms
+        return is_unflushed or time_ms < self._last_ms - STALE_MARGIN_MS
+
     def _damage(self, at: int, reason: str) -> Generator[DamagedRange, None, int]:
         found = self._find(at + 1, self._readable_end)
-        if found >= 0 and not self._piece.is_followed:
-            time_ms = self._store_time_ms(found)
-            is_unflushed = self._piece.flushed_ms is not None and time_ms > self._piece.flushed_ms
-            if is_unflushed or time_ms < self._last_ms - STALE_MARGIN_MS:
-                found = -1
+        if found >= 0 and not self._piece.is_followed and self._is_left_over(found):
+            found = -1
         path = self._piece.path
         if found >= 0:
             yield DamagedRange(at, found, reason, path)

@@ -147,19 +147,21 @@ def _in_time(pieces: list[FilePiece], rules: StoreReadRules) -> list[FilePiece]:
     for number, piece in enumerate(pieces):
         begins = times[number]
         ends = times[number + 1] if number + 1 < len(pieces) else None
-        too_late = (
-            rules.end_ms is not None
-            and begins is not None
-            and begins - CLOCK_MARGIN_MS >= rules.end_ms
-        )
-        too_early = (
-            rules.start_ms is not None
-            and ends is not None
-            and ends + CLOCK_MARGIN_MS < rules.start_ms
-        )
-        if not too_late and not too_early:
+        if not _is_late(begins, rules.end_ms) and not _is_early(ends, rules.start_ms):
             kept.append(piece)
     return kept
+
+
+def _is_late(begins_ms: int | None, end_ms: int | None) -> bool:
+    if end_ms is None or begins_ms is None:
+        return False
+    return begins_ms - CLOCK_MARGIN_MS >= end_ms
+
+
+def _is_early(ends_ms: int | None, start_ms: int | None) -> bool:
+    if start_ms is None or ends_ms is None:
+        return False
+    return ends_ms + CLOCK_MARGIN_MS < start_ms
 
 
 def _first_time_ms(piece: FilePiece) -> int | None:

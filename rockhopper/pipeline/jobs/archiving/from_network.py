@@ -139,6 +139,18 @@ def _check_same(
     if asked:
         found = discovery.store_times(asked)
         another |= {place_of(queue) for queue, at_ms in found.items() if at_ms != times[queue]}
+    _check_names(discovery, known_ids)
+    if another:
+        topic, broker = min(another)
+        raise PipelineError(
+            f"the topic {topic!r} on {broker} was deleted and recreated since it was archived, "
+            "and its messages have the numbers of those in the archive: archive it into "
+            "another directory"
+        )
+
+
+def _check_names(discovery: Discovery, known_ids: Mapping[tuple[str, str], str]) -> None:
+    """Check that no broker was renamed since the archive was written. Raises PipelineError."""
     names = {name: place for place, name in discovery.ids.items() if name}
     for (topic, broker), name in sorted(known_ids.items()):
         now = names.get(name)
@@ -148,13 +160,6 @@ def _check_same(
                 f"{now[1]} now, and its messages would come into the archive twice: give it its "
                 "former name again, or archive it into another directory"
             )
-    if another:
-        topic, broker = min(another)
-        raise PipelineError(
-            f"the topic {topic!r} on {broker} was deleted and recreated since it was archived, "
-            "and its messages have the numbers of those in the archive: archive it into "
-            "another directory"
-        )
 
 
 def _check_logs(discovery: Discovery, positions: Mapping[MessageQueue, int]) -> None:

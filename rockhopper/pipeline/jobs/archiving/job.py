@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
@@ -64,10 +64,7 @@ def _check(asked: ArchiveOptions) -> None:
         )
     if asked.corrupt not in ("fail", "skip"):
         raise UsageProblem(f"corrupt is {asked.corrupt!r}: choose fail or skip")
-    if asked.decode is not None and asked.schema is None and not asked.registry:
-        raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
-    if asked.schema is not None and asked.decode is None:
-        raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
+    _check_decoding(asked)
     of_files = {"broker_name": asked.broker_name, "split_size_bytes": asked.split_size_bytes}
     of_files["corrupt"] = asked.corrupt if asked.corrupt != "fail" else None
     unused = [name for name, value in of_files.items() if value]
@@ -85,6 +82,13 @@ def _check(asked: ArchiveOptions) -> None:
         )
     # These properties validate the options.
     _ = asked.selection, asked.value
+
+
+def _check_decoding(asked: ArchiveOptions) -> None:
+    if asked.decode is not None and asked.schema is None and not asked.registry:
+        raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
+    if asked.schema is not None and asked.decode is None:
+        raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
 
 
 def _foretell(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
@@ -140,8 +144,10 @@ def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | Non
         raise UsageProblem(
             "--bad-values (bad_values) is for decoding bodies: add --decode, or leave it out"
         )
-    if current is None:
-        return asked.value
+    return asked.value if current is None else _continue_value(asked, known)
+
+
+def _continue_value(asked: ArchiveOptions, known: Mapping[str, Any] | None) -> ValueFormat | None:
     goes_on = known is not None and asked.schema is None and asked.decode in (None, known["format"])
     if known is not None and goes_on:
         return ValueFormat(known["format"], known["schema"], asked.registry)
@@ -193,6 +199,19 @@ def _without_holes(
     return written
 
 
+def _positions_in_logs(
+    plan: ArchivePlan, asked: ArchiveOptions, current: Manifest | None, written: list[WrittenSplit]
+) -> tuple[dict[str, Any], dict[str, LogPosition]]:
+    """Return the manifest's description of the source, and how far each log is archived."""
+    logs = dict(current.log_positions) if current else {}
+    source = dict(plan.source)
+    if plan.store is not None:
+        name = asked.broker_name
+        source["end"] = end = max([plan.start, *(each.log_end for each in written)])
+        logs[name] = _log_position(asked, end, logs.get(name, LogPosition({})), written)
+    return source, logs
+
+
 def _manifest(
     plan: ArchivePlan,
     asked: ArchiveOptions,
@@ -200,12 +219,7 @@ def _manifest(
     target: WriteTarget,
     written: list[WrittenSplit],
 ) -> Manifest:
-    logs = dict(current.log_positions) if current else {}
-    source = dict(plan.source)
-    if plan.store is not None:
-        name = asked.broker_name
-        source["end"] = end = max([plan.start, *(each.log_end for each in written)])
-        logs[name] = _log_position(asked, end, logs.get(name, LogPosition({})), written)
+    source, logs = _positions_in_logs(plan, asked, current, written)
     files = tuple(file for each in written for file in each.files)
     return Manifest(
         run=target.run,

@@ -69,11 +69,9 @@ def plan_run(asked: ArchiveOptions, current: Manifest | None) -> ArchivePlan:
     """Plan a run from the source and the archive's state. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
     reached = Reached() if current is None else current.reached
-    over_network = {broker for brokers in reached.positions.values() for broker in brokers}
     if asked.path is not None:
         asked.progress.step(f"looking at {asked.path}")
-        if over_network & {asked.broker_name} or (over_network and not asked.broker_name):
-            raise PipelineError(_mixed(asked.broker_name or min(over_network), "over the network"))
+        _check_from_files(asked.broker_name, reached)
         return replace(_plan_files(asked, str(asked.path), logs), reached=reached)
     asked.progress.step(f"asking {asked.source}")
     plan = _plan_network(asked, reached)
@@ -81,6 +79,12 @@ def plan_run(asked: ArchiveOptions, current: Manifest | None) -> ArchivePlan:
     if both or "" in logs:
         raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
     return plan
+
+
+def _check_from_files(broker_name: str, reached: Reached) -> None:
+    over_network = {broker for brokers in reached.positions.values() for broker in brokers}
+    if over_network & {broker_name} or (over_network and not broker_name):
+        raise PipelineError(_mixed(broker_name or min(over_network), "over the network"))
 
 
 def _mixed(broker: str, how: str) -> str:

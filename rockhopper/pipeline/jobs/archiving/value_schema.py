@@ -123,10 +123,7 @@ def _spark(kind: Any) -> pa.DataType:
 
 
 def _json(schema: Any, place: str) -> pa.DataType:
-    kinds = schema.get("type", "object" if "properties" in schema else None)
-    if isinstance(kinds, list):
-        kinds = [kind for kind in kinds if kind != "null"]
-        kinds = kinds[0] if len(kinds) == 1 else kinds
+    kinds = _json_kind(schema)
     if kinds == "object" and schema.get("properties"):
         fields = schema["properties"].items()
         return pa.struct([(name, _json(inner, f"{name!r}")) for name, inner in fields])
@@ -142,37 +139,53 @@ def _json(schema: Any, place: str) -> pa.DataType:
     )
 
 
+def _json_kind(schema: Any) -> Any:
+    """Return the type of *schema*, without null; a list if there are several."""
+    kinds = schema.get("type", "object" if "properties" in schema else None)
+    if not isinstance(kinds, list):
+        return kinds
+    kinds = [kind for kind in kinds if kind != "null"]
+    return kinds[0] if len(kinds) == 1 else kinds
+
+
 def _avro(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     if isinstance(schema, list):
-        kinds = [kind for kind in schema if kind != "null"]
-        if len(kinds) == 1:
-            return _avro(kinds[0], named)
-        raise PipelineError(
-            f"the Avro schema has the union {schema!r}: only unions with null have a column type"
-        )
+        return _avro(_without_null(schema), named)
     if isinstance(schema, str):
         if schema in named:
             return named[schema]
         schema = {"type": schema}
-    kind = schema.get("type")
     if schema.get("logicalType") in _AVRO_LOGICAL:
         return _AVRO_LOGICAL[schema["logicalType"]]
     if schema.get("logicalType") == "decimal":
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    if kind == "record" and schema.get("fields"):
-        found = pa.struct([(f["name"], _avro(f["type"], named)) for f in schema["fields"]])
-    elif kind == "array":
-        found = pa.list_(_avro(schema["items"], named))
-    elif kind == "map":
-        found = pa.map_(pa.string(), _avro(schema["values"], named))
-    elif kind == "fixed":
-        found = pa.binary(schema["size"])
-    elif kind in _AVRO:
-        found = _AVRO[kind]
-    else:
-        raise PipelineError(
-            f"the Avro schema has the type {kind!r}, which has no column type: leave it out"
-        )
+    found = _avro_type(schema, named)
     if "name" in schema:
         named[schema["name"]] = found
     return found
+
+
+def _without_null(union: list[Any]) -> Any:
+    kinds = [kind for kind in union if kind != "null"]
+    if len(kinds) != 1:
+        raise PipelineError(
+            f"the Avro schema has the union {union!r}: only unions with null have a column type"
+        )
+    return kinds[0]
+
+
+def _avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    kind = schema.get("type")
+    if kind == "record" and schema.get("fields"):
+        return pa.struct([(f["name"], _avro(f["type"], named)) for f in schema["fields"]])
+    if kind == "array":
+        return pa.list_(_avro(schema["items"], named))
+    if kind == "map":
+        return pa.map_(pa.string(), _avro(schema["values"], named))
+    if kind == "fixed":
+        return pa.binary(schema["size"])
+    if kind in _AVRO:
+        return _AVRO[kind]
+    raise PipelineError(
+        f"the Avro schema has the type {kind!r}, which has no column type: leave it out"
+    )

@@ -145,17 +145,20 @@ class SplitWriter:
             "--bad-values null, which keeps such bodies, and counts them"
         )
 
+    def _decode_values(self, topic: str, batch: pa.RecordBatch, value: ValueFormat) -> pa.Array:
+        self._decoder = self._decoder or ValueDecoder(value)
+        decoded, undecoded = self._decoder.decode(batch.column("body"))
+        if undecoded and self._target.refuses_bad_values:
+            raise PipelineError(self._bad_value(topic, batch, decoded))
+        self.written.undecoded += undecoded
+        return decoded
+
     def _add(self, topic: str, day: int, batch: pa.RecordBatch) -> None:
         columns = [batch.column(name) for name in FILE_COLUMNS]
         if "value" in self._schema.names and "value" in batch.schema.names:
             columns.append(batch.column("value"))
         elif self._target.value is not None:
-            self._decoder = self._decoder or ValueDecoder(self._target.value)
-            value, undecoded = self._decoder.decode(batch.column("body"))
-            if undecoded and self._target.refuses_bad_values:
-                raise PipelineError(self._bad_value(topic, batch, value))
-            columns.append(value)
-            self.written.undecoded += undecoded
+            columns.append(self._decode_values(topic, batch, self._target.value))
         part = self._parts.setdefault((topic, day), _TopicDay(topic, day))
         part.batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         part.rows += batch.num_rows

@@ -283,6 +283,27 @@ class FileComparison:
     columns: FileColumns = field(default_factory=dict)
 
 
+def _differences(
+    file: ArchivedFile, found: Mapping[tuple[str, str, int], MessageSums]
+) -> Iterator[tuple[str, tuple[str, str, int]]]:
+    """Yield how the sums *found* in the file differ from its manifest, and in which queue."""
+    noted = {queue.queue: MessageSums.from_manifest(queue) for queue in file.queues}
+    for each in file.queues:
+        sums = found.get(each.queue)
+        if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):
+            yield "the columns besides the bodies are not those that were archived", each.queue
+    for queue in sorted({*noted, *found}):
+        if noted.get(queue) != found.get(queue):
+            has, was = found.get(queue, MessageSums()), noted.get(queue, MessageSums())
+            reason = (
+                f"the file has {has.rows} messages of {has.body_bytes} bytes where the manifest "
+                f"says {was.rows} of {was.body_bytes}"
+                if (has.rows, has.body_bytes) != (was.rows, was.body_bytes)
+                else "the bodies in the file do not have the CRCs that were stored with them"
+            )
+            yield reason, queue
+
+
 def check_archived_file(location: str, file: ArchivedFile) -> FileComparison:
     """Read a file of the archive at *location*, and compare it with its manifest."""
     checked = FileComparison()
@@ -303,21 +324,8 @@ def check_archived_file(location: str, file: ArchivedFile) -> FileComparison:
         add(f"the file cannot be read ({str(error).splitlines()[0]})")
         return checked
     checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
-    noted = {queue.queue: MessageSums.from_manifest(queue) for queue in file.queues}
-    for each in file.queues:
-        sums = found.get(each.queue)
-        if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):
-            add("the columns besides the bodies are not those that were archived", each.queue)
-    for queue in sorted({*noted, *found}):
-        if noted.get(queue) != found.get(queue):
-            has, was = found.get(queue, MessageSums()), noted.get(queue, MessageSums())
-            reason = (
-                f"the file has {has.rows} messages of {has.body_bytes} bytes where the manifest "
-                f"says {was.rows} of {was.body_bytes}"
-                if (has.rows, has.body_bytes) != (was.rows, was.body_bytes)
-                else "the bodies in the file do not have the CRCs that were stored with them"
-            )
-            add(reason, queue)
+    for reason, queue in _differences(file, found):
+        add(reason, queue)
     if file.sha256 not in (None, sha256) and not findings.counts:
         add(
             "the file is not the one that was archived, and what was altered is no body: its "

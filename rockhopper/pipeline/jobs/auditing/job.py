@@ -76,17 +76,7 @@ def audit(asked: AuditOptions) -> AuditResult:
     chosen = _chosen_checks(asked, root)
     archive = _archive(asked) if "archive" in chosen else None
     store = _store(asked, archive)
-    geometry = find_geometry(
-        root if "index" in chosen else None,
-        index_slot_count=asked.index_slots,
-        index_entry_count_max=asked.index_entries,
-    )
-    unchecked = {}
-    if geometry.index_problem:
-        if chosen == ("index",):
-            raise PipelineError(geometry.index_problem)
-        unchecked = {"index": geometry.index_problem}
-        chosen = tuple(check for check in chosen if check != "index")
+    geometry, chosen, unchecked = _find_geometry(asked, chosen, root)
     rules, groups = plan_dispatch(asked, root, store, geometry)
     result = AuditResult(
         str(store.commit_log),
@@ -100,7 +90,7 @@ def audit(asked: AuditOptions) -> AuditResult:
     )
     if asked.dry_run:
         return result
-    archive_bytes = 0 if archive is None else sum(file.bytes for file in archive.files)
+    archive_bytes = 0 if archive is None else archive.size_bytes
     run = asked.run or runner("audit", asked, size_bytes=size_of(groups) + archive_bytes)
     under_way = _Audit(root, store, run, result)
     under_way.check_directory()
@@ -129,20 +119,43 @@ def audit(asked: AuditOptions) -> AuditResult:
     return result
 
 
-def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
-    archive = asked.archive
-    named = [check.strip().lower() for check in asked.checks] if asked.checks else None
-    for check in named or ():
+def _find_geometry(
+    asked: AuditOptions, chosen: tuple[str, ...], root: Path | None
+) -> tuple[Geometry, tuple[str, ...], dict[str, str]]:
+    """Return the geometry, the checks that it allows, and why another is left out."""
+    geometry = find_geometry(
+        root if "index" in chosen else None,
+        index_slot_count=asked.index_slots,
+        index_entry_count_max=asked.index_entries,
+    )
+    if not geometry.index_problem:
+        return geometry, chosen, {}
+    if chosen == ("index",):
+        raise PipelineError(geometry.index_problem)
+    others = tuple(check for check in chosen if check != "index")
+    return geometry, others, {"index": geometry.index_problem}
+
+
+def _named_checks(asked: AuditOptions, root: Path | None) -> list[str]:
+    """Return the checks that were named, else all that apply."""
+    if not asked.checks:
+        named = list(CHECKS if root is not None else ("crc", "archive"))
+        if asked.archive is None:
+            named.remove("archive")
+        return named
+    named = [check.strip().lower() for check in asked.checks]
+    for check in named:
         if check not in CHECKS:
             raise UsageProblem(
                 f"there is no check {check!r}{nearest(check, CHECKS)}: choose among "
                 f"{', '.join(CHECKS)}"
             )
-    if named is None:
-        named = list(CHECKS if root is not None else ("crc", "archive"))
-        if archive is None:
-            named.remove("archive")
-    if "archive" in named and archive is None:
+    return named
+
+
+def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
+    named = _named_checks(asked, root)
+    if "archive" in named and asked.archive is None:
         raise UsageProblem("the check 'archive' needs an archive: say where it is")
     if root is None and {"queues", "index"} & set(named):
         raise UsageProblem(
@@ -161,6 +174,10 @@ class _Archive:
     location: str
     files: list[ArchivedFile]
     ranges: ArchivedRanges
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
 
 
 def _archive(asked: AuditOptions) -> _Archive:
@@ -282,14 +299,18 @@ class _Audit:
             Finding(FaultKind.LOG_DAMAGE, reason, path, None, reached, count=count)
         )
 
-    def check_rests(self) -> None:
-        """Check the units that belong to no record."""
-        assert self.root is not None
+    def _merged_spans(self) -> dict[QueueKey, list[ComparedSpan]]:
         spans: dict[QueueKey, list[ComparedSpan]] = {}
-        batch_units = sum((part.batch_units for part in self.parts), Counter[QueueKey]())
         for part in self.parts:
             for key, found in part.spans.items():
                 spans.setdefault(key, []).extend(found)
+        return spans
+
+    def check_rests(self) -> None:
+        """Check the units that belong to no record."""
+        assert self.root is not None
+        spans = self._merged_spans()
+        batch_units = sum((part.batch_units for part in self.parts), Counter[QueueKey]())
         on_disk = set(find_queues(self.root))
         queues = sorted(on_disk | set(spans))
         for key, found in spans.items():
@@ -332,6 +353,24 @@ class _Audit:
         if unknown := unknown_columns(archive.files, columns):
             result.unchecked["columns"] = unknown
 
+    def _without_expired(self, path: str) -> list[Finding]:
+        """Return the findings in files that still exist, and stop counting the others."""
+        findings = self.findings
+        expired = [name for part in self.parts for name in part.expired]
+        if not expired:
+            return findings.kept
+        start = open_store(path).start_offset
+        kept = [
+            one
+            for one in findings.kept
+            if one.commit_log_offset is None or one.commit_log_offset >= start
+        ]
+        for one in set(findings.kept) - set(kept):
+            findings.counts[one.kind] -= 1
+        files = count_text(len(expired), "file")
+        self.result.notes.append(f"{files} expired while the log was read")
+        return kept
+
     def finish(self, path: str) -> None:
         """Store the findings in the result; *path* is the store."""
         result, findings = self.result, self.findings
@@ -341,20 +380,7 @@ class _Audit:
                 f"the topic {topic} has {count_text(count, 'record')} in the log, and neither "
                 "queues nor a configuration: taken for deleted"
             )
-        expired = [name for part in self.parts for name in part.expired]
-        kept = findings.kept
-        if expired:
-            start = open_store(path).start_offset
-            kept = [
-                one
-                for one in kept
-                if one.commit_log_offset is None or one.commit_log_offset >= start
-            ]
-            for one in set(findings.kept) - set(kept):
-                findings.counts[one.kind] -= 1
-            files = count_text(len(expired), "file")
-            result.notes.append(f"{files} expired while the log was read")
-        kept = _joined(kept, findings)
+        kept = _joined(self._without_expired(path), findings)
         kept.sort(key=lambda one: (list(FaultKind).index(one.kind), one.commit_log_offset or 0))
         result._findings = kept
         result.findings = [one.document() for one in kept]

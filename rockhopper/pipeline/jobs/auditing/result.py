@@ -46,22 +46,7 @@ class AuditResult(JobResult):
         """Whether there are no faults."""
         return not any(kind not in HARMLESS for kind in self.counts)
 
-    def lines(self) -> Iterable[str]:
-        """Yield a summary as text."""
-        live = ", of a running broker" if self.is_live else ""
-        log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}{live}"
-        if self.is_dry_run:
-            yield f"Would audit {log}, in {count_text(self.task_count, 'task')}"
-            yield f"  checks   {', '.join(self.checks)}"
-            yield from self._unchecked_lines()
-            return
-        yield f"Audited {log}"
-        rate = f", {self.size_bytes / 1e6 / self.seconds:,.0f} MB/s" if self.seconds > 0 else ""
-        bodies = "" if "crc" in self.checks else ", bodies not checked"
-        yield (
-            f"  log      {count_text(self.record_count, 'record')}, {size_text(self.size_bytes)}"
-            f" in {self.seconds:.1f} s{rate}{bodies}"
-        )
+    def _check_lines(self) -> Iterable[str]:
         if "queues" in self.checks:
             yield (
                 f"  queues   {count_text(self.queue_count, 'queue')}, "
@@ -81,6 +66,24 @@ class AuditResult(JobResult):
                 f"{self.only_archived_count:,} only in the archive, "
                 f"{self.not_archived_count:,} not archived yet"
             )
+
+    def lines(self) -> Iterable[str]:
+        """Yield a summary as text."""
+        live = ", of a running broker" if self.is_live else ""
+        log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}{live}"
+        if self.is_dry_run:
+            yield f"Would audit {log}, in {count_text(self.task_count, 'task')}"
+            yield f"  checks   {', '.join(self.checks)}"
+            yield from self._unchecked_lines()
+            return
+        yield f"Audited {log}"
+        rate = f", {self.size_bytes / 1e6 / self.seconds:,.0f} MB/s" if self.seconds > 0 else ""
+        bodies = "" if "crc" in self.checks else ", bodies not checked"
+        yield (
+            f"  log      {count_text(self.record_count, 'record')}, {size_text(self.size_bytes)}"
+            f" in {self.seconds:.1f} s{rate}{bodies}"
+        )
+        yield from self._check_lines()
         for note in self.notes:
             yield f"  note     {note}"
         if not self.counts:

@@ -54,12 +54,15 @@ class Assembly:
         self.queue_count = 0
         self.unit_count = 0
 
-    def finish_queues(self) -> None:
-        """Complete all queues."""
+    def _note_refused(self) -> None:
         for result in self._results:
             for key, queue_offset, position in result.refused:
                 reason = f"the record at {position} claims an offset that it cannot have"
                 self._note(key, queue_offset, 1, f"{reason}; it is in no queue")
+
+    def finish_queues(self) -> None:
+        """Complete all queues."""
+        self._note_refused()
         by_queue: dict[QueueKey, list[tuple[int, UnitRun]]] = {}
         for result in self._results:
             for key, runs in result.runs.items():

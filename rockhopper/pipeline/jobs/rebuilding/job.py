@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,12 +13,13 @@ from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable, sync
 from rockhopper.pipeline.jobs.dispatching import plan_dispatch
-from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.options import RunTasks, job
 from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
 from rockhopper.pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
 from rockhopper.pipeline.jobs.rebuilding.options import RebuildOptions
 from rockhopper.pipeline.jobs.rebuilding.store_lock import in_use, locked_store
 from rockhopper.pipeline.jobs.rebuilding.work import (
+    PieceResult,
     PieceTask,
     Worksite,
     build_index_file,
@@ -26,7 +27,7 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
 )
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
-from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
+from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.scan import DamagedRange
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
@@ -159,18 +160,8 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     root, _ = find_commit_log(asked.path)
     target = _target(asked, root)
     store = open_store(asked.path)
-    if asked.in_place and store.is_live:
-        assert root is not None
-        raise in_use(root)
-    geometry = find_geometry(
-        root,
-        queue_file_size_bytes=asked.queue_file_size,
-        batch_queue_file_size_bytes=asked.batch_queue_file_size,
-        index_slot_count=asked.index_slots,
-        index_entry_count_max=asked.index_entries,
-    )
-    if geometry.index_problem and asked.index_tags is not None:
-        raise PipelineError(geometry.index_problem)
+    _check_unused(asked, root, store)
+    geometry = _find_geometry(asked, root)
     rules, groups = plan_dispatch(asked, root, store, geometry)
     result = RebuildResult(
         str(store.commit_log),
@@ -200,10 +191,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
         assembly = Assembly(place, tasks, results)
         asked.progress.step("completing the queues")
         assembly.finish_queues()
-        index_tasks = [] if geometry.index_problem else assembly.index_tasks()
-        if index_tasks:
-            (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
-        counts = run(index_tasks, build_index_file, "building index files")
+        entry_counts = _build_index(assembly, geometry, made, run)
         if asked.in_place:
             result.kept_queue_count = keep_expired_queues(target, made, store)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -211,15 +199,47 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
         _sync_all(made)
         if asked.in_place:
             result.old_files = str(_put_in_place(target, made, stamp, geometry))
-    result.record_count = sum(part.record_count for part in results)
-    result.size_bytes = sum(part.size_bytes for part in results)
-    result.undispatched_count = sum(part.undispatched_count for part in results)
+    _sum_up(result, results)
     result.queue_count, result.unit_count = assembly.queue_count, assembly.unit_count
-    result.index_file_count, result.index_entry_count = len(index_tasks), sum(counts)
+    result.index_file_count, result.index_entry_count = len(entry_counts), sum(entry_counts)
     result.damages = [damage for damage in assembly.holes if not damage.is_torn_tail]
     result.notes = assembly.notes
     result.seconds = (datetime.now() - started).total_seconds()
     return result
+
+
+def _check_unused(asked: RebuildOptions, root: Path | None, store: StoreDirectory) -> None:
+    if asked.in_place and store.is_live:
+        assert root is not None
+        raise in_use(root)
+
+
+def _find_geometry(asked: RebuildOptions, root: Path | None) -> Geometry:
+    geometry = find_geometry(
+        root,
+        queue_file_size_bytes=asked.queue_file_size,
+        batch_queue_file_size_bytes=asked.batch_queue_file_size,
+        index_slot_count=asked.index_slots,
+        index_entry_count_max=asked.index_entries,
+    )
+    if geometry.index_problem and asked.index_tags is not None:
+        raise PipelineError(geometry.index_problem)
+    return geometry
+
+
+def _build_index(assembly: Assembly, geometry: Geometry, made: Path, run: RunTasks) -> list[int]:
+    """Build the index files; return the number of entries of each."""
+    tasks = [] if geometry.index_problem else assembly.index_tasks()
+    if tasks:
+        (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
+    counts: list[int] = run(tasks, build_index_file, "building index files")
+    return counts
+
+
+def _sum_up(result: RebuildResult, parts: Sequence[PieceResult]) -> None:
+    result.record_count = sum(part.record_count for part in parts)
+    result.size_bytes = sum(part.size_bytes for part in parts)
+    result.undispatched_count = sum(part.undispatched_count for part in parts)
 
 
 def _target(asked: RebuildOptions, root: Path | None) -> Path:

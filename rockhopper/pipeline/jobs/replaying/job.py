@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from rockhopper.paths import expand_home
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
-from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.options import is_empty_span, job
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
     MessageFiles,
@@ -52,6 +52,7 @@ from rockhopper.pipeline.jobs.spark import cores, described, job_session, run_ta
 from rockhopper.pipeline.jobs.tasks import in_this_process
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.sink.publishing import publish
+from rockhopper.pipeline.sink.rules import SinkRules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,41 +124,39 @@ def replay(asked: ReplayOptions) -> ReplayResult:
 
 
 def _request(asked: ReplayOptions) -> ReplayRequest:
-    source, start_ms, end_ms = str(asked.source), asked.start_ms, asked.end_ms
-    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+    source = str(asked.source)
+    if is_empty_span(asked.start_ms, asked.end_ms):
         raise UsageProblem("the replay ends before it starts: swap the times or leave one out")
     names = {"*": asked.to} if isinstance(asked.to, str) else dict(asked.to or {})
-    chosen = tuple(dict.fromkeys(asked.topics))
-    if not chosen and "*" not in names:
-        chosen = tuple(names)
-    unused = [old for old in names if old != "*" and chosen and old not in chosen]
-    if unused:
-        raise UsageProblem(
-            f"{unused[0]!r} is given a new name and is not among the topics to replay: add it to "
-            "them, or leave it out"
-        )
     return ReplayRequest(
         source=str(expand_home(source).absolute()) if "://" not in source else source,
-        topics=chosen,
-        start_ms=start_ms,
-        end_ms=end_ms,
+        topics=_chosen_topics(asked, names),
+        start_ms=asked.start_ms,
+        end_ms=asked.end_ms,
         key=asked.key or "",
         where=asked.where or "",
         to=names,
     )
 
 
+def _chosen_topics(asked: ReplayOptions, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the topics to replay, by default those with a new name; empty for all."""
+    chosen = tuple(dict.fromkeys(asked.topics))
+    if not chosen and "*" not in names:
+        return tuple(names)
+    unused = [old for old in names if old != "*" and chosen and old not in chosen]
+    if unused:
+        raise UsageProblem(
+            f"{unused[0]!r} is given a new name and is not among the topics to replay: add it to "
+            "them, or leave it out"
+        )
+    return chosen
+
+
 def _check_topics(source: MessageFiles, request: ReplayRequest) -> None:
     has_topic = "topic" in source.columns or all(each.topic is not None for each in source.files)
     if has_topic:
-        known = {each.topic for each in source.files if each.topic is not None}
-        missing = [topic for topic in request.topics if topic not in known]
-        if missing and all(each.topic is not None for each in source.files):
-            listed = ", ".join(sorted(known)[:10]) or "none"
-            raise UsageProblem(
-                f"{request.source} has no messages of the topic {missing[0]!r}"
-                f"{nearest(missing[0], known)}: name one of those it has ({listed})"
-            )
+        _check_known(source, request)
         return
     if "*" not in request.to:
         raise UsageProblem(
@@ -165,6 +164,17 @@ def _check_topics(source: MessageFiles, request: ReplayRequest) -> None:
         )
     if request.topics:
         raise UsageProblem("the files do not say topics: leave --topic out")
+
+
+def _check_known(source: MessageFiles, request: ReplayRequest) -> None:
+    known = {each.topic for each in source.files if each.topic is not None}
+    missing = [topic for topic in request.topics if topic not in known]
+    if missing and all(each.topic is not None for each in source.files):
+        listed = ", ".join(sorted(known)[:10]) or "none"
+        raise UsageProblem(
+            f"{request.source} has no messages of the topic {missing[0]!r}"
+            f"{nearest(missing[0], known)}: name one of those it has ({listed})"
+        )
 
 
 def _foretell(way: _Way) -> ReplayResult:
@@ -280,36 +290,45 @@ def _run(way: _Way) -> ReplayResult:
     # Sending a few messages takes less time than starting Spark.
     is_small = plan.rows <= _SMALL_MESSAGES and asked.spark is None and asked.master is None
     session = None if is_small else way.session()
-    at_a_time = 1 if session is None else cores(session)
-    selection = str(way.state.path(SELECTION_DIRECTORY))
     result.resumed_at_batch = done
     asked.progress.step(f"replaying into {', '.join(result.topics)}", plan.rows)
     asked.progress.reach(done * plan.batch_rows)
     began = asked.now()
     for number in range(done, plan.batch_count):
-        if not plan.broker:
-            check_targets(asked.nameserver, plan)
-        slices = plan.batch(number)
-        rows = sum(each.end - each.first for each in slices)
-        work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
-        tasks = list(enumerate(shares(slices, max(1, min(at_a_time, rows // _ROWS_WORTH_A_TASK)))))
-        what = f"replay {way.name} into {', '.join(result.topics)}: batch {number + 1}"
-        what += f" of {plan.batch_count}"
-        written = (
-            in_this_process(tasks, work)
-            if session is None
-            else run_tasks(session, tasks, work, description=what)
-        )
-        if plan.broker:
-            # A deleted topic loses its staged messages: if the topic exists now, it existed then.
-            check_targets(asked.nameserver, plan)
-            publish(rules, [part for part in written if not isinstance(part, int)])
-        else:
-            way.state.write(PROGRESS_FILE, json.dumps({"batches": number + 1}).encode())
+        rows = _send_batch(way, plan, number, rules, session)
         result.sent += rows
         asked.progress.advance(rows)
         _keep_to_rate(asked, began, result.sent)
     return result
+
+
+def _send_batch(
+    way: _Way, plan: ReplayPlan, number: int, rules: SinkRules, session: "SparkSession | None"
+) -> int:
+    """Send one batch and note that it is sent; return the number of its messages."""
+    nameserver = way.asked.nameserver
+    if not plan.broker:
+        check_targets(nameserver, plan)
+    selection = str(way.state.path(SELECTION_DIRECTORY))
+    at_a_time = 1 if session is None else cores(session)
+    slices = plan.batch(number)
+    rows = sum(each.end - each.first for each in slices)
+    work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
+    tasks = list(enumerate(shares(slices, max(1, min(at_a_time, rows // _ROWS_WORTH_A_TASK)))))
+    what = f"replay {way.name} into {', '.join(_result(plan).topics)}: batch {number + 1}"
+    what += f" of {plan.batch_count}"
+    written = (
+        in_this_process(tasks, work)
+        if session is None
+        else run_tasks(session, tasks, work, description=what)
+    )
+    if plan.broker:
+        # A deleted topic loses its staged messages: if the topic exists now, it existed then.
+        check_targets(nameserver, plan)
+        publish(rules, [part for part in written if not isinstance(part, int)])
+    else:
+        way.state.write(PROGRESS_FILE, json.dumps({"batches": number + 1}).encode())
+    return rows
 
 
 def _done(plan: ReplayPlan, way: _Way) -> int:

@@ -55,15 +55,7 @@ def find_source(location: str) -> MessageFiles:
     Raises:
         PipelineError: there is no Parquet, or its columns cannot be sent.
     """
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        raise PipelineError(
-            f"{location} is not in a local directory: replay reads local files, so mount it, or "
-            "write it to topics with df.write.format('rocketmq')"
-        )
-    path = expand_home(unquote(parts.path) if parts.scheme else location).absolute()
-    if not path.exists():
-        raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
+    path = _local_path(location)
     catalog = Catalog(LocalFiles(path))
     newest = catalog.current() if path.is_dir() else None
     if newest is not None:
@@ -91,6 +83,19 @@ def find_source(location: str) -> MessageFiles:
     root = path if path.is_dir() else path.parent
     away = () if newest is None else tuple(newest.away)
     return MessageFiles(root, tuple(files), columns, newest is not None, away)
+
+
+def _local_path(location: str) -> Path:
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise PipelineError(
+            f"{location} is not in a local directory: replay reads local files, so mount it, or "
+            "write it to topics with df.write.format('rocketmq')"
+        )
+    path = expand_home(unquote(parts.path) if parts.scheme else location).absolute()
+    if not path.exists():
+        raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
+    return path
 
 
 def _parquet_files(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ in every run of the job. So the broker can recognise a batch that it has publish
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -38,6 +39,12 @@ class ReplayRequest:
     where: str = ""
     to: Mapping[str, str] = field(default_factory=dict)
     """Old topic -> new topic; "*" stands for all others."""
+
+    @property
+    def span_ms(self) -> tuple[float, float]:
+        """The start and the end; infinite where the request leaves them open."""
+        start = -math.inf if self.start_ms is None else self.start_ms
+        return start, math.inf if self.end_ms is None else self.end_ms
 
     @property
     def job_id(self) -> str:

@@ -43,16 +43,15 @@ def _of_topics(file: SourceFile, request: ReplayRequest) -> bool | None:
 
 
 def _of_time(file: SourceFile, request: ReplayRequest) -> bool | None:
-    start, end = request.start_ms, request.end_ms
-    if start is None and end is None:
+    if request.start_ms is None and request.end_ms is None:
         return True
     low, high = file.min_store_ms, file.max_store_ms
     if low is None or high is None:
         return None
-    if (start is not None and high < start) or (end is not None and low >= end):
+    start, end = request.span_ms
+    if high < start or low >= end:
         return False
-    is_inside = (start is None or low >= start) and (end is None or high < end)
-    return True if is_inside else None
+    return True if start <= low and high < end else None
 
 
 def chosen_rows(

@@ -1,13 +1,16 @@
 """The messages of a report: from a store, from topics over the network, or from an archive."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.tasks import size_of
+
+if TYPE_CHECKING:
+    from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 
 COLUMNS = (
     "topic",
@@ -148,15 +151,7 @@ def archive_work(location: str, chosen: Chosen, parallelism: int) -> ReportTasks
             f"there is no archive in {location}: make one with "
             "python -m rockhopper.pipeline archive, or name another directory"
         )
-    low = chosen.start_ms if chosen.start_ms is not None else -(1 << 63)
-    high = chosen.end_ms if chosen.end_ms is not None else (1 << 63) - 1
-    wanted = [
-        file
-        for file in catalog.archived_files()
-        if (not chosen.topics or file.topic in chosen.topics)
-        and file.max_store_ms >= low
-        and file.min_store_ms < high
-    ]
+    wanted = _wanted_files(catalog.archived_files(), chosen)
     shares: list[list[tuple[str, str]]] = [[] for _ in range(parallelism * 2)]
     for number, file in enumerate(sorted(wanted, key=lambda each: -each.bytes)):
         shares[number % len(shares)].append((file.path, file.topic))
@@ -164,6 +159,18 @@ def archive_work(location: str, chosen: Chosen, parallelism: int) -> ReportTasks
         ArchiveFilesTask(location, tuple(share), chosen) for share in shares if share
     ]
     return ReportTasks(tasks, sum(file.bytes for file in wanted))
+
+
+def _wanted_files(files: "Iterable[ArchivedFile]", chosen: Chosen) -> "list[ArchivedFile]":
+    low = chosen.start_ms if chosen.start_ms is not None else -(1 << 63)
+    high = chosen.end_ms if chosen.end_ms is not None else (1 << 63) - 1
+    return [
+        file
+        for file in files
+        if (not chosen.topics or file.topic in chosen.topics)
+        and file.max_store_ms >= low
+        and file.min_store_ms < high
+    ]
 
 
 def _times(chosen: Chosen) -> dict[str, str]:

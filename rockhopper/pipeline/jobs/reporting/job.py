@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rockhopper.pipeline.jobs.disk import check_writable
-from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.options import is_empty_span, job
 from rockhopper.pipeline.jobs.reporting.inputs import (
     Chosen,
     ReportTasks,
@@ -133,17 +133,20 @@ def _check(asked: ReportOptions) -> None:
             "a report needs messages: give a store (--path), an archive (--archive) or a name "
             "server (--nameserver)"
         )
+    _check_watch(asked)
+    if unknown := set(asked.formats) - {PARQUET, CSV}:
+        raise UsageProblem(f"tables are written as parquet and csv, not as {', '.join(unknown)}")
+    if is_empty_span(asked.start_ms, asked.end_ms):
+        raise UsageProblem("--from is not before --until, so there is nothing in between")
+
+
+def _check_watch(asked: ReportOptions) -> None:
     if asked.watch_s is not None and asked.nameserver is None:
         raise UsageProblem("only brokers can tell of lag: add --nameserver to --watch")
     if asked.watch_s is not None and asked.watch_s <= 0:
         raise UsageProblem(f"--watch is {asked.watch_s:g}: give seconds, such as 60")
     if asked.watch_count is not None and asked.watch_s is None:
         raise UsageProblem("--samples says how many to take with --watch: add that as well")
-    if unknown := set(asked.formats) - {PARQUET, CSV}:
-        raise UsageProblem(f"tables are written as parquet and csv, not as {', '.join(unknown)}")
-    start, end = asked.start_ms, asked.end_ms
-    if start is not None and end is not None and start >= end:
-        raise UsageProblem("--from is not before --until, so there is nothing in between")
 
 
 def _work(asked: ReportOptions, chosen: Chosen) -> ReportTasks:

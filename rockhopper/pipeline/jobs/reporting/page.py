@@ -110,17 +110,18 @@ def _counted(count: int, one: str, many: str) -> tuple[str, str]:
     return f"{count:,}", one if count == 1 else many
 
 
+def _bucket(times: Sequence[Row], span_ms: int) -> int:
+    """Return the shortest bucket of which few enough fit the span."""
+    is_by_hour = all(row["timeMs"] % HOUR_MS == 0 for row in times) and span_ms > 0
+    for each in _BUCKETS:
+        if span_ms / each < BARS_MAX and not (is_by_hour and each < HOUR_MS):
+            return each
+    return 364 * DAY_MS
+
+
 def _traffic(times: Sequence[Row]) -> str:
     first, last = min(row["timeMs"] for row in times), max(row["timeMs"] for row in times)
-    is_by_hour = all(row["timeMs"] % HOUR_MS == 0 for row in times) and last > first
-    bucket = next(
-        (
-            each
-            for each in _BUCKETS
-            if (last - first) / each < BARS_MAX and not (is_by_hour and each < HOUR_MS)
-        ),
-        364 * DAY_MS,
-    )
+    bucket = _bucket(times, last - first)
     totals: dict[str, int] = defaultdict(int)
     for row in times:
         totals[row["topic"]] += row["messages"]
@@ -228,6 +229,22 @@ def _quantile(ordered: Sequence[tuple[int, int]], share: float) -> int:
     return ordered[-1][0]
 
 
+def _lag_rows(newest: Iterable[Row], now_ms: int) -> list[Row]:
+    """Return a row for each group and topic."""
+    by_name: dict[str, list[Row]] = defaultdict(list)
+    for row in newest:
+        by_name[_lag_name(row)].append(row)
+    return [
+        {
+            "name": name,
+            "messages": sum(row["lag"] for row in parts),
+            "queues": len(parts),
+            "age": _age(parts, now_ms),
+        }
+        for name, parts in by_name.items()
+    ]
+
+
 def _lag(samples: pa.Table) -> str:
     newest = _newest(samples)
     if not newest:
@@ -236,18 +253,6 @@ def _lag(samples: pa.Table) -> str:
     for row in samples.to_pylist():
         by_name[_lag_name(row)][_ms(row["sampledAt"])] += row["lag"]
     moments = sorted({ms for points in by_name.values() for ms in points})
-    current: dict[str, list[Row]] = defaultdict(list)
-    for row in newest:
-        current[_lag_name(row)].append(row)
-    rows = [
-        {
-            "name": name,
-            "messages": sum(row["lag"] for row in parts),
-            "queues": len(parts),
-            "age": _age(parts, moments[-1]),
-        }
-        for name, parts in current.items()
-    ]
     parts: list[str] = []
     if len(moments) > 1:
         top = sorted(by_name, key=lambda name: -max(by_name[name].values()))[:SERIES_MAX]
@@ -256,6 +261,7 @@ def _lag(samples: pa.Table) -> str:
         ("queues", "number wide", lambda row: f"{row['queues']:,}"),
         ("oldest consumed", "number wide", lambda row: str(row["age"])),
     ]
+    rows = _lag_rows(newest, moments[-1])
     parts.append(_ranked(rows, "group · topic", columns, what="lag", has_size=False))
     note = f"Messages that groups have not consumed, in {count_text(len(moments), 'sample')}"
     note += " so far." if len(moments) > 1 else "; each further report adds one, and a plot."

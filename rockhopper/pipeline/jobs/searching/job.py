@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.options import is_empty_span, job
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.searching.condition import Condition
 from rockhopper.pipeline.jobs.searching.options import SearchOptions
@@ -61,15 +61,7 @@ def search(asked: SearchOptions) -> SearchResult:
         PipelineError: there is nothing to search, or *where* or *sql92* is invalid.
     """
     started = time.monotonic()
-    condition = Condition(
-        asked.key,
-        asked.tag,
-        asked.contains.encode() if isinstance(asked.contains, str) else asked.contains,
-        asked.sql92,
-        tuple(asked.topics),
-        asked.start_ms,
-        asked.end_ms,
-    )
+    condition = _condition(asked)
     _check(asked, condition)
     search_ = _Search(asked, condition)
     search_.find_topics()
@@ -91,16 +83,9 @@ def search(asked: SearchOptions) -> SearchResult:
         if asked.dry_run:
             return result
         found = run(tasks, _search_one, "searching")
-    seen: dict[tuple[Any, ...], Row] = {}
-    for part in found:
-        result.looked_at_count += part.looked_at_count
-        result.match_count += part.match_count
-        result.skipped += part.skipped
-        for row in part.rows:
-            seen.setdefault(_identity(row), row)
+    rows = _merge(result, found)
     result.away = search_.away()
-    rows = sorted(seen.values(), key=order)[: asked.limit]
-    result.messages = [document(row) for row in rows]
+    result.messages = list(map(document, rows[: asked.limit]))
     result.seconds = time.monotonic() - started
     return result
 
@@ -109,6 +94,30 @@ def _search_one(task: Any) -> SearchMatches:
     if isinstance(task, StoreTask):
         return search_store(task)
     return search_archive(task) if isinstance(task, ArchiveTask) else search_network(task)
+
+
+def _condition(asked: SearchOptions) -> Condition:
+    return Condition(
+        asked.key,
+        asked.tag,
+        asked.contains.encode() if isinstance(asked.contains, str) else asked.contains,
+        asked.sql92,
+        tuple(asked.topics),
+        asked.start_ms,
+        asked.end_ms,
+    )
+
+
+def _merge(result: SearchResult, found: Iterable[SearchMatches]) -> list[Row]:
+    """Add the counts to the result; return each row once, the oldest first."""
+    seen: dict[tuple[Any, ...], Row] = {}
+    for part in found:
+        result.looked_at_count += part.looked_at_count
+        result.match_count += part.match_count
+        result.skipped += part.skipped
+        for row in part.rows:
+            seen.setdefault(_identity(row), row)
+    return sorted(seen.values(), key=order)
 
 
 def _check(asked: SearchOptions, condition: Condition) -> None:
@@ -126,16 +135,19 @@ def _check(asked: SearchOptions, condition: Condition) -> None:
             "there is nothing to look for: give a key, a tag, a piece of the body, a condition, "
             "times or a topic"
         )
+    _check_values(asked, condition)
+    condition.check()
+
+
+def _check_values(asked: SearchOptions, condition: Condition) -> None:
     if asked.where is not None and asked.sql92 is not None:
         raise UsageProblem("where and sql92 are mutually exclusive: leave one out")
     if asked.limit < 1:
         raise UsageProblem(f"the limit is {asked.limit}: set it to at least 1")
     if condition.contains == b"" or condition.key == "" or condition.tag == "":
         raise UsageProblem("a key, tag or piece of the body is empty: leave it out")
-    start_ms, end_ms = asked.start_ms, asked.end_ms
-    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+    if is_empty_span(asked.start_ms, asked.end_ms):
         raise UsageProblem("nothing is between the two times: swap them or leave one out")
-    condition.check()
 
 
 class _Search:
@@ -163,24 +175,36 @@ class _Search:
         topics = self._condition.topics
         archived = set() if self._catalog is None else self._catalog.topics()
         elsewhere = [topic for topic in topics if topic not in archived]
-        known = None
+        known = self._find_live_topics(elsewhere, archived)
+        if topics and known is not None:
+            self._live_topics = tuple(t for t in topics if t in known or t in elsewhere)
+
+    def _find_live_topics(
+        self, elsewhere: Sequence[str], archived: Collection[str]
+    ) -> Collection[str] | None:
+        """Return the topics of the store or the brokers; None if they make no difference.
+
+        Raises:
+            PipelineError: a topic *elsewhere* than in the archive does not exist.
+        """
         if self._asked.path is not None:
             root, _ = find_commit_log(self._asked.path)
             check_topics(root, elsewhere)
-            known = known_topics(root)
-        elif self._asked.nameserver is not None and len(elsewhere) < len(topics):
-            from rockhopper.pipeline.remote import connect
+            return known_topics(root)
+        if self._asked.nameserver is None:
+            if elsewhere:
+                near = near_or_some(elsewhere[0], sorted(archived))
+                raise PipelineError(
+                    f"the archive {self._asked.archive} has no topic {elsewhere[0]!r}{near}: "
+                    "correct the name, or search the store or the brokers as well"
+                )
+            return None
+        if len(elsewhere) == len(self._condition.topics):
+            return None
+        from rockhopper.pipeline.remote import connect
 
-            # The source itself refuses topics that are in neither.
-            known = frozenset(connect(self._asked.nameserver).topics())
-        elif self._asked.nameserver is None and elsewhere:
-            near = near_or_some(elsewhere[0], sorted(archived))
-            raise PipelineError(
-                f"the archive {self._asked.archive} has no topic {elsewhere[0]!r}{near}: "
-                "correct the name, or search the store or the brokers as well"
-            )
-        if topics and known is not None:
-            self._live_topics = tuple(t for t in topics if t in known or t in elsewhere)
+        # The source itself refuses topics that are in neither.
+        return frozenset(connect(self._asked.nameserver).topics())
 
     @property
     def _is_live(self) -> bool:

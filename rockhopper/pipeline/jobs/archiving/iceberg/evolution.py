@@ -49,18 +49,7 @@ def additions(
 
 def _between(there: Any, wanted: Any, path: str, table: str) -> Iterator[Addition]:
     if isinstance(there, types.StructType) and isinstance(wanted, types.StructType):
-        gone = [name for name in there.fieldNames() if name not in wanted.fieldNames()]
-        if gone:
-            raise PipelineError(
-                f"{table} has the field {path}.{gone[0]}, which the schema does not name any more: "
-                "fields can be added, but none can go, so keep it, or archive into another table"
-            )
-        for field in wanted.fields:
-            if field.name in there.fieldNames():
-                inner = there[field.name].dataType
-                yield from _between(inner, field.dataType, f"{path}.{field.name}", table)
-            else:
-                yield Addition(path, field.name, field.dataType)
+        yield from _between_structs(there, wanted, path, table)
     elif isinstance(there, types.ArrayType) and isinstance(wanted, types.ArrayType):
         yield from _between(there.elementType, wanted.elementType, f"{path}.element", table)
     elif isinstance(there, types.MapType) and isinstance(wanted, types.MapType):
@@ -71,3 +60,20 @@ def _between(there: Any, wanted: Any, path: str, table: str) -> Iterator[Additio
             "schema: a field keeps its type, so give a new one another name, or archive into "
             "another table"
         )
+
+
+def _between_structs(
+    there: types.StructType, wanted: types.StructType, path: str, table: str
+) -> Iterator[Addition]:
+    gone = [name for name in there.fieldNames() if name not in wanted.fieldNames()]
+    if gone:
+        raise PipelineError(
+            f"{table} has the field {path}.{gone[0]}, which the schema does not name any more: "
+            "fields can be added, but none can go, so keep it, or archive into another table"
+        )
+    for field in wanted.fields:
+        if field.name in there.fieldNames():
+            inner = there[field.name].dataType
+            yield from _between(inner, field.dataType, f"{path}.{field.name}", table)
+        else:
+            yield Addition(path, field.name, field.dataType)
