@@ -163,36 +163,53 @@ def _to_strict(text: str) -> str:
         token = match.group()
         if token.isspace():
             continue
-        level = levels[-1] if levels else None
-        in_key = level is not None and level.in_key
+        in_key = bool(levels) and levels[-1].in_key
         if token in "{[":
-            if len(levels) >= _DEPTH_MAX:
-                raise _SyntaxError(f"more than {_DEPTH_MAX} levels")
-            if in_key and any(outer.is_key for outer in levels):
-                # Each level of quoting doubles the quotes inside.
-                raise _SyntaxError(f"an object that is a key has an object as a key, at {position}")
-            levels.append(_OpenContainer(is_object=token == "{", start=len(out), is_key=in_key))
-            out.append(token)
+            _open_level(token, out, levels, position, in_key=in_key)
         elif token in "}]":
-            if level is None:
-                raise _SyntaxError(f"unexpected '{token}' at {position}")
-            levels.pop()
-            out.append(token)
-            if level.is_key:
-                key = "".join(out[level.start :])
-                del out[level.start :]
-                out.append(json.dumps(key, ensure_ascii=False))
-        elif token == ":" or token == ",":
-            if level is not None and level.is_object:
-                level.in_key = token == ","
-            out.append(token)
-        elif in_key and token[0] != '"':
-            out.append(json.dumps(token, ensure_ascii=False))
-        elif token[0] == '"' or _is_number(token) or token in ("true", "false", "null"):
+            _close_level(token, out, levels, position)
+        elif token in (":", ","):
+            if levels and levels[-1].is_object:
+                levels[-1].in_key = token == ","
             out.append(token)
         else:
-            raise _SyntaxError(f"unexpected '{token[:20]}' at {position}")
+            out.append(_strict_scalar(token, position, in_key=in_key))
     return "".join(out)
+
+
+def _open_level(
+    token: str, out: list[str], levels: list[_OpenContainer], position: int, *, in_key: bool
+) -> None:
+    if len(levels) >= _DEPTH_MAX:
+        raise _SyntaxError(f"more than {_DEPTH_MAX} levels")
+    if in_key and any(outer.is_key for outer in levels):
+        # Each level of quoting doubles the quotes inside.
+        raise _SyntaxError(f"an object that is a key has an object as a key, at {position}")
+    levels.append(_OpenContainer(is_object=token == "{", start=len(out), is_key=in_key))
+    out.append(token)
+
+
+def _close_level(token: str, out: list[str], levels: list[_OpenContainer], position: int) -> None:
+    if not levels:
+        raise _SyntaxError(f"unexpected '{token}' at {position}")
+    level = levels.pop()
+    out.append(token)
+    if level.is_key:
+        key = "".join(out[level.start :])
+        del out[level.start :]
+        out.append(json.dumps(key, ensure_ascii=False))
+
+
+def _strict_scalar(token: str, position: int, *, in_key: bool) -> str:
+    if in_key and token[0] != '"':
+        return json.dumps(token, ensure_ascii=False)
+    if token[0] == '"' or _is_number(token) or token in ("true", "false", "null"):
+        return token
+    raise _SyntaxError(f"unexpected '{token[:20]}' at {position}")
+
+
+def _is_reference(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and isinstance(value.get("$ref"), str)
 
 
 def _resolve(value: Any, root: Any, holders: set[int]) -> Any:
@@ -202,9 +219,8 @@ def _resolve(value: Any, root: Any, holders: set[int]) -> Any:
     them could create a cycle.
     """
     if isinstance(value, dict):
-        path = value.get("$ref")
-        if len(value) == 1 and isinstance(path, str):
-            target = _find(root, path)
+        if _is_reference(value):
+            target = _find(root, value["$ref"])
             return value if target is None or id(target) in holders else target
         if id(value) in holders:
             return {key: _resolve(item, root, holders) for key, item in value.items()}

@@ -92,13 +92,10 @@ class Message:
                 without a time zone; a level is below 0.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
-            maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
-            raise TypeError(f"a body must be bytes, not {type(body).__name__}: {maker} converts it")
+            raise _wrong_body(body)
         times = (delay_level, delay_s, deliver_at_ms, deliver_at, delay_ms)
         if times != _NO_TIMES:
-            if delay_ms is not None:
-                warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=2)
-            delay_s = _checked_delay_s(times, delay_s if delay_ms is None else delay_ms / 1000)
+            delay_s = _checked_delay_s(times, delay_s, delay_ms)
         if priority is not None and priority < 0:
             raise ValueError(f"priority is {priority}: it must be 0 or above")
         self.topic = topic
@@ -220,7 +217,12 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     return keys
 
 
-def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float | None:
+def _checked_delay_s(
+    times: tuple[object, ...], delay_s: float | None, delay_ms: float | None
+) -> float | None:
+    if delay_ms is not None:
+        warnings.warn(_OLD_DELAY, DeprecationWarning, stacklevel=3)
+        delay_s = delay_ms / 1000
     if sum(time is not None for time in times) > 1:
         raise ValueError(
             "delay_level, delay_s, deliver_at_ms and deliver_at are mutually exclusive: pass one"
@@ -235,6 +237,11 @@ def _checked_delay_s(times: tuple[object, ...], delay_s: float | None) -> float 
     if times[0] is not None:
         check_delay_level(times[0], least=0)
     return delay_s
+
+
+def _wrong_body(body: object) -> TypeError:
+    maker = "text.encode()" if isinstance(body, str) else "JSON().encode(value)"
+    return TypeError(f"a body must be bytes, not {type(body).__name__}: {maker} converts it")
 
 
 def check_delay_level(level: object, *, least: int) -> None:

@@ -43,6 +43,16 @@ def check_tags_meant(topic: str, expression: str | None) -> None:
             )
 
 
+def _parse_tags(topic: str, expression: str) -> frozenset[str]:
+    tags = frozenset(tag.strip() for tag in expression.split("||")) - {""}
+    if not tags:
+        raise SubscriptionError(
+            f"the expression '{expression}' for topic '{topic}' names no tag; "
+            "'*' subscribes to everything, 'a || b' to two tags"
+        )
+    return tags
+
+
 class Subscription:
     """A topic of a consumer and the filter for its messages; compares by value.
 
@@ -89,12 +99,7 @@ class Subscription:
             if expression == SUBSCRIBE_ALL:
                 self.matches_all = True
             else:
-                tags = frozenset(tag.strip() for tag in expression.split("||")) - {""}
-                if not tags:
-                    raise SubscriptionError(
-                        f"the expression '{expression}' for topic '{topic}' names no tag; "
-                        "'*' subscribes to everything, 'a || b' to two tags"
-                    )
+                tags = _parse_tags(topic, expression)
         elif self.is_sql:
             if not expression or not expression.strip():
                 raise SubscriptionError(f"the SQL92 expression for topic '{topic}' is empty")

@@ -254,11 +254,8 @@ class Http2Connection:
         self._idle.earn(IDLE_FRAMES_EARNED)
         self._events.append(RequestStarted(stream_id, found, is_end))
 
-    def _data_received(self, flags: int, stream_id: int, payload: bytes) -> None:
-        size = len(payload)
-        stream = self._streams.get(stream_id)
-        if stream_id == 0 or stream_id > self._last_stream_id:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"DATA on the idle stream {stream_id}")
+    def _use_window(self, size: int) -> None:
+        """Count received data against the connection's window, and open it again at its half."""
         self._receive_window -= size
         if self._receive_window < 0:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
@@ -267,6 +264,13 @@ class Http2Connection:
                 frames.window_update(0, CONNECTION_WINDOW_BYTES - self._receive_window)
             )
             self._receive_window = CONNECTION_WINDOW_BYTES
+
+    def _data_received(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        stream = self._streams.get(stream_id)
+        if stream_id == 0 or stream_id > self._last_stream_id:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"DATA on the idle stream {stream_id}")
+        self._use_window(size)
         if stream is None or stream.is_heard:
             if stream_id in self._reset_here:
                 return
@@ -283,10 +287,14 @@ class Http2Connection:
             self._idle.earn(IDLE_FRAMES_EARNED)
         else:
             self._idle.spend(self._clock())
+        self._open_window(stream_id, stream)
+        self._events.append(Received(stream_id, data, is_end=False))
+
+    def _open_window(self, stream_id: int, stream: Stream) -> None:
+        """Let the peer send more, if half of the stream's window is used."""
         if stream.receive_window < WINDOW_BYTES // 2 and not stream.is_answered:
             self._out.append(frames.window_update(stream_id, WINDOW_BYTES - stream.receive_window))
             stream.receive_window = WINDOW_BYTES
-        self._events.append(Received(stream_id, data, is_end=False))
 
     def _heard(self, stream: Stream, data: bytes) -> None:
         _check_size(stream)

@@ -319,14 +319,18 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
     return chain("OR", ordered("<", value, low), ordered(">", value, high))
 
 
-def equal(left: Node, right: Node) -> Node:
-    """Return ``left = right``."""
+def _check_comparable(left: Node, right: Node) -> None:
     for node in (left, right):
         if node.is_constant and node.kind is ValueKind.NOTHING:
             raise ValueError("NULL cannot be compared; write IS NULL or IS NOT NULL")
     both_constant = left.is_constant and right.is_constant
     if both_constant and left.is_boolean and not right.is_boolean:
         raise ValueError(f"TRUE and FALSE cannot be compared with {right.kind.value}")
+
+
+def equal(left: Node, right: Node) -> Node:
+    """Return ``left = right``."""
+    _check_comparable(left, right)
     if left.name is not None and right.is_constant and right.kind is ValueKind.TEXT:
         return _condition(_name_is_text(left.name, right.value), left, right)
     return _condition(_equality_closure(left, right), left, right)
@@ -361,20 +365,34 @@ def _sameness(left: ValueKind, right: ValueKind) -> Callable[[Value, Value], boo
     if left in _READERS and right in _READERS:
         as_double = ValueKind.DOUBLE in (left, right)
         return _same_doubles if as_double else operator.eq
-    if left is ValueKind.TEXT and right in _READERS:
-        read = _READERS[right]
-        return lambda one, other: read(str(one)) == other
-    if left in _READERS and right is ValueKind.TEXT:
-        read_right = _READERS[left]
-        return lambda one, other: one == read_right(str(other))
-    if left is ValueKind.TEXT and right is ValueKind.BOOLEAN:
-        return lambda one, other: _is_true(str(one)) is other
-    if left is ValueKind.BOOLEAN and right is ValueKind.TEXT:
-        return _cast_fails
     if left is right:
         return operator.eq
-    # A truth value and a number are never equal.
-    return lambda _one, _other: False
+    if left is ValueKind.TEXT:
+        return _sameness_of_text(right)
+    if right is ValueKind.TEXT:
+        return _sameness_to_text(left)
+    return _never_equal
+
+
+def _sameness_of_text(right: ValueKind) -> Callable[[Value, Value], bool]:
+    if right in _READERS:
+        read = _READERS[right]
+        return lambda one, other: read(str(one)) == other
+    if right is ValueKind.BOOLEAN:
+        return lambda one, other: _is_true(str(one)) is other
+    return _never_equal
+
+
+def _sameness_to_text(left: ValueKind) -> Callable[[Value, Value], bool]:
+    if left in _READERS:
+        read = _READERS[left]
+        return lambda one, other: one == read(str(other))
+    return _cast_fails if left is ValueKind.BOOLEAN else _never_equal
+
+
+def _never_equal(_one: Value, _other: Value) -> bool:
+    """Compare a truth value with a number, for example."""
+    return False
 
 
 def _is_true(text: str) -> bool:

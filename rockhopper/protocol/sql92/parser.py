@@ -146,7 +146,7 @@ class Parser:
         """Parse what follows a value, up to an operator that needs another operand."""
         while True:
             kind = self._token.kind
-            if self._operators and self._operators[-1].word in _HIGHS:
+            if self._has_open_between:
                 self._between_bounds()
                 return True
             if kind == ")" and self._open_count:
@@ -158,15 +158,23 @@ class Parser:
             elif kind in _TESTS:
                 if self._test():
                     return True
-            elif kind in _BINARY:
-                binding = _BINARY[kind]
-                if binding != _COMPARISON:
-                    self._reduce(binding)
-                self._push(binding, kind)
-                self._advance()
-                return True
             else:
-                return False
+                return self._binary(kind)
+
+    @property
+    def _has_open_between(self) -> bool:
+        return bool(self._operators) and self._operators[-1].word in _HIGHS
+
+    def _binary(self, kind: str) -> bool:
+        """Parse an operator that needs another operand; False if there is none."""
+        binding = _BINARY.get(kind)
+        if binding is None:
+            return False
+        if binding != _COMPARISON:
+            self._reduce(binding)
+        self._push(binding, kind)
+        self._advance()
+        return True
 
     def _between_bounds(self) -> None:
         if self._token.kind != "AND":

@@ -63,8 +63,7 @@ def decode_records(data: bytes) -> RecordsRead:
     """Return every record of *data* that can be read."""
     records: list[Record] = []
     damages: list[tuple[int, int]] = []
-    lost_at: int | None = None
-    loss_count = 0
+    losses: list[int] = []  # the numbers of records before each loss
     is_cut = False
     # A first copy whose second one should follow.
     awaited: Record | None = None
@@ -76,21 +75,23 @@ def decode_records(data: bytes) -> RecordsRead:
         if damaged:
             damages.append((start, position))
             if not _is_other_copy(damaged, awaited, found):
-                lost_at = len(records) if lost_at is None else lost_at
-                loss_count += 1
+                losses.append(len(records))
                 is_cut = found is None and _is_beginning(damaged)
         if found is None:
             break
         kind, payload = found
         record = kind & ~_SECOND, payload
-        is_second = kind != record[0]
-        if not is_second or record != awaited:
+        if kind == record[0]:
             records.append(record)
-        awaited = None if is_second else record
+            awaited = record
+        else:
+            if record != awaited:
+                records.append(record)
+            awaited = None
         position += _HEAD.size + len(payload)
-    sound_count = len(records) if lost_at is None else lost_at
-    is_torn = is_cut and loss_count == 1
-    return RecordsRead(records, sound_count, damages, loss_count > 0, len(data), is_torn)
+    sound_count = losses[0] if losses else len(records)
+    is_torn = is_cut and len(losses) == 1
+    return RecordsRead(records, sound_count, damages, bool(losses), len(data), is_torn)
 
 
 def _record_at(data: bytes, position: int) -> Record | None:

@@ -174,6 +174,15 @@ def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
     )
 
 
+def _with_host_flags(head: RecordHead) -> int:
+    sys_flag = head.sys_flag & ~HOST_FLAGS_MASK
+    if len(head.born_host) == 20:
+        sys_flag |= SYS_FLAG_BORN_HOST_V6
+    if len(head.store_host) == 20:
+        sys_flag |= SYS_FLAG_STORE_HOST_V6
+    return sys_flag
+
+
 def encode_message(
     head: RecordHead, topic: str, body: bytes, properties: bytes | str | dict[str, str]
 ) -> bytes:
@@ -190,11 +199,6 @@ def encode_message(
         properties = encode_properties(properties)
     if isinstance(properties, str):
         properties = properties.encode()
-    sys_flag = head.sys_flag & ~HOST_FLAGS_MASK
-    if len(head.born_host) == 20:
-        sys_flag |= SYS_FLAG_BORN_HOST_V6
-    if len(head.store_host) == 20:
-        sys_flag |= SYS_FLAG_STORE_HOST_V6
     layout = RECORD_HEADS.get((len(head.born_host), len(head.store_host)))
     if layout is None:
         raise ValueError("a host is 8 bytes, or 20 for IPv6: see protocol.addresses.host_bytes")
@@ -209,7 +213,7 @@ def encode_message(
         size_bytes=layout.size + sum(map(len, rest)),
         magic=MAGIC_V2 if wide else MAGIC_V1,
         body_crc=body_crc(body),
-        sys_flag=sys_flag,
+        sys_flag=_with_host_flags(head),
         body_size_bytes=len(body),
     )
     try:
