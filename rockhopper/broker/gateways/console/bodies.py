@@ -77,14 +77,7 @@ def format_body(message: StoredMessage, form: str = "") -> ShownBody:
         if form == "json":
             problem = problem or "This is not JSON, or too large to be formatted."
         form = "json" if pretty is not None else "text" if is_text else "hex"
-    if form == "json" and pretty is not None:
-        text, taken = pretty, len(body)
-    elif form == "text":
-        taken = min(len(body), TEXT_SHOWN_BYTES)
-        text = body[:taken].decode("utf-8", "backslashreplace").replace("\r\n", "\n")
-    else:
-        taken = min(len(body), HEX_SHOWN_BYTES)
-        text = hex_dump(body[:taken])
+    text, taken = _text_of(body, form, pretty)
     return ShownBody(
         form,
         text,
@@ -99,6 +92,17 @@ def format_body(message: StoredMessage, form: str = "") -> ShownBody:
     )
 
 
+def _text_of(body: bytes, form: str, pretty: str | None) -> tuple[str, int]:
+    """Return the text of a body, and how many of its bytes the text shows."""
+    if form == "json" and pretty is not None:
+        return pretty, len(body)
+    if form == "text":
+        shown = body[:TEXT_SHOWN_BYTES]
+        return shown.decode("utf-8", "backslashreplace").replace("\r\n", "\n"), len(shown)
+    shown = body[:HEX_SHOWN_BYTES]
+    return hex_dump(shown), len(shown)
+
+
 def preview(message: StoredMessage) -> str:
     """Return the beginning of the body on one line."""
     body = message.body
@@ -107,14 +111,7 @@ def preview(message: StoredMessage) -> str:
         if begun is None:
             return f"{compression(message)}, {len(body):,} bytes"
         body = begun
-    start = body[: 4 * PREVIEW_CHARACTERS]
-    try:
-        # The end may be within a character.
-        text = start.decode("utf-8", "strict" if len(start) == len(body) else "ignore")
-    except UnicodeDecodeError:
-        text = ""
-    if not _is_text(body, len(start)):
-        text = ""
+    text = _beginning(body)
     if not text and body and body is not message.body:
         # The full size is known only after decompressing everything.
         return f"{compression(message)}, {len(message.body):,} bytes: {body[:24].hex(' ')} …"
@@ -122,6 +119,17 @@ def preview(message: StoredMessage) -> str:
         return f"{len(body):,} bytes: {body[:24].hex(' ')}{' …' if len(body) > 24 else ''}"
     text = " ".join(text[: PREVIEW_CHARACTERS + 1].split())
     return f"{text[:PREVIEW_CHARACTERS]} …" if len(text) > PREVIEW_CHARACTERS else text
+
+
+def _beginning(body: bytes) -> str:
+    """Return the beginning of a text; empty if *body* is no text."""
+    start = body[: 4 * PREVIEW_CHARACTERS]
+    try:
+        # The end may be within a character.
+        text = start.decode("utf-8", "strict" if len(start) == len(body) else "ignore")
+    except UnicodeDecodeError:
+        return ""
+    return text if _is_text(body, len(start)) else ""
 
 
 def _begun(message: StoredMessage) -> bytes | None:

@@ -126,9 +126,9 @@ class Browser:
             ],
             is_back=True,
         )
-        lowest = {each.queue: each.offset for each in lines[::-1]}
+        lowest: dict[MessageQueue, int] = {}
         for each in lines:
-            lowest[each.queue] = min(lowest[each.queue], each.offset)
+            lowest[each.queue] = min(lowest.get(each.queue, each.offset), each.offset)
         next_ends = [
             lowest.get(each.queue, end) for each, end in zip(self._queues, ends, strict=True)
         ]

@@ -31,6 +31,7 @@ from rockhopper.broker.users.access import CLUSTER, AccessRules, Action
 
 if TYPE_CHECKING:
     from rockhopper.broker.gateways.console.site import Site
+    from rockhopper.broker.gateways.console.visit import Visit
 
 HEADERS = (
     (
@@ -128,11 +129,16 @@ class Console:
         visit.path = request.path.removeprefix(HOME)
         if request.method != "POST":
             return await site.show(request.path, visit)
+        return await self._submit(site, request, visit, form)
+
+    async def _submit(
+        self, site: "Site", request: HttpRequest, visit: "Visit", form: dict[str, str]
+    ) -> Page:
         if not is_from_here(request.headers, self._proxied_names):
             return await site.refuse(visit, from_elsewhere(request.headers), 403)
-        if not may_change:
+        if not visit.may_change:
             return await site.refuse(visit, visit.why_not, 403)
-        if not self._tokens.is_right(form.get("token", ""), principal.user):
+        if not self._tokens.is_right(form.get("token", ""), visit.principal.user):
             return await site.show_again(request.path, visit, form, STALE)
         return await site.submit(request.path, visit, form)
 

@@ -204,6 +204,12 @@ class Site:
             visit, TemplatePage("sentence.html", {"sentence": sentence}, status)
         )
 
+    async def _why_closed(self, visit: Visit) -> str:
+        """Return why an open broker takes no changes from this host; empty if it does."""
+        if not (visit.may_change and visit.access.is_open):
+            return ""
+        return await elsewhere.why_not(visit.admin, visit.principal.host, self._kept)
+
     async def _run(self, visit: Visit, view: Callable[[], Awaitable[Result]]) -> Page:
         if not visit.name_services:
             sentence = "This broker has no name server: set namesrvAddr, or role=all."
@@ -219,24 +225,14 @@ class Site:
                 )
                 if not (there or visit.silent or visit.path in LIVE):
                     await admin.masters()  # Raises the error for a missing master.
-                if visit.may_change and visit.access.is_open:
-                    host = visit.principal.host
-                    visit.closed = await elsewhere.why_not(admin, host, self._kept)
+                visit.closed = await self._why_closed(visit)
                 return await self._page(visit, await view())
-        except WrongInput as error:
-            return await self.refuse(visit, str(error), 400)
         except (MessageNotFoundError, RouteNotFoundError) as error:
             if visit.silent and not there:
                 return await self.refuse(visit, "No broker answers.", 502)
             return await self.refuse(visit, str(error), 404)
-        except NoPermission as error:
-            return await self.refuse(visit, str(error), 403)
-        except ClientError as error:
-            return await self.refuse(
-                visit, format_error(error), 403 if is_forbidden(error) else 502
-            )
-        except TimeoutError:
-            return await self.refuse(visit, "A broker did not answer in time.", 504)
+        except (WrongInput, NoPermission, ClientError, TimeoutError) as error:
+            return await self.refuse(visit, *_sentence_and_status(error))
 
     async def _done(self, visit: Visit, act: Act, form: Mapping[str, str]) -> Result:
         if visit.closed:
@@ -292,3 +288,13 @@ def _static(name: str) -> Page:
         return Page(b"there is no such file\n", 404)
     # The address contains a hash of the files.
     return Page(found[0], content_type=found[1], headers=(("Cache-Control", "max-age=86400"),))
+
+
+def _sentence_and_status(error: Exception) -> tuple[str, int]:
+    if isinstance(error, WrongInput):
+        return str(error), 400
+    if isinstance(error, NoPermission):
+        return str(error), 403
+    if isinstance(error, ClientError):
+        return format_error(error), 403 if is_forbidden(error) else 502
+    return "A broker did not answer in time.", 504

@@ -151,6 +151,10 @@ async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
     sums = await _counted(visit, asked, dry_run=False)
     if sums.problems and not sums.sum:
         raise sums.problems[0]
+    return Moved("dead-letters/of", {"group": asked.group}, _notice(asked, sums))
+
+
+def _notice(asked: Back, sums: _RequeueTotals) -> str:
     where = f"to {asked.group} alone" if asked.to else "to their original topics"
     notice = f"Sent back {sums.sum} of the dead letters of {asked.group}, {where}."
     if sums.there:
@@ -162,4 +166,4 @@ async def requeue(visit: Visit, form: Mapping[str, str]) -> Moved:
         notice += f" Then it stopped, and {left} were not sent: {str(sums.end)[:REASON_CHARS_MAX]}."
     elif left > 0:
         notice += f" {left} of those shown had already been sent back, or no longer exist."
-    return Moved("dead-letters/of", {"group": asked.group}, notice)
+    return notice

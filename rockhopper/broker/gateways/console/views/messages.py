@@ -31,6 +31,36 @@ WAYS = ("newest", "offset", "time", "key", "id")
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
+async def _by_id(visit: Visit, topic: str, by: str, wanted: str) -> Result | None:
+    """Return the page of the message with the id *wanted*; None if no id is wanted.
+
+    Without another way to search, input that looks like an id is first taken for one.
+    """
+    is_guess = by == "newest" and IS_ID.fullmatch(wanted)
+    if not is_guess and not (by == "id" and wanted):
+        return None
+    try:
+        return await _to_message(visit, await visit.admin.message(wanted, topic))
+    except MessageNotFoundError:
+        if not is_guess:
+            raise
+        return None
+
+
+async def _by_key(visit: Visit, topic: str, key: str) -> Listed:
+    found = await visit.admin.messages_by_key(topic, key, max_count=BY_KEY_MAX)
+    left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
+    return Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
+
+
+async def _search(
+    visit: Visit, topic: str, queues: list[QueueFigures], by: str, wanted: str
+) -> Listed:
+    if by not in ("key", "id"):
+        return await _from_queues(visit, queues, by)
+    return await _by_key(visit, topic, wanted) if by == "key" and wanted else Listed([])
+
+
 async def browse(visit: Visit) -> Result:
     """Show the messages of a topic: the newest, from an offset or time on, by key or by id."""
     topic = visit.needed("topic")
@@ -42,23 +72,15 @@ async def browse(visit: Visit) -> Result:
         raise WrongInput(f"messages can be searched by {', '.join(WAYS)}")
     wanted = visit.query.get("q", "").strip()
     is_guess = by == "newest" and bool(wanted)
-    if (by == "id" and wanted) or (is_guess and IS_ID.fullmatch(wanted)):
-        try:
-            return await _to_message(visit, await visit.admin.message(wanted, topic))
-        except MessageNotFoundError:
-            if not is_guess:
-                raise
+    page = await _by_id(visit, topic, by, wanted)
+    if page is not None:
+        return page
     by = "key" if is_guess else by
     listed, problem = Listed([]), ""
-    if by == "key" and wanted:
-        found = await visit.admin.messages_by_key(topic, wanted, max_count=BY_KEY_MAX)
-        left_out = f"The newest {BY_KEY_MAX} of them." if len(found) == BY_KEY_MAX else ""
-        listed = Listed(await asyncio.to_thread(lambda: list(map(line, found))), "", left_out)
-    elif by not in ("key", "id"):
-        try:
-            listed = await _from_queues(visit, queues, by)
-        except WrongInput as error:
-            problem = str(error)
+    try:
+        listed = await _search(visit, topic, queues, by, wanted)
+    except WrongInput as error:
+        problem = str(error)
     values = {
         "problem": problem,
         "topic": topic,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import NamedTuple
 
@@ -132,30 +132,34 @@ async def show(visit: Visit) -> TemplatePage:
     plain = visit.only_seen(plain_only(topics, [each.broker for each in found]))
     dead = visit.only_seen(filter(is_dlq_topic, topics))
     none = None if visit.is_part else 0
-    alarms = [alarm for each in found for alarm in each.alarms]
-    alarms += [f"{name} has left the cluster" for name in visit.departed]
     values = {
         "states": found,
-        "alarms": alarms,
+        "alarms": _alarms(visit, found),
         "topic_count": len(plain) or none,
         "dead_count": len(dead) or none,
         "group_count": None if groups is None else len(groups) or none,
-        "behind": [
-            (
-                each,
-                [
-                    topic
-                    for topic in each.topics or ()
-                    if not is_retry_topic(topic) and visit.sees_topic(topic)
-                ],
-            )
-            for each in sorted(
-                (each for each in groups or () if each.lag > 0),
-                key=lambda each: (-each.lag, each.name),
-            )[:BEHIND_SHOWN_MAX]
-        ],
+        "behind": [(each, _shown_topics(visit, each)) for each in _behind(groups or ())],
     }
     return TemplatePage("overview.html", values)
+
+
+def _alarms(visit: Visit, found: Iterable[BrokerState]) -> list[str]:
+    alarms = [alarm for each in found for alarm in each.alarms]
+    return [*alarms, *(f"{name} has left the cluster" for name in visit.departed)]
+
+
+def _behind(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
+    """Return the groups with the largest lag, the largest first."""
+    behind = [each for each in groups if each.lag > 0]
+    return sorted(behind, key=lambda each: (-each.lag, each.name))[:BEHIND_SHOWN_MAX]
+
+
+def _shown_topics(visit: Visit, group: GroupFigures) -> list[str]:
+    return [
+        topic
+        for topic in group.topics or ()
+        if not is_retry_topic(topic) and visit.sees_topic(topic)
+    ]
 
 
 async def _groups(visit: Visit) -> list[GroupFigures] | None:

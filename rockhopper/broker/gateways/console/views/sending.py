@@ -22,6 +22,8 @@ from rockhopper.broker.users.errors import NoPermission
 from rockhopper.client.admin.causes import nearest
 from rockhopper.client.errors import ClientError, RouteNotFoundError
 from rockhopper.client.producer import Producer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.sending.tries import may_be_stored
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, topic_error
@@ -46,11 +48,8 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> T
     if refusal:
         problem = problem or refusal
     elif topic:
-        try:
-            route = await visit.admin.route(topic)
-            queues = [queue_text(queue) for queue in route.write_queues]
-        except RouteNotFoundError:
-            is_new = True
+        queues, is_new = await _queues(visit, topic)
+        if is_new:
             problem = problem or await _not_there(visit, topic)
     values = {
         "fields": fields,
@@ -63,6 +62,15 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> T
     return TemplatePage(
         "send.html", values, status if problem and fields is not visit.query else 200
     )
+
+
+async def _queues(visit: Visit, topic: str) -> tuple[list[str], bool]:
+    """Return the names of the topic's writable queues, and whether there is no such topic."""
+    try:
+        route = await visit.admin.route(topic)
+    except RouteNotFoundError:
+        return [], True
+    return [queue_text(queue) for queue in route.write_queues], False
 
 
 async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
@@ -78,20 +86,30 @@ async def send(visit: Visit, form: Mapping[str, str]) -> Moved | TemplatePage:
         if queue is not None:
             # Raises an error if the broker is known not to answer.
             await visit.masters(queue.broker_name)
-        producer = Producer(
-            visit.name_services,
-            group=GROUP,
-            timeout_s=TIMEOUT_S,
-            tls=visit.tls or False,
-            credentials=visit.credentials,
-        )
-        producer.session.routes.leave_out(visit.admin.session.routes.left_out)
-        async with producer:
-            receipt = await producer.send(message, queue=queue)
+        receipt = await _send(visit, message, queue)
     except (ClientError, NoPermission, ValueError, WrongInput) as error:
         return await _form(
             visit, form, format_error(error) + (LOST if may_be_stored(error) else "")
         )
+    return _page_after(visit, message, receipt)
+
+
+async def _send(visit: Visit, message: Message, queue: MessageQueue | None) -> SendReceipt:
+    producer = Producer(
+        visit.name_services,
+        group=GROUP,
+        timeout_s=TIMEOUT_S,
+        tls=visit.tls or False,
+        credentials=visit.credentials,
+    )
+    producer.session.routes.leave_out(visit.admin.session.routes.left_out)
+    async with producer:
+        return await producer.send(message, queue=queue)
+
+
+def _page_after(visit: Visit, message: Message, receipt: SendReceipt) -> Moved:
+    """Return the page to show after the send: that of the message, if the user may read it."""
+    topic = message.topic
     is_late = message.delay_s is not None or message.deliver_at_ms is not None
     said = (
         f"{receipt.message_id} will be delivered later." if is_late else "The message was stored."

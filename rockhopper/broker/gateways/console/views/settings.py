@@ -81,10 +81,7 @@ async def show(visit: Visit) -> TemplatePage:
     return await _form(visit, visit.query)
 
 
-async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> TemplatePage:
-    masters = await visit.admin.masters()
-    chosen = fields.get("broker") or masters[0].name
-    (broker,) = await visit.masters(chosen)
+def _check_may_see(visit: Visit) -> None:
     if visit.closed or not visit.access.may(visit.principal, Action.ADMINISTER, CLUSTER):
         raise NoPermission(
             f"Settings are only shown on this host, but you are at {visit.principal.host}: set "
@@ -92,6 +89,13 @@ async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> T
             if visit.access.is_open and not visit.closed
             else visit.why_not
         )
+
+
+async def _form(visit: Visit, fields: Mapping[str, str], problem: str = "") -> TemplatePage:
+    masters = await visit.admin.masters()
+    chosen = fields.get("broker") or masters[0].name
+    (broker,) = await visit.masters(chosen)
+    _check_may_see(visit)
     wanted = fields.get("search", "").strip()
     await asyncio.to_thread(known)
     rows = list(_rows(await visit.admin.broker_config(broker.address), wanted))
