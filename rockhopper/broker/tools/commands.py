@@ -90,16 +90,20 @@ def errors_in_words() -> Iterator[None]:
     except StoreError as error:
         fail(str(error))
     except OSError as error:
-        if error.errno in DISK_FULL_ERRNOS:
-            fail(f"no space is left to write {_output()}: free some, then run this again")
-        if isinstance(error, PermissionError):
-            fail(
-                f"{error.filename}: {(error.strerror or str(error)).lower()}: run this as the "
-                "broker's user, or as a member of the group that its storeGroup names"
-            )
-        fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
+        _fail_of_disk(error)
     except KeyboardInterrupt:
         fail("interrupted", 130)
+
+
+def _fail_of_disk(error: OSError) -> NoReturn:
+    if error.errno in DISK_FULL_ERRNOS:
+        fail(f"no space is left to write {_output()}: free some, then run this again")
+    if isinstance(error, PermissionError):
+        fail(
+            f"{error.filename}: {(error.strerror or str(error)).lower()}: run this as the "
+            "broker's user, or as a member of the group that its storeGroup names"
+        )
+    fail(f"{error.filename or 'the disk'}: {(error.strerror or str(error)).lower()}")
 
 
 def _output() -> str:

@@ -24,6 +24,12 @@ class DumpSelection(NamedTuple):
     before_ms: int | None = None
     with_body: bool = True
 
+    def covers(self, offset: int, store_time_ms: int) -> bool:
+        """Whether a record before *to_offset* may be selected, by its place and time."""
+        if self.before_ms is not None and store_time_ms >= self.before_ms:
+            return False
+        return offset >= self.from_offset and store_time_ms >= self.from_ms
+
 
 def dump(view: StoreView, wanted: DumpSelection) -> Iterator[dict[str, Any]]:
     """Yield each selected message; a message with a damaged body has an error. Raises OSError."""
@@ -31,9 +37,7 @@ def dump(view: StoreView, wanted: DumpSelection) -> Iterator[dict[str, Any]]:
     for record, is_damaged in view.records(_start(view, wanted)):
         if wanted.to_offset is not None and record.offset >= wanted.to_offset:
             return
-        if wanted.before_ms is not None and record.store_time_ms >= wanted.before_ms:
-            continue
-        if record.offset < wanted.from_offset or record.store_time_ms < wanted.from_ms:
+        if not wanted.covers(record.offset, record.store_time_ms):
             continue
         if not topics or record.topic in topics:
             yield from _messages(view, record, wanted, is_damaged=is_damaged)

@@ -312,6 +312,10 @@ class IndexCheck:
         if entry.offset <= keys[0][1] and (entry.hash, entry.offset) not in _pairs(keys):
             self._ahead.popleft()  # An entry for a tag, or a duplicate.
             return
+        self._miss_before(entry)
+
+    def _miss_before(self, entry: IndexEntry) -> None:
+        keys = self._keys
         while keys and (entry.hash, entry.offset) != keys[0][:2] and keys[0][1] <= entry.offset:
             self._miss(entry.file.path, keys.popleft())
 

@@ -33,6 +33,28 @@ class FileProblem(NamedTuple):
 
 def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem]]:
     """Return the files, oldest first, and their problems. Raises OSError."""
+    found, problems = _list_files(directories)
+    counts = Counter(size_bytes for _, size_bytes, _ in found)
+    usual_bytes = max(counts, key=lambda size_bytes: (counts[size_bytes], size_bytes), default=0)
+    files = MappedFileQueue(directories[0], usual_bytes)
+    for base, size_bytes, path in found:
+        if base % usual_bytes:
+            reason = (
+                f"no file can start at this offset if each has {usual_bytes} bytes: it is skipped"
+            )
+            problems.append(FileProblem(path, reason))
+            continue
+        if size_bytes != usual_bytes:
+            reason = f"the file has {size_bytes} bytes, but the others have {usual_bytes}"
+            problems.append(FileProblem(path, reason))
+        files.files.append(MappedFile(path, base, size_bytes))
+    return files, problems
+
+
+def _list_files(
+    directories: Sequence[Path],
+) -> tuple[list[tuple[int, int, Path]], list[FileProblem]]:
+    """Return the first offset, size and path of each file with data, and the other files."""
     found: list[tuple[int, int, Path]] = []
     empty: list[Path] = []
     problems: list[FileProblem] = []
@@ -51,21 +73,7 @@ def find(directories: Sequence[Path]) -> tuple[MappedFileQueue, list[FileProblem
     found.sort()
     last = found[-1][0] if found else 0
     problems += (FileProblem(path, "the file is empty", int(path.name) < last) for path in empty)
-    counts = Counter(size_bytes for _, size_bytes, _ in found)
-    usual_bytes = max(counts, key=lambda size_bytes: (counts[size_bytes], size_bytes), default=0)
-    files = MappedFileQueue(directories[0], usual_bytes)
-    for base, size_bytes, path in found:
-        if base % usual_bytes:
-            reason = (
-                f"no file can start at this offset if each has {usual_bytes} bytes: it is skipped"
-            )
-            problems.append(FileProblem(path, reason))
-            continue
-        if size_bytes != usual_bytes:
-            reason = f"the file has {size_bytes} bytes, but the others have {usual_bytes}"
-            problems.append(FileProblem(path, reason))
-        files.files.append(MappedFile(path, base, size_bytes))
-    return files, problems
+    return found, problems
 
 
 def end_at(files: MappedFileQueue, end: int) -> None:

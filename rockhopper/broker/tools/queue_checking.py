@@ -293,8 +293,7 @@ class QueueCheck:
         for is_batch, found in files.items():
             self._look_at_sizes(found, is_batch=is_batch)
 
-    def _look_at_sizes(self, queues: list[list[FoundFile]], *, is_batch: bool) -> None:
-        """Report files of odd size: a broker resizes them, or does not start."""
+    def _usual_size(self, files: list[FoundFile], *, is_batch: bool) -> int | None:
         unit = BATCH_CONSUME_QUEUE_UNIT if is_batch else CONSUME_QUEUE_UNIT
         store, noted = self._view.config.store, self._view.noted
         configured_bytes = (
@@ -303,8 +302,12 @@ class QueueCheck:
             else store.consume_queue_file_size_bytes
         )
         noted_bytes = noted.file_sizes[1 + is_batch] if noted is not None else 0
+        return common_size(files, unit.size, noted_bytes, configured_bytes)
+
+    def _look_at_sizes(self, queues: list[list[FoundFile]], *, is_batch: bool) -> None:
+        """Report files of odd size: a broker resizes them, or does not start."""
         found = [file for files in queues for file in files]
-        size_bytes = common_size(found, unit.size, noted_bytes, configured_bytes)
+        size_bytes = self._usual_size(found, is_batch=is_batch)
         if size_bytes is None and len({file.size_bytes for file in found}) < 2:
             return
         right = f"not {size_bytes}" if size_bytes else "and the right size is unknown"
@@ -329,15 +332,19 @@ class QueueCheck:
             what = "a unit points to no message of its queue"
             self._name(topic, queue_id, each, what, **({"count": count} if count > 1 else {}))
 
+    def _is_explained_beyond_end(self) -> bool:
+        view = self._view
+        if not view.is_live and not view.is_clean:
+            self._findings.notes["units of messages that are not in the log"] += 1
+        return not view.is_clean
+
     def _is_explained(self, topic: str, unit: tuple[int, ...]) -> bool:
         offset, size_bytes = unit[:2]
         if size_bytes == BLANK_UNIT_SIZE_FIELD and not offset:
             return True
         view = self._view
         if offset >= view.end:
-            if not view.is_live and not view.is_clean:
-                self._findings.notes["units of messages that are not in the log"] += 1
-            return not view.is_clean
+            return self._is_explained_beyond_end()
         if view.is_gone(topic, offset) or view.is_in_hole(offset, offset + max(size_bytes, 1)):
             return True
         record = view.record_at(offset)

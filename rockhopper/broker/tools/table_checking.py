@@ -45,15 +45,21 @@ def check_tables(view: StoreView, findings: Findings) -> int:
             count += 1
             _check_records(view, findings, path)
     count += _check_replica_files(findings, layout.own / REPLICA_DIRECTORY)
+    return count + _check_notes(findings, layout.own)
+
+
+def _check_notes(findings: Findings, directory: Path) -> int:
+    """Check the files of one line; return their number."""
+    count = 0
     for name in (*_CHECKED_LINES, GEOMETRY_FILE):
-        data = _read(layout.own / name)
+        data = _read(directory / name)
         if data is not None:
             count += 1
             try:
                 decode_geometry(data) if name == GEOMETRY_FILE else checked_line.decode(data)
             except ValueError as error:
                 what = f"the file is damaged: {error}"
-                findings.report("table", layout.own / name, what, _MADE_ANEW)
+                findings.report("table", directory / name, what, _MADE_ANEW)
     return count
 
 
@@ -96,12 +102,7 @@ def _check_replica_file(findings: Findings, path: Path) -> None:
 
 
 def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
-    data = backup = None
-    for _ in range(_TRIES):
-        data, backup = _read(path), _read(backup_path(path))
-        if not view.is_live or (data, backup) == (_read(path), _read(backup_path(path))):
-            break
-    saved = unseal(backup) if backup else None
+    data, backup = _read_both(view, path)
     if data is None or not data.strip():
         if backup:
             findings.report("table", path, "the table is missing or empty", _COPY_COUNTS)
@@ -112,7 +113,23 @@ def _check_table(view: StoreView, findings: Findings, path: Path) -> None:
         remedy = RESTORE_FILE if backup is None else _COPY_COUNTS
         findings.report("table", path, f"the table cannot be read: {error}", remedy)
         return
-    if saved is None and backup and is_damaged(backup):
+    if backup:
+        _compare_with_backup(findings, path, data, backup)
+
+
+def _read_both(view: StoreView, path: Path) -> tuple[bytes | None, bytes | None]:
+    """Read a table and its backup, again if a running broker saves it meanwhile."""
+    data = backup = None
+    for _ in range(_TRIES):
+        data, backup = _read(path), _read(backup_path(path))
+        if not view.is_live or (data, backup) == (_read(path), _read(backup_path(path))):
+            break
+    return data, backup
+
+
+def _compare_with_backup(findings: Findings, path: Path, data: bytes, backup: bytes) -> None:
+    saved = unseal(backup)
+    if saved is None and is_damaged(backup):
         what = "the copy is damaged"
         findings.report("table", backup_path(path), what, "the broker writes it again")
     elif saved is not None and saved.content != data and saved.before != crc32(data):

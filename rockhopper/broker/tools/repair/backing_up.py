@@ -54,6 +54,11 @@ class BackupPlan(NamedTuple):
     unreadable: dict[str, bytes | None]
     """The result of ``unreadable_tables``; sound copies replace the tables."""
 
+    @property
+    def lost_tables(self) -> list[str]:
+        """The names of unreadable tables without a sound copy."""
+        return [name for name, copy in self.unreadable.items() if copy is None]
+
 
 class Backup:
     """The backup in a directory."""
@@ -103,13 +108,7 @@ class Backup:
         finally:
             os.close(descriptor)
 
-    def plan(self, view: StoreView) -> BackupPlan:
-        """Return what a run would copy.
-
-        Raises:
-            StoreError: the directory has another store's backup, or is not suitable.
-            OSError: something cannot be read.
-        """
+    def _check_directory(self, view: StoreView) -> None:
         others = set(os.listdir(self.directory)) - _OWN_NAMES if self.directory.is_dir() else set()
         if self.is_new and others:
             raise StoreError(
@@ -118,6 +117,15 @@ class Backup:
             )
         if self.directory.resolve().is_relative_to(view.layout.root.resolve()):
             raise StoreError(f"{self.directory} is inside the store: name a directory elsewhere")
+
+    def plan(self, view: StoreView) -> BackupPlan:
+        """Return what a run would copy.
+
+        Raises:
+            StoreError: the directory has another store's backup, or is not suitable.
+            OSError: something cannot be read.
+        """
+        self._check_directory(view)
         is_gap = self._is_behind_a_gap(view)
         differs_at = view.log.min_offset if is_gap else self._first_difference(view)
         end = view.log_end()
@@ -331,16 +339,7 @@ class Backup:
         Points without any remaining log are removed as well. Raises OSError.
         """
         manifest = self.manifest
-        newest = manifest.points[-1] if manifest.points else None
-        for line, segments in manifest.lines.items():
-            manifest.lines[line] = [segment for segment in segments if segment.end > log_start]
-        manifest.points = [
-            point for point in manifest.points if point.log_end > log_start or point is newest
-        ]
-        lines = {str(point.line) for point in manifest.points} | {str(manifest.line)}
-        manifest.lines = {line: kept for line, kept in manifest.lines.items() if line in lines}
-        for point in manifest.points:
-            point.log_start = max(point.log_start, log_start)
+        _drop_before(manifest, log_start)
         manifest.save(self.directory)
         used = {segment.name for segments in manifest.lines.values() for segment in segments}
         removed = disk.remove_files([path for path in self.log.iterdir() if path.name not in used])
@@ -394,3 +393,17 @@ def _encode_ends(ends: dict[tuple[str, int], int]) -> bytes:
 def decode_ends(data: bytes) -> dict[tuple[str, int], int]:
     """Decode the ends of queues, by topic and queue id."""
     return {(topic, queue_id): end for topic, queue_id, end in json.loads(data)}
+
+
+def _drop_before(manifest: BackupManifest, log_start: int) -> None:
+    """Drop what is before *log_start*, and points without any log but the newest."""
+    newest = manifest.points[-1] if manifest.points else None
+    for line, segments in manifest.lines.items():
+        manifest.lines[line] = [segment for segment in segments if segment.end > log_start]
+    manifest.points = [
+        point for point in manifest.points if point.log_end > log_start or point is newest
+    ]
+    lines = {str(point.line) for point in manifest.points} | {str(manifest.line)}
+    manifest.lines = {line: kept for line, kept in manifest.lines.items() if line in lines}
+    for point in manifest.points:
+        point.log_start = max(point.log_start, log_start)

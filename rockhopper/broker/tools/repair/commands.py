@@ -245,25 +245,12 @@ def backup_command(
     if not write:
         text = f"Would copy {size_text(plan.new_bytes)} of log, up to offset {plan.log_end}"
     else:
-        now_ms = time.time_ns() // 1_000_000
-        bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
-        with room(target, plan.new_bytes, _BACKUP_GOES_ON), bar:
-            point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
-        with Bar("Reading"):
-            damaged = damage_from(view, plan.new_from) if plan.new_bytes else 0
-        value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
-        value["damagedRanges"] = damaged
-        text = (
-            f"Point {point.number}: {size_text(plan.new_bytes)} of log copied, up to offset "
-            f"{point.log_end}, and {counted(len(point.tables), 'table')}"
-        )
-        if prune:
-            text += f"; {counted(pruned, 'old file')} deleted"
+        text, damaged = _back_up(view, backup, plan, value, prune=prune)
     if plan.differs_at is not None:
         value["differsAt"] = plan.differs_at
         text += f". {_why_a_new_line(plan)}; the earlier points are unchanged"
     wrong = _verified(backup) if verify else None
-    lost = [name for name, copy in plan.unreadable.items() if copy is None]
+    lost = plan.lost_tables
     value["unreadableTables"] = lost
     if as_json:
         write_json(value | ({} if wrong is None else {"wrong": wrong}))
@@ -271,16 +258,41 @@ def backup_command(
         write_line(text)
         _warn_of_damage(damaged, root)
         _warn_of_tables(plan)
-        for line in wrong or ():
-            write_line(line)
-        if wrong == []:
-            write_line("The backup is intact")
+        _say_verified(wrong)
         if not write:
             _say_nothing_is_written(target, plan.new_bytes)
     flush()
     if wrong:
         fail(f"{target} is damaged: start a new backup in another directory")
     _end_incomplete(lost or damaged)
+
+
+def _back_up(
+    view: StoreView, backup: Backup, plan: BackupPlan, value: dict[str, object], *, prune: bool
+) -> tuple[str, int]:
+    """Add a point and complete the JSON *value*; return a sentence and the damaged ranges."""
+    now_ms = time.time_ns() // 1_000_000
+    bar = Bar("Copying", plan.log_end - plan.new_bytes, plan.log_end)
+    with room(backup.directory, plan.new_bytes, _BACKUP_GOES_ON), bar:
+        point, pruned = backup.run_locked(view, now_ms, bar.at, prune=prune)
+    with Bar("Reading"):
+        damaged = damage_from(view, plan.new_from) if plan.new_bytes else 0
+    value |= {"point": point.number, "logEnd": point.log_end, "pruned": pruned}
+    value["damagedRanges"] = damaged
+    text = (
+        f"Point {point.number}: {size_text(plan.new_bytes)} of log copied, up to offset "
+        f"{point.log_end}, and {counted(len(point.tables), 'table')}"
+    )
+    if prune:
+        text += f"; {counted(pruned, 'old file')} deleted"
+    return text, damaged
+
+
+def _say_verified(wrong: list[str] | None) -> None:
+    for line in wrong or ():
+        write_line(line)
+    if wrong == []:
+        write_line("The backup is intact")
 
 
 def _warn_of_tables(plan: BackupPlan) -> None:

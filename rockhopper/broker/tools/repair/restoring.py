@@ -136,12 +136,16 @@ def _write_tables(backup: Backup, point: Point, target: Path, log_end: int) -> l
         if name.removesuffix(".bak") in left_out:
             continue
         if is_later and name in _ENDS:
-            ends = {topic: end for topic, end in decode_ends_of(data).items() if end < log_end}
-            data = b"".join(encode_ends({topic: end}) for topic, end in ends.items())
+            data = _ends_before(data, log_end)
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return left_out
+
+
+def _ends_before(data: bytes, log_end: int) -> bytes:
+    ends = {topic: end for topic, end in decode_ends_of(data).items() if end < log_end}
+    return b"".join(encode_ends({topic: end}) for topic, end in ends.items())
 
 
 def _copy_log(
