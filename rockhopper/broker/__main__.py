@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -188,11 +188,7 @@ def main(
     these options.
     """
     if context.invoked_subcommand is not None:
-        if config_path or settings or any(named.values()):
-            raise click.UsageError(
-                "options before 'store' apply to serving only: put them after the store command"
-            )
-        logging.configure_tool("rockhopper-broker")
+        _prepare_tool(config_path, settings, named)
         return
     if not print_config:
         logging.use_stream()
@@ -284,6 +280,16 @@ def _stop_signals() -> list[signal.Signals]:
     return numbers
 
 
+def _prepare_tool(
+    config_path: Path | None, settings: tuple[str, ...], named: Mapping[str, str | None]
+) -> None:
+    if config_path or settings or any(named.values()):
+        raise click.UsageError(
+            "options before 'store' apply to serving only: put them after the store command"
+        )
+    logging.configure_tool("rockhopper-broker")
+
+
 async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     """Serve until a signal or a failure of the store; return the exit code.
 
@@ -341,15 +347,7 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     else:
         log.info("shutting down")
     manager.stopping()
-    try:
-        await service.stop()
-    except OSError as error:
-        log.error("not everything was saved at shutdown", reason=str(error))
-        return 1
-    if service.failed.is_set():
-        return 1
-    log.info("stopped", **service.outcome())
-    return 0
+    return await _stop(service)
 
 
 def _tell_about_settings(loaded: LoadedConfig) -> None:
@@ -362,6 +360,18 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
         by_meaning.setdefault(WITHOUT_EFFECT[key], []).append(key)
     for meaning, keys in by_meaning.items():
         log.info("RocketMQ settings without effect", about=meaning, keys=keys)
+
+
+async def _stop(service: Service) -> int:
+    try:
+        await service.stop()
+    except OSError as error:
+        log.error("not everything was saved at shutdown", reason=str(error))
+        return 1
+    if service.failed.is_set():
+        return 1
+    log.info("stopped", **service.outcome())
+    return 0
 
 
 def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:

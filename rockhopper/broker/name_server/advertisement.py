@@ -60,6 +60,11 @@ class Advertisement:
         """Whether routes include this broker."""
         return self.is_leading or self.shows_followers
 
+    def _registered_master(
+        self, registered: Mapping[int, str], registered_epoch: int
+    ) -> str | None:
+        return registered.get(MASTER_ID) if registered_epoch >= self.epoch else None
+
     def members(
         self, own_address: str, registered: Mapping[int, str], registered_epoch: int
     ) -> dict[int, str]:
@@ -75,8 +80,8 @@ class Advertisement:
         addresses = {**self.addresses, self.replica_id: own_address}
         leader = self._leader_id() if registered_epoch <= self.epoch else 0
         master = addresses.get(leader) if leader else None
-        if master is None and registered_epoch >= self.epoch:
-            master = registered.get(MASTER_ID)
+        if master is None:
+            master = self._registered_master(registered, registered_epoch)
         found = {MASTER_ID: master} if master is not None else {}
         if self.shows_followers:
             found |= {

@@ -103,19 +103,7 @@ class ClusterQueues(Part):
         """
         route = await self._route_elsewhere(topic)
         if route is not None:
-            masters = {
-                data.broker_name: data.broker_addrs.get(0, "") for data in route.broker_datas
-            }
-            found = [
-                TopicOnBroker(
-                    each.broker_name,
-                    each.read_queue_nums,
-                    each.write_queue_nums,
-                    each.perm,
-                    masters.get(each.broker_name, ""),
-                )
-                for each in route.queue_datas
-            ]
+            found = _brokers_in(route)
             if any(each.broker_name == self._config.broker_name for each in found):
                 return [self._with_own_address(each, own_address) for each in found]
             # The topic was just created and is not registered yet.
@@ -147,6 +135,20 @@ class ClusterQueues(Part):
         """Close the connections."""
         for link in self._links:
             link.close()
+
+
+def _brokers_in(route: TopicRouteData) -> list[TopicOnBroker]:
+    masters = {data.broker_name: data.broker_addrs.get(0, "") for data in route.broker_datas}
+    return [
+        TopicOnBroker(
+            each.broker_name,
+            each.read_queue_nums,
+            each.write_queue_nums,
+            each.perm,
+            masters.get(each.broker_name, ""),
+        )
+        for each in route.queue_datas
+    ]
 
 
 def _expand(brokers: Iterable[tuple[str, int, int]]) -> Queues:

@@ -351,16 +351,19 @@ class _Keeper:
     def _plan_next(self) -> None:
         self._next_at_s = asyncio.get_running_loop().time() + self._owner.interval_s
 
-    async def _tell_alone(self, advertisement: Advertisement) -> bool:
-        """Register only the changed topics if that is sufficient; return whether it was."""
-        names, self._changed = self._changed, {}
-        is_enough = (
+    def _knows_all_but_topics(self, advertisement: Advertisement) -> bool:
+        """Whether the name server takes single topics, and has the rest of the registration."""
+        return (
             not self._is_all_wanted
             and self._takes_one
             and self._registered_as is not None
             and self._registered_advertisement == advertisement
-            and len(names) <= TOLD_ALONE_MAX
         )
+
+    async def _tell_alone(self, advertisement: Advertisement) -> bool:
+        """Register only the changed topics if that is sufficient; return whether it was."""
+        names, self._changed = self._changed, {}
+        is_enough = self._knows_all_but_topics(advertisement) and len(names) <= TOLD_ALONE_MAX
         if not is_enough or not self._link.is_connected:
             return False
         try:

@@ -158,10 +158,8 @@ class RouteTable:
             Refusal: the connection, or all together, would register too much.
         """
         member = self._members.get(registration.name)
-        known_address = member.addresses.get(registration.broker_id) if member else None
-        if member is not None and self._epoch_beside(member, registration) > (
-            registration.version.state_version
-        ):
+        known_address = self._address_of(registration.name, registration.broker_id)
+        if self._is_overtaken(registration):
             return Accepted()
         if known_address is None and len(registration.topics) == 1:
             return None
@@ -171,23 +169,11 @@ class RouteTable:
         if before is not None and before.member is not member:
             self.unregister(*key)
         if member is None:
-            member = BrokerAddresses(registration.cluster, registration.name)
-            self._members[registration.name] = member
-            self._departed.pop(registration.name, None)
+            member = self._add_member(registration)
         self._take_address(member, registration)
-        live = _Live(
-            member,
-            registration.address,
-            registration.ha_address,
-            registration.version,
-            now_ms,
-            registration.timeout_ms or self._expiry_ms,
-            connection,
-        )
+        live = self._live_of(member, registration, now_ms, connection)
         self._hear_of(key, live)
-        is_changed = (
-            known_address is None or before is None or before.version != registration.version
-        )
+        is_changed = _is_changed(known_address, before, registration)
         for _ in self._take_topics(member, registration, is_changed=is_changed):
             yield
             if self._live.get(key) is not live:
@@ -202,6 +188,36 @@ class RouteTable:
                 topics=len(registration.topics),
             )
         return self._accepted(member, registration)
+
+    def _address_of(self, name: str, broker_id: int) -> str | None:
+        member = self._members.get(name)
+        return member.addresses.get(broker_id) if member is not None else None
+
+    def _is_overtaken(self, registration: Registration) -> bool:
+        """Whether another broker of the name is of a later epoch."""
+        member = self._members.get(registration.name)
+        if member is None:
+            return False
+        return self._epoch_beside(member, registration) > registration.version.state_version
+
+    def _add_member(self, registration: Registration) -> BrokerAddresses:
+        member = BrokerAddresses(registration.cluster, registration.name)
+        self._members[registration.name] = member
+        self._departed.pop(registration.name, None)
+        return member
+
+    def _live_of(
+        self, member: BrokerAddresses, registration: Registration, now_ms: int, connection: object
+    ) -> _Live:
+        return _Live(
+            member,
+            registration.address,
+            registration.ha_address,
+            registration.version,
+            now_ms,
+            registration.timeout_ms or self._expiry_ms,
+            connection,
+        )
 
     def _check_room(
         self, registration: Registration, before: _Live | None, now_ms: int, connection: object
@@ -313,26 +329,32 @@ class RouteTable:
     def _take_topics(
         self, member: BrokerAddresses, registration: Registration, *, is_changed: bool
     ) -> Iterator[None]:
-        is_master = registration.broker_id == MASTER_ID
-        is_prime_slave = (
-            not is_master
-            and registration.acting_master is not None
-            and registration.broker_id == min(member.addresses)
-        )
-        if not (is_master or is_prime_slave) or self._follows_local(member.name):
+        if not self._takes_topics_of(member, registration):
             return
+        is_writable = registration.broker_id == MASTER_ID or not registration.acting_master
         known = self._topics.find_topics(member.name)
         for number, (name, topic) in enumerate(registration.topics.items(), 1):
             if number % TOPICS_PER_STEP == 0:
                 yield
             if is_changed or name not in known:
-                writable = not (is_prime_slave and registration.acting_master)
                 self._topics.set_topic(
-                    name, member.name, topic if writable else _without_write(topic)
+                    name, member.name, topic if is_writable else _without_write(topic)
                 )
             if name in registration.mappings:
                 self._topics.put_mapping(name, member.name, registration.mappings[name])
-        if self._forget_missing_topics and is_changed and registration.topics:
+        if is_changed:
+            self._forget_missing(member, registration)
+
+    def _takes_topics_of(self, member: BrokerAddresses, registration: Registration) -> bool:
+        """Whether a broker registers the topics of its name: a master, or a slave in its place."""
+        is_prime_slave = registration.acting_master is not None and registration.broker_id == min(
+            member.addresses
+        )
+        is_taken = registration.broker_id == MASTER_ID or is_prime_slave
+        return is_taken and not self._follows_local(member.name)
+
+    def _forget_missing(self, member: BrokerAddresses, registration: Registration) -> None:
+        if self._forget_missing_topics and registration.topics:
             for name in self._topics.find_topics(member.name) - registration.topics.keys():
                 self._topics.remove(name, member.name)
 
@@ -459,6 +481,19 @@ class RouteTable:
         local = self._local
         return len(self._topics) + (len(local.table.configs) if local is not None else 0)
 
+    def _local_topic_names(
+        self, cluster: str | None, wanted: Callable[[TopicQueues], bool]
+    ) -> Generator[None, None, set[str]]:
+        names: set[str] = set()
+        local = self._local
+        if local is not None and cluster in (None, local.cluster):
+            for number, config in enumerate(local.topics(), 1):
+                if wanted(self._local_queues(config)):
+                    names.add(config.name)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+        return names
+
     def topic_names(
         self,
         cluster: str | None = None,
@@ -469,14 +504,7 @@ class RouteTable:
 
         Return their names.
         """
-        names: set[str] = set()
-        local = self._local
-        if local is not None and cluster in (None, local.cluster):
-            for number, config in enumerate(local.topics(), 1):
-                if wanted(self._local_queues(config)):
-                    names.add(config.name)
-                if number % TOPICS_PER_STEP == 0:
-                    yield
+        names = yield from self._local_topic_names(cluster, wanted)
         for number, topic in enumerate(self._topics.names(), 1):
             for name, config in self._topics.brokers(topic).items():
                 member = self._members.get(name)
@@ -565,3 +593,10 @@ def _without_write(topic: TopicConfig) -> TopicConfig:
         order=topic.order,
         attributes=topic.attributes,
     )
+
+
+def _is_changed(
+    known_address: str | None, before: _Live | None, registration: Registration
+) -> bool:
+    """Whether the broker's topics may differ from its last registration."""
+    return known_address is None or before is None or before.version != registration.version

@@ -140,6 +140,40 @@ def parse_properties(text: bytes | str) -> dict[str, str]:
         raise SettingError("properties", str(text[:80]), str(error)) from None
 
 
+def _read_layers(
+    path: Path | None, environment: Mapping[str, str], flags: Mapping[str, str]
+) -> list[Layer]:
+    return [
+        file_layer(path) if path is not None else Layer(),
+        _from_environment(environment),
+        Layer(dict(flags), dict.fromkeys(flags, "command line")),
+    ]
+
+
+def _merge(layers: Iterable[Layer], mistakes: Mistakes) -> dict[str, str]:
+    """Return the texts of all layers; those of later ones take precedence."""
+    texts: dict[str, str] = {}
+    for layer in layers:
+        texts.update(mistakes.attempt(_without_shorthand, layer.texts) or {})
+    return texts
+
+
+def _check_keys(
+    texts: Mapping[str, str], layers: Sequence[Layer], place: Callable[[str], str | None]
+) -> tuple[list[SettingError], list[str]]:
+    """Return unknown and repeated keys, as faults and as warnings."""
+    unknown = [key for key in texts if key not in _KNOWN_KEYS]
+    repeated = [each for layer in layers for each in layer.repeated]
+    faults = [_no_such_setting(key, texts[key]) for key in unknown] + repeated
+    return faults, [_warning(key, place(key)) for key in unknown] + list(map(str, repeated))
+
+
+def _set_name_server_port(texts: dict[str, str]) -> None:
+    # A namesrv.conf of RocketMQ calls its port listenPort.
+    if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
+        texts.setdefault("namesrvPort", texts["listenPort"])
+
+
 def load_config(
     path: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -157,45 +191,30 @@ def load_config(
             SettingErrors for several, with all that could be found at once.
         OSError: the file cannot be read.
     """
-    layers = [
-        file_layer(path) if path is not None else Layer(),
-        _from_environment(environment or {}),
-        Layer(dict(flags or {}), dict.fromkeys(flags or {}, "command line")),
-    ]
+    layers = _read_layers(path, environment or {}, flags or {})
     mistakes = Mistakes(fault for layer in layers for fault in layer.faults)
-    texts: dict[str, str] = {}
-    for layer in layers:
-        texts.update(mistakes.attempt(_without_shorthand, layer.texts) or {})
-
+    texts = _merge(layers, mistakes)
     layers.insert(0, _tls_layer(texts))
 
     def place(key: str) -> str | None:
         return place_of(key, layers, _SPELLINGS)
 
-    unknown = [key for key in texts if key not in _KNOWN_KEYS]
-    repeated = [each for layer in layers for each in layer.repeated]
-    warnings = [_warning(key, place(key)) for key in unknown] + list(map(str, repeated))
+    faults, warnings = _check_keys(texts, layers, place)
     if strict:
-        mistakes.found += [_no_such_setting(key, texts[key]) for key in unknown] + repeated
+        mistakes.found += faults
         warnings = []
     mistakes.found += _refusals(texts)
-    if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
-        # A namesrv.conf of RocketMQ calls its port listenPort.
-        texts.setdefault("namesrvPort", texts["listenPort"])
+    _set_name_server_port(texts)
     config = _build(mistakes.attempt(_in_our_terms, texts) or texts, mistakes)
     if foresee is not None and config is not None:
         mistakes.add_errors(foresee(config, texts))
     mistakes.raise_all(place, warnings)
     assert config is not None
-    return LoadedConfig(
-        config,
-        warnings
-        + [str(each.at(place(each.key))) for each in _expiring(config)]
-        + _warnings(config, texts)
-        + _shown_secrets(path, layers[1]),
-        sorted(key for key in texts if key in WITHOUT_EFFECT),
-        config.replication.notes(),
-    )
+    warnings += [str(each.at(place(each.key))) for each in _expiring(config)]
+    warnings += _warnings(config, texts)
+    warnings += _shown_secrets(path, layers[1])
+    without_effect = sorted(WITHOUT_EFFECT.keys() & texts.keys())
+    return LoadedConfig(config, warnings, without_effect, config.replication.notes())
 
 
 def _tls_layer(texts: Mapping[str, str]) -> Layer:
