@@ -27,6 +27,14 @@ OTHERS = 0o077
 SECRET_NAMES = ("users.json", "tls")
 
 
+def _explained(error: PermissionError, group: str) -> PermissionError:
+    reason = f"cannot restrict access to the store ({error.strerror}): run the broker as "
+    reason += "the owner of these files"
+    if group:
+        reason += f", and as a member of the group {group} (storeGroup)"
+    return PermissionError(error.errno or errno.EPERM, reason, error.filename)
+
+
 def protect_store(config: BrokerConfig) -> None:
     """Set the modes of *config* in an existing store, if its root has others.
 
@@ -48,11 +56,7 @@ def protect_store(config: BrokerConfig) -> None:
                 _apply(modes, path, is_directory=is_directory, is_secret=is_secret)
             _apply(modes, root, is_directory=True, is_secret=False)
         except PermissionError as error:
-            reason = f"cannot restrict access to the store ({error.strerror}): run the broker as "
-            reason += "the owner of these files"
-            if config.store.group:
-                reason += f", and as a member of the group {config.store.group} (storeGroup)"
-            raise PermissionError(error.errno or errno.EPERM, reason, error.filename) from error
+            raise _explained(error, config.store.group) from error
         log.info(
             "the store is now readable only by the broker's user"
             if modes.group == NO_GROUP

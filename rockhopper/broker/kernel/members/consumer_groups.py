@@ -107,6 +107,10 @@ class Member(Client):
         """What all members of a group should have in common: message model and subscriptions."""
         return self.settings.message_model, self.shape
 
+    def differs(self, settings: ConsumeSettings, subscriptions: Mapping[str, Subscription]) -> bool:
+        """Whether a heartbeat has other settings or subscriptions than the last one."""
+        return self.settings != settings or self.subscriptions != subscriptions
+
 
 class ConsumerGroup:
     """The online members of one group."""
@@ -419,7 +423,7 @@ class ConsumerGroups(Part):
             return
         online, member, is_new = self._seen(group, client)
         changed = is_new or member.subscriptions.keys() != subscriptions.keys()
-        if changed or member.settings != settings or member.subscriptions != subscriptions:
+        if changed or member.differs(settings, subscriptions):
             self._tell_listeners()
         online.settings = settings
         was_consistent, kind = online.is_consistent(), member.kind
@@ -502,6 +506,14 @@ class ConsumerGroups(Part):
             self._notices.changed(group)
         return member.fingerprint == fingerprint
 
+    def _add_member(self, online: ConsumerGroup, client: Client) -> Member:
+        former = online.remove(client.connection)
+        member = Member(client, self._now_ms())
+        online.register_member(member)
+        if former is not None:
+            online.subscribe(member, former.subscriptions, former.settings)
+        return member
+
     def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
         groups = self._groups_of.get(client.connection)
         if groups is not None and group not in groups and len(groups) >= GROUPS_PER_CONNECTION_MAX:
@@ -515,11 +527,7 @@ class ConsumerGroups(Part):
         member = online.members.get(client.connection)
         is_new = member is None or member.client_id != client.client_id
         if member is None or is_new:
-            former = online.remove(client.connection)
-            member = Member(client, self._now_ms())
-            online.register_member(member)
-            if former is not None:
-                online.subscribe(member, former.subscriptions, former.settings)
+            member = self._add_member(online, client)
         member.last_seen_ms = self._now_ms()
         if is_new:
             self._early_members.get(group, set()).discard(client.connection)
@@ -547,20 +555,7 @@ class ConsumerGroups(Part):
             if now_ms - member.last_seen_ms > HEARTBEAT_TIMEOUT_MS
         ]
         for online in self._groups.values():
-            shared_ids = online.find_shared_ids(now_ms)
-            for client_id in shared_ids - online.shared_ids:
-                log.warning(
-                    "members of a group share one client id, so each gets all messages: give "
-                    "each its own instance name or host name",
-                    group=online.name,
-                    client=client_id,
-                    peers=[
-                        member.connection.peer
-                        for member in online.members.values()
-                        if member.client_id == client_id
-                    ][:_NAMED_MAX],
-                )
-            online.shared_ids = shared_ids
+            _note_shared_ids(online, now_ms)
             if online.forget_lost(now_ms):
                 self._tell_listeners()
                 self._notices.changed(online.name)
@@ -571,6 +566,9 @@ class ConsumerGroups(Part):
             # A member without a heartbeat by now does not come back.
             for group in [name for name in self._early_members if not self.is_remembered(name)]:
                 del self._early_members[group]
+        self._forget_departed(now_ms)
+
+    def _forget_departed(self, now_ms: int) -> None:
         # Ordered by the time of leaving.
         while self._departed:
             key, (left_ms, _) = next(iter(self._departed.items()))
@@ -584,9 +582,11 @@ class ConsumerGroups(Part):
 
     def _remove(self, group: str, connection: Peer, *, remember: bool) -> None:
         online = self._groups.get(group)
-        was_consistent = online is not None and online.is_consistent()
-        member = online.remove(connection) if online is not None else None
-        if online is None or member is None:
+        if online is None:
+            return
+        was_consistent = online.is_consistent()
+        member = online.remove(connection)
+        if member is None:
             return
         self._tell_listeners()
         if remember and member.fingerprint != 0:
@@ -630,3 +630,21 @@ class ConsumerGroups(Part):
         for connection in told:
             connection.notify(ConsumersChanged(name))
         return len(told)
+
+
+def _note_shared_ids(online: ConsumerGroup, now_ms: int) -> None:
+    """Log the client ids that several members have come to share."""
+    shared_ids = online.find_shared_ids(now_ms)
+    for client_id in shared_ids - online.shared_ids:
+        log.warning(
+            "members of a group share one client id, so each gets all messages: give "
+            "each its own instance name or host name",
+            group=online.name,
+            client=client_id,
+            peers=[
+                member.connection.peer
+                for member in online.members.values()
+                if member.client_id == client_id
+            ][:_NAMED_MAX],
+        )
+    online.shared_ids = shared_ids

@@ -17,7 +17,7 @@ from rockhopper.broker.users.guard import Guard
 from rockhopper.broker.users.peer import Principal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.addresses import is_loopback
-from rockhopper.protocol.signing import SECRET_LENGTH_MIN
+from rockhopper.protocol.signing import SECRET_LENGTH_MIN, Credentials
 
 log = structlog.get_logger("broker.access")
 
@@ -41,6 +41,16 @@ def guard_of(config: BrokerConfig) -> Guard:
     )
 
 
+def _add_super_user(users: UserTable, credentials: Credentials) -> None:
+    try:
+        name = check_name(credentials.access_key)
+    except InvalidParameter as error:
+        raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
+    if len(credentials.secret) < SECRET_LENGTH_MIN:
+        log.warning("a secret is short: use at least 12 characters", user=name)
+    users.store_user(User(name, credentials.secret, is_super=True))
+
+
 def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerConfig) -> None:
     """Connect *guard* to the loaded tables, so that it follows their changes.
 
@@ -57,13 +67,7 @@ def guard_with(guard: Guard, users: UserTable, acls: AclTable, config: BrokerCon
                 is_the_same=known.secret == credentials.secret,
             )
         if known is None:
-            try:
-                name = check_name(credentials.access_key)
-            except InvalidParameter as error:
-                raise SettingError(SECRET_KEYS[0], HIDDEN, str(error)) from None
-            if len(credentials.secret) < SECRET_LENGTH_MIN:
-                log.warning("a secret is short: use at least 12 characters", user=name)
-            users.store_user(User(name, credentials.secret, is_super=True))
+            _add_super_user(users, credentials)
     if config.auth.generates_user and not users.has_super and config.role is not Role.NAMESERVER:
         _generate_user(users, config)
     if config.auth.authentication_enabled and not users.has_super:

@@ -58,6 +58,28 @@ class ProducerTable(Part):
         clients = self._connections.get(client_id)
         return next(reversed(clients.values())) if clients else None
 
+    def _check_user(self, client: Client) -> None:
+        # All connections with this id belong to one user: one of the first two is not this
+        # connection.
+        for holder in islice(self._connections.get(client.client_id, {}).values(), 2):
+            if holder.user != client.user and holder.connection is not client.connection:
+                raise NoPermission(
+                    f"the client id {client.client_id} belongs to a client of another user"
+                )
+
+    def _take_id(self, group: str, client: Client) -> Client:
+        """Return the client known for this connection and id; it is *client* if there was none."""
+        clients = self._groups.setdefault(group, {})
+        known = clients.get(client.connection)
+        if known is not None and known.client_id == client.client_id:
+            return known
+        if known is not None:
+            self._leave_id(known)
+        clients[client.connection] = client
+        of_id = client.connection, client.client_id
+        self._counts[of_id] = self._counts.get(of_id, 0) + 1
+        return client
+
     def register(self, group: str, client: Client) -> None:
         """Record a heartbeat.
 
@@ -68,13 +90,7 @@ class ProducerTable(Part):
         connection = client.connection
         if connection.closed:
             return
-        # All connections with this id belong to one user: one of the first two is not this
-        # connection.
-        for holder in islice(self._connections.get(client.client_id, {}).values(), 2):
-            if holder.user != client.user and holder.connection is not connection:
-                raise NoPermission(
-                    f"the client id {client.client_id} belongs to a client of another user"
-                )
+        self._check_user(client)
         groups = self._groups_of.get(connection)
         is_new = groups is None or group not in groups
         if is_new:
@@ -82,14 +98,7 @@ class ProducerTable(Part):
         if groups is None:
             groups = self._groups_of[connection] = set()
             connection.on_close.append(self._connection_closed)
-        clients = self._groups.setdefault(group, {})
-        known = clients.get(connection)
-        if known is None or known.client_id != client.client_id:
-            if known is not None:
-                self._leave_id(known)
-            known = clients[connection] = client
-            of_id = connection, client.client_id
-            self._counts[of_id] = self._counts.get(of_id, 0) + 1
+        known = self._take_id(group, client)
         known.last_seen_ms = self._now_ms()
         known.user = client.user
         self._by_age[group, connection] = known

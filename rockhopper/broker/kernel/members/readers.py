@@ -18,7 +18,8 @@ members must compute the same result. Messages that this rule may skip or leave 
 risk*.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from itertools import filterfalse
 from typing import NamedTuple
 
 from rockhopper.protocol.names import is_retry_topic
@@ -46,6 +47,22 @@ class TopicReaders(NamedTuple):
 ALL = TopicReaders({}, frozenset())
 
 
+def _subscribers(kinds: Iterable[ReaderKind]) -> dict[str, list[ReaderKind]]:
+    subscribers: dict[str, list[ReaderKind]] = {}
+    for kind in kinds:
+        for topic in kind.subscriptions:
+            subscribers.setdefault(topic, []).append(kind)
+    return subscribers
+
+
+def _distinct_filters(
+    topic: str, kinds: Iterable[ReaderKind], lost: Iterable[Mapping[str, Subscription]]
+) -> Collection[Subscription]:
+    wanted = [each.subscriptions[topic] for each in kinds]
+    wanted += [gone[topic] for gone in lost if topic in gone]
+    return {(each.expression_type, each.expression): each for each in wanted}.values()
+
+
 def find_readers(
     kinds: Collection[ReaderKind],
     client_ids: Collection[str],
@@ -58,26 +75,21 @@ def find_readers(
     and may come back.
     """
     everybody, lost = frozenset(client_ids), list(lost)
-    subscribers: dict[str, list[ReaderKind]] = {}
-    for kind in kinds:
-        for topic in kind.subscriptions:
-            subscribers.setdefault(topic, []).append(kind)
+    subscribers = _subscribers(kinds)
     all_known = all(kind.subscriptions for kind in kinds)
     by_topic: dict[str, frozenset[str]] = {}
     at_risk: set[str] = set()
     for topic, own in subscribers.items():
-        wanted = [each.subscriptions[topic] for each in own]
-        wanted += [gone[topic] for gone in lost if topic in gone]
-        distinct = {(each.expression_type, each.expression): each for each in wanted}
+        distinct = _distinct_filters(topic, own, lost)
         if all_known and all(kind.heeds_readers for kind in own):
-            wide = [kind for kind in own if _covers(kind.subscriptions[topic], distinct.values())]
-            by_topic[topic] = _ids(wide)
+            by_topic[topic] = _ids(_covering(topic, own, distinct))
         elif len(distinct) > 1 or everybody != _ids(own):
             at_risk.add(topic)
-    _leave_retries(by_topic, all(topic in subscribers for gone in lost for topic in gone), lost)
+    has_all_topics = all(subscribers.keys() >= gone.keys() for gone in lost)
+    _leave_retries(by_topic, has_all_topics, lost)
     return TopicReaders(
         {topic: ids for topic, ids in by_topic.items() if ids != everybody},
-        frozenset(topic for topic in at_risk if not is_retry_topic(topic)),
+        frozenset(filterfalse(is_retry_topic, at_risk)),
     )
 
 
@@ -96,8 +108,13 @@ def _leave_retries(
             by_topic[topic] = complete
 
 
-def _covers(subscription: Subscription, wanted: Iterable[Subscription]) -> bool:
-    return all(map(subscription.covers, wanted))
+def _covering(
+    topic: str, kinds: Iterable[ReaderKind], filters: Collection[Subscription]
+) -> Iterator[ReaderKind]:
+    """Yield the kinds of members whose filter of the topic covers all *filters*."""
+    for kind in kinds:
+        if all(map(kind.subscriptions[topic].covers, filters)):
+            yield kind
 
 
 def _ids(kinds: Iterable[ReaderKind]) -> frozenset[str]:

@@ -171,6 +171,11 @@ class JsonTable(ABC):
     def from_json(self, document: JsonObject) -> None:
         """Replace the table by *document*, all or nothing. Raises ValueError."""
 
+    def _take_compared(self, path: Path, data: bytes, saved: Saved | None) -> None:
+        self._take(data)
+        if path is self.path and saved is not None:
+            self._compare(data, saved)
+
     def load(self) -> bool:
         """Read the file or its backup; return False if neither exists. Writes nothing.
 
@@ -188,9 +193,7 @@ class JsonTable(ABC):
             if data is None:
                 continue
             try:
-                self._take(data)
-                if path is self.path and saved is not None:
-                    self._compare(data, saved)
+                self._take_compared(path, data, saved)
             except ValueError as error:
                 damage = damage or f"{path.name}: {error}"
                 self._aside.setdefault(".damaged", data)

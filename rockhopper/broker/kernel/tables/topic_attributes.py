@@ -90,6 +90,13 @@ def parse_attribute_changes(text: str) -> dict[str, str]:
     return changes
 
 
+def _check_change(key: str, rule: AttributeRule, value: str, *, is_new: bool) -> None:
+    if value == CLEANUP_POLICY_COMPACTION:
+        raise AttributeChangeError(_NOT_COMPACTED)
+    if not is_new and not rule.is_changeable:
+        raise AttributeChangeError(f"attempt to update an unchangeable attribute. key: {key}")
+
+
 def change_attributes(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
@@ -116,13 +123,8 @@ def change_attributes(
         touched.add(key)
         if sign == "+":
             _check_value(key, rule, value)
-            is_same = after.get(key, rule.default) == value
-            if value == CLEANUP_POLICY_COMPACTION and not is_same:
-                raise AttributeChangeError(_NOT_COMPACTED)
-            if current is not None and not rule.is_changeable and not is_same:
-                raise AttributeChangeError(
-                    f"attempt to update an unchangeable attribute. key: {key}"
-                )
+            if after.get(key, rule.default) != value:
+                _check_change(key, rule, value, is_new=current is None)
             after[key] = value
         else:
             _check_removal(key, rule, current)

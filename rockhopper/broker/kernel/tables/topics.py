@@ -461,12 +461,7 @@ class TopicTable(JsonTable):
         created by their first sends, and that a kill made the table forget. It gets at least the
         number of queues that clients request.
         """
-        queue_counts: dict[str, int] = {}
-        batch: set[str] = set()
-        for name, queue_id, is_batch in found:
-            queue_counts[name] = max(queue_counts.get(name, 0), queue_id + 1)
-            if is_batch:
-                batch.add(name)
+        queue_counts, batch = _count_queues(found)
         restored = []
         for name, queue_count in sorted(queue_counts.items()):
             if name in self.configs or name.startswith(LMQ_PREFIX):
@@ -489,6 +484,19 @@ class TopicTable(JsonTable):
             log.warning("topic restored from its queue directory", topic=name, queues=queue_count)
             restored.append(name)
         return restored
+
+
+def _count_queues(
+    directories: Iterable[tuple[str, int, bool]],
+) -> tuple[dict[str, int], set[str]]:
+    """Return the number of queues of each topic, and the topics with batch queues."""
+    counts: dict[str, int] = {}
+    batch: set[str] = set()
+    for name, queue_id, is_batch in directories:
+        counts[name] = max(counts.get(name, 0), queue_id + 1)
+        if is_batch:
+            batch.add(name)
+    return counts, batch
 
 
 def may_be_looked_up(name: str) -> bool:

@@ -179,12 +179,13 @@ def damaged_slot(directory: Path, checkpoint: TimerCheckpoint, now_ms: int) -> i
         is_of_slot = len(first) < ENTRY_SIZE_BYTES or TimerEntry(*ENTRY.unpack(first)).slot == slot
         if size < size_bytes or not is_of_slot or checkpoint.slot_crcs.get(slot, crc) != crc:
             return slot
-        notes = directory / f"{slot}{NOTES_SUFFIX}"
-        if checkpoint.note_bytes.get(slot) and (
-            not notes.exists() or notes.stat().st_size < checkpoint.note_bytes[slot]
-        ):
+        if _lacks_notes(directory / f"{slot}{NOTES_SUFFIX}", checkpoint.note_bytes.get(slot, 0)):
             return slot
     return None
+
+
+def _lacks_notes(path: Path, size_bytes: int) -> bool:
+    return size_bytes > 0 and (not path.exists() or path.stat().st_size < size_bytes)
 
 
 def _crc_of(file: BinaryIO, size_bytes: int) -> int:

@@ -122,22 +122,26 @@ class TimerQueue:
                 message_id=message.message_id,
             )
             return []
-        withdraws = message.properties.get(PROPERTY_TIMER_DEL_UNIQUE_KEY)
         entries = []
-        if not withdraws:
+        if not message.properties.get(PROPERTY_TIMER_DEL_UNIQUE_KEY):
             if is_over is not None and is_over(message, due):
                 return []
             entries.append(entry_of(message, due))
+        entries += self._withdrawals(message, before)
+        return entries
+
+    def _withdrawals(self, message: StoredMessage, before: list[TimerEntry]) -> list[TimerEntry]:
+        """Return the withdrawal of an earlier message that *message* withdraws or replaces."""
         origin = origin_of(message)
         if origin is not None:
-            entries.append(_withdrawal(message, *origin))
-        elif withdraws or PROPERTY_TIMER_ROLL_TIMES in message.properties:
-            # RocketMQ does not name the message that it has appended again.
-            key = withdraws or message.properties.get(PROPERTY_UNIQUE_KEY, "")
-            victim = self._victim(message, key, before)
-            if victim is not None:
-                entries.append(_withdrawal(message, victim.queue_offset, victim.due_ms))
-        return entries
+            return [_withdrawal(message, *origin)]
+        withdraws = message.properties.get(PROPERTY_TIMER_DEL_UNIQUE_KEY)
+        if not withdraws and PROPERTY_TIMER_ROLL_TIMES not in message.properties:
+            return []
+        # RocketMQ does not name the message that it has appended again.
+        key = withdraws or message.properties.get(PROPERTY_UNIQUE_KEY, "")
+        victim = self._victim(message, key, before)
+        return [] if victim is None else [_withdrawal(message, victim.queue_offset, victim.due_ms)]
 
     def _victim(
         self, message: StoredMessage, unique_key: str, before: list[TimerEntry]

@@ -192,11 +192,10 @@ class TimerIndex:
         if is_read:
             self.due.insert(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
 
-    def open_due(self, now_ms: int) -> bool:
-        """Read a piece of the slots that are due soon; return whether there is more to read."""
+    def _open_next_slot(self, now_ms: int) -> None:
         while self._closed and self._closed[0] * SLOT_MS <= now_ms + OPEN_AHEAD_MS:
             if self.due.count > OPEN_COUNT_MAX and (self.due.next_ms or 0) <= now_ms:
-                break
+                return
             number = heapq.heappop(self._closed)
             slot = self._slots.get(number)
             if slot is None or slot.is_open:
@@ -205,7 +204,11 @@ class TimerIndex:
             slot.is_open = True
             self._opened.add(number)
             self._loading.append(number)
-            break
+            return
+
+    def open_due(self, now_ms: int) -> bool:
+        """Read a piece of the slots that are due soon; return whether there is more to read."""
+        self._open_next_slot(now_ms)
         if not self._loading:
             return False
         number = self._loading[0]
@@ -426,19 +429,26 @@ class TimerIndex:
         if queue_offset <= self._oldest_offset:
             return
         slots = self._slots
-        oldest: int | None = None
+        offsets: list[int] = []
         for looked, number in enumerate(list(slots), 1):
             slot = slots.get(number)
             if slot is not None and slot.min_offset is not None:
                 is_late = (number + 1) * SLOT_MS > from_ms
                 if is_late and slot.waiting > 0 and slot.min_offset < queue_offset:
                     yield from self._older_of(number, slot, queue_offset, from_ms)
-                oldest = slot.min_offset if oldest is None else min(oldest, slot.min_offset)
+                offsets.append(slot.min_offset)
             if looked % SLOTS_PER_STEP == 0:
                 yield None
             if self._slots is not slots:
                 return  # The index was cleared.
-        self._oldest_offset = oldest or 0
+        self._oldest_offset = min(offsets, default=0)
+
+    def _is_closed(self, number: int, slot: Slot) -> bool:
+        return not slot.is_open and self._slots.get(number) is slot
+
+    def _is_pending(self, number: int, entry: TimerEntry, from_ms: int) -> bool:
+        is_due = entry.kind == KIND_MESSAGE and entry.due_ms >= from_ms
+        return is_due and self._is_waiting(number, entry, 0)
 
     def _older_of(
         self, number: int, slot: Slot, queue_offset: int, from_ms: int
@@ -446,23 +456,19 @@ class TimerIndex:
         is_over = has_some = False
         for piece in self.files.pieces(number):
             for fields in ENTRY.iter_unpack(piece):
-                if slot.is_open or self._slots.get(number) is not slot:
+                if not self._is_closed(number, slot):
                     return
                 entry = TimerEntry(*fields)
                 is_over = entry.queue_offset >= queue_offset
                 if is_over:
                     break
-                if (
-                    entry.kind == KIND_MESSAGE
-                    and entry.due_ms >= from_ms
-                    and self._is_waiting(number, entry, 0)
-                ):
+                if self._is_pending(number, entry, from_ms):
                     has_some = True
                     yield entry
             if is_over:
                 break
             yield None
-            if slot.is_open or self._slots.get(number) is not slot:
+            if not self._is_closed(number, slot):
                 return
         if not has_some and number * SLOT_MS >= from_ms:
             slot.min_offset = queue_offset
