@@ -53,7 +53,12 @@ async def of_a_broker() -> list[Family]:
     """What every broker shows that serves."""
     async with Broker.temporary() as broker:
         shown = families(
-            broker, broker.stalls, broker.connection_counts(), LagAges(), is_ready=True
+            broker.kernel,
+            broker.features.values(),
+            broker.stalls,
+            broker.connection_counts(),
+            LagAges(),
+            is_ready=True,
         )
         return [family for family in shown if family is not None]
 

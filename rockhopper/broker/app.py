@@ -48,7 +48,7 @@ from rockhopper.broker.kernel.members.guarding import (
 from rockhopper.broker.kernel.metrics.broker_metrics import build_info, families, readiness
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges
 from rockhopper.broker.kernel.metrics.tls_metrics import tls_families
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.name_server.advertisement import ALONE, Advertisement
 from rockhopper.broker.name_server.embedded import EmbeddedBroker
 from rockhopper.broker.name_server.followed_master import FollowError
@@ -144,7 +144,7 @@ FEATURES: tuple[Feature, ...] = (
 """Every feature, each behind those that it requires. ``make deletable`` takes one out."""
 
 
-class Broker(ServingParts, StoreListener):
+class Broker(BrokerCore, StoreListener):
     """A broker, by default with an embedded name server.
 
     Its parts are public, so that processors and tests can use them. Everything belongs to the event
@@ -161,7 +161,7 @@ class Broker(ServingParts, StoreListener):
             logging.configure("warning")
         self.config = config
         self.clock = BrokerClock()
-        self.stats = BrokerStats(now_ms=self.steady_ms)
+        self.stats = BrokerStats(now_ms=self.clock.steady_ms)
         self.stalls = StallWatchdog()
         self._lag_ages = LagAges()
         self.access = guard_of(config)
@@ -345,7 +345,7 @@ class Broker(ServingParts, StoreListener):
         self._is_ready = True
 
     def load_tables(self) -> None:
-        """As ServingParts, and guard the ports by the users. Raises SettingError as well."""
+        """As BrokerCore, and guard the ports by the users. Raises SettingError as well."""
         super().load_tables()
         guard_with(self.access, self.tables.users, self.tables.acls, self.config)
 
@@ -363,7 +363,7 @@ class Broker(ServingParts, StoreListener):
             name_service=self.name_service,
             call_later=asyncio.get_running_loop().call_later,
         )
-        self.access.retry_owners = self.retry_owners
+        self.access.retry_owners = self.kernel.retry_owners
 
     async def _follow(self, store_host: bytes, connections_max: int) -> bool:
         """Follow if that is set; False when the store is this broker's own, by now or ever since.
@@ -536,8 +536,8 @@ class Broker(ServingParts, StoreListener):
             table |= classic.rows(table)
         if self.member is not None:
             table = ReplicaProcessors(self.member, self.store).leading_rows(table)
-        dispatcher = Dispatcher(table, self.access, self.request_times, self._lease_gate)
-        hot_pass = HotPass(self, dispatcher, store_host)
+        dispatcher = Dispatcher(table, self.access, self.kernel.request_times, self._lease_gate)
+        hot_pass = HotPass(self.kernel, self.features.values(), dispatcher)
         self.server = Server(
             "broker", hot_pass, connections_max=connections_max, access=self.access
         )
@@ -553,12 +553,12 @@ class Broker(ServingParts, StoreListener):
             config,
             access=self.access,
             connections_max=connections_max,
-            now_ms=self.steady_ms,
+            now_ms=self.clock.steady_ms,
             local=EmbeddedBroker(
                 config.cluster_name,
                 config.broker_name,
                 self._instance,
-                topics=self.topics,
+                topics=self.tables.topics,
                 permission=lambda: self.config.live.broker_permission,
                 address_for=self._address_for,
                 may_have_group=self._may_have_group,
@@ -585,7 +585,7 @@ class Broker(ServingParts, StoreListener):
         port, replication = self._ports.number("listenPort"), self.config.replication
         return Registrar(
             self.config,
-            self.topics,
+            self.tables.topics,
             self._advertiser,
             instance=self._instance,
             ha_port=self._ports.number("haListenPort") or replication.ha_port(port),
@@ -601,14 +601,14 @@ class Broker(ServingParts, StoreListener):
         config = self.config
         self.parts.start()
         continues = self.member is not None and self.member.continues_history
-        self.tables.history.start_run(self.log_end_at_start, continues=continues)
-        self._every(SAMPLE_INTERVAL_MS, self.expire)
+        self.tables.history.start_run(self.kernel.log_end_at_start, continues=continues)
+        self._every(SAMPLE_INTERVAL_MS, self.parts.expire)
         self._every(SAMPLE_INTERVAL_MS, self._sample)
         undo.callback(lambda: end_tasks([self._sampling]))
         self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
         undo.callback(self.stalls.stop)
-        self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
+        self._every(config.offsets_flush_interval_ms, self.tables.offsets.save_soon)
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         if config.grpc_port >= 0:
             undo.push_async_callback(self._close_grpc)
@@ -630,7 +630,13 @@ class Broker(ServingParts, StoreListener):
         self._ports.take_again("grpcPort")
         port = self._ports.number("grpcPort")
         self.grpc = open_gateway(
-            self, self.access, self._advertiser, port, self._shares[0], self._lease_gate
+            self.kernel,
+            self.features,
+            self.access,
+            self._advertiser,
+            port,
+            self._shares[0],
+            self._lease_gate,
         )
         await self._ports.listen("grpcPort", self.grpc.start_on)
 
@@ -750,7 +756,7 @@ class Broker(ServingParts, StoreListener):
         self.failed.set()
 
     def _may_have_group(self, group: str) -> bool:
-        return group in self.groups or self.config.live.auto_create_subscription_group
+        return group in self.tables.groups or self.config.live.auto_create_subscription_group
 
     def _address_for(self, connection: Peer) -> str:
         return self._advertiser.address_for(connection.peer_host, connection.local_host)
@@ -767,12 +773,13 @@ class Broker(ServingParts, StoreListener):
         before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
         self.store.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
-        if self.delayed.levels.change(config.live.delay_levels):
-            self.delayed.levels_changed()
-        self.topics.seed_system_topics()
+        delayed = self.kernel.scheduled.delayed
+        if delayed.levels.change(config.live.delay_levels):
+            delayed.levels_changed()
+        self.tables.topics.seed_system_topics()
         if before != _known_to_the_hot_path(self.config):
             # Routes and the hot path cache values computed for each topic.
-            self.topics.touch()
+            self.tables.topics.touch()
 
     def purge(self) -> None:
         """Empty a temporary broker for the next test; connections stay open.
@@ -832,7 +839,12 @@ class Broker(ServingParts, StoreListener):
             body, content_type = await rendered(self.config, shown_by_all)
             return Page(body, content_type=content_type)
         shown = families(
-            self, self.stalls, self.connection_counts(), self._lag_ages, is_ready=is_ready
+            self.kernel,
+            self.features.values(),
+            self.stalls,
+            self.connection_counts(),
+            self._lag_ages,
+            is_ready=is_ready,
         )
         body, content_type = await rendered(self.config, chain(shown, of_set, self._tls_families()))
         return Page(body, content_type=content_type)

@@ -8,7 +8,8 @@ REQUEST_CODE_NOT_SUPPORTED.
 from collections.abc import Mapping
 from typing import Protocol
 
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.processors.auth_admin import AuthAdminProcessors
 from rockhopper.broker.kernel.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.kernel.processors.client_calls import ClientCallProcessors
@@ -36,10 +37,10 @@ class Processors(Protocol):
         """Return each request code with its row."""
 
 
-def build_table(broker: ServingParts) -> dict[int, Row]:
+def build_table(broker: BrokerCore) -> dict[int, Row]:
     """Return the rows of the kernel and of the features of *broker*."""
     rows: dict[int, Row] = {}
-    for processors in _kernel_processors(broker):
+    for processors in _kernel_processors(broker.kernel, broker):
         _extend(rows, processors.rows(), type(processors).__name__)
     for name, part in broker.features.items():
         _extend(rows, part.processors, f"the feature {name}")
@@ -55,18 +56,23 @@ def _extend(rows: dict[int, Row], more: Mapping[int, Row], name: str) -> None:
     rows.update(more)
 
 
-def _kernel_processors(broker: ServingParts) -> tuple[Processors, ...]:
+def _kernel_processors(kernel: Kernel, broker: BrokerCore) -> tuple[Processors, ...]:
     """Build the processors of the kernel, each with the parts that it uses, and no more."""
-    config, store, topics, groups = broker.config, broker.store, broker.topics, broker.groups
-    offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
-    stats, clock, events = broker.stats, broker.clock, broker.kernel.events
+    config, store, topics, groups = (
+        kernel.config,
+        kernel.store,
+        kernel.tables.topics,
+        kernel.tables.groups,
+    )
+    offsets, consumers, producers = kernel.tables.offsets, kernel.consumers, kernel.producers
+    stats, clock, events = kernel.stats, kernel.clock, kernel.events
     return (
-        broker.kernel.sends,
-        RecallProcessor(config.live, store, broker.timer_recall, clock.wall_ms),
-        SendBackProcessor(store, broker.send_back),
-        PullProcessor(broker.puller),
-        OffsetProcessors(config.live, store, topics, groups, offsets, consumers, broker.positions),
-        QueueLockProcessors(broker.locks),
+        kernel.sends,
+        RecallProcessor(config.live, store, kernel.timer_recall, clock.wall_ms),
+        SendBackProcessor(store, kernel.send_back),
+        PullProcessor(kernel.puller),
+        OffsetProcessors(config.live, store, topics, groups, offsets, consumers, kernel.positions),
+        QueueLockProcessors(kernel.locks),
         ClientProcessors(
             config,
             topics,
@@ -74,12 +80,12 @@ def _kernel_processors(broker: ServingParts) -> tuple[Processors, ...]:
             consumers,
             producers,
             stats,
-            broker.puller,
-            broker,
+            kernel.puller,
+            kernel.announcer,
             clock.steady_ms,
         ),
         QueryProcessors(config.store.live, store, topics),
-        broker.kernel.topic_admin,
+        kernel.topic_admin,
         GroupAdminProcessors(
             config,
             store,
@@ -90,27 +96,27 @@ def _kernel_processors(broker: ServingParts) -> tuple[Processors, ...]:
             producers,
             stats,
             events,
-            broker.retry_owners,
+            kernel.retry_owners,
         ),
-        ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, events),
+        ResetProcessors(config, store, topics, groups, offsets, consumers, kernel.puller, events),
         ConsumptionAdminProcessors(
             config, store, topics, groups, offsets, producers, stats, clock.steady_ms
         ),
         ClientCallProcessors(config, store, topics, groups, consumers),
-        TopicIdProcessor(store, topics, broker.topic_ids),
-        LogHistoryProcessor(store, broker.tables.history, broker.positions),
+        TopicIdProcessor(store, topics, kernel.tables.topic_ids),
+        LogHistoryProcessor(store, kernel.tables.history, kernel.positions),
         BrokerAdminProcessors(
             config,
             store,
-            broker.delayed,
+            kernel.scheduled.delayed,
             stats,
             clock.wall_ms,
             clock.steady_ms,
             broker,
         ),
-        StatsProcessor(store, topics, groups, offsets, consumers, stats, broker.retry_owners),
+        StatsProcessor(store, topics, groups, offsets, consumers, stats, kernel.retry_owners),
         StoreAdminProcessors(
-            store, topics, groups, offsets, consumers, broker.timers, clock.wall_ms
+            store, topics, groups, offsets, consumers, kernel.scheduled.timers, clock.wall_ms
         ),
-        AuthAdminProcessors(config.auth, broker.tables.users, broker.tables.acls),
+        AuthAdminProcessors(config.auth, kernel.tables.users, kernel.tables.acls),
     )

@@ -78,7 +78,7 @@ def test_a_power_cut_repeats_nothing_that_is_half_a_second_old(
     after.start()
     settle(after)
     assert [after.bodies(topic) for topic in COMING] == expected
-    assert after.broker.timers.pending_count == 3
+    assert after.broker.kernel.scheduled.timers.pending_count == 3
     let_go(after)
 
 
@@ -102,7 +102,7 @@ def test_no_damage_to_one_file_of_notes_repeats_or_loses_a_message(
     running.start()
     running.fill()
     settle(running)
-    running.broker.timers.save_now()
+    running.broker.kernel.scheduled.timers.save_now()
     monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr("os.fdatasync", lambda _: None)
     killed = running.kill(tmp_path / "killed")
@@ -122,7 +122,7 @@ def test_no_damage_to_one_file_of_notes_repeats_or_loses_a_message(
             is_lost = name.parts[1] == "delay" and len(damaged) < len(data) // 2
             if not is_lost:
                 assert started.facts() == FACTS, (name, kind)
-                assert started.broker.timers.pending_count == 3
+                assert started.broker.kernel.scheduled.timers.pending_count == 3
             # In a checked table, a bit that stands for nothing may flip unseen.
             is_told = len(damaged) == len(data) and name.suffix in (".records", "")
             assert said or not is_told, (name, kind)

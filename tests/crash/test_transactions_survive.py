@@ -234,7 +234,7 @@ def test_offsets_are_noted_only_for_what_the_disk_holds(tmp_path: Path, rigs: Ri
     rig = rigs(tmp_path / "store")
 
     def noted() -> tuple[int | None, int | None]:
-        offsets = rig.broker.offsets
+        offsets = rig.broker.tables.offsets
         group = "CID_RMQ_SYS_TRANS"
         return offsets.get(HALF_TOPIC, group, 0), offsets.get(OP_TOPIC, group, 0)
 

@@ -23,7 +23,7 @@ async def test_what_a_push_client_of_4_failed_comes_by_grpc() -> None:
             back = own | {"offset": str(message.commit_log_offset)}
             answer = await client.ask(Code.CONSUMER_SEND_MSG_BACK, back)
             assert answer.code == ResponseCode.SUCCESS
-            broker.offsets.commit("orders", "billing", 0, 1)
+            broker.tables.offsets.commit("orders", "billing", 0, 1)
             assert await pull(client, "billing", "%RETRY%billing")
             left = {"clientID": "c4", "consumerGroup": "billing"}
             await client.ask(Code.UNREGISTER_CLIENT, left)

@@ -95,7 +95,7 @@ async def send_by_grpc(asked: Asked) -> None:
 
 async def create_by_sending(asked: Asked) -> None:
     await send(asked)
-    assert asked.broker.topics.get("orders") is not None
+    assert asked.broker.tables.topics.get("orders") is not None
 
 
 async def send_with_traces(asked: Asked) -> None:
@@ -209,7 +209,7 @@ async def list_topics(asked: Asked) -> None:
 
 
 async def show_lag(asked: Asked) -> None:
-    asked.broker.offsets.commit("orders", "billing", 0, 0)
+    asked.broker.tables.offsets.commit("orders", "billing", 0, 0)
     done = await CommandLine(asked.broker.nameserver).run("group", "lag", "billing")
     assert (done.code, "orders" in done.out) == (0, True), done
 

@@ -36,7 +36,7 @@ async def ask(channel: grpc.aio.Channel, rpc: str, asked: Any) -> Any:
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker.temporary({"grpcPort": "0"}) as made:
-        made.topics.put(TopicConfig("t", read_queue_nums=1, write_queue_nums=1))
+        made.tables.topics.put(TopicConfig("t", read_queue_nums=1, write_queue_nums=1))
         yield made
 
 
@@ -51,7 +51,8 @@ async def test_clients_of_both_protocols_meet(broker: Broker) -> None:
         assert [each.message.body for each in messages] == [b"from 5", b"from 4"]
     assert [each.body for each in await pull(broker.address, "t")] == [b"from 5", b"from 4"]
     assert {
-        (kind.protocol, kind.request, kind.response) for kind, _ in broker.request_times.rows()
+        (kind.protocol, kind.request, kind.response)
+        for kind, _ in broker.kernel.request_times.rows()
     } >= {
         ("grpc", "send_message", "ok"),
         ("grpc", "query_route", "ok"),

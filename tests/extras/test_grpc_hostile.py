@@ -79,7 +79,7 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker.temporary({"grpcPort": "0"}) as made:
-        made.topics.put(TopicConfig("t", read_queue_nums=1, write_queue_nums=1))
+        made.tables.topics.put(TopicConfig("t", read_queue_nums=1, write_queue_nums=1))
         yield made
 
 

@@ -53,8 +53,8 @@ async def test_a1_to_a4_administrators_are_on_this_host(
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "remoteAdmin" in (answer.remark or "")
         assert answer.body == b""
-    assert "neighbour" in from_afar.broker.topics
-    assert "made" not in from_afar.broker.topics
+    assert "neighbour" in from_afar.broker.tables.topics
+    assert "made" not in from_afar.broker.tables.topics
     await from_afar.check()
 
 
@@ -161,12 +161,12 @@ REFUSED: dict[str, tuple[int, dict[str, str], bytes, set[int]]] = {
 async def test_it_is_refused_in_plain_words(
     unharmed: Unharmed, code: int, ext: dict[str, str], body: bytes, expected: set[int]
 ) -> None:
-    topics = set(unharmed.broker.topics.configs)
+    topics = set(unharmed.broker.tables.topics.configs)
     async with RawPeer(unharmed.broker.address) as peer:
         answer = await peer.ask(code, ext, body)
         assert answer.code in expected, answer.remark
         assert is_plain(answer), answer.remark
-    assert set(unharmed.broker.topics.configs) <= topics | {"%RETRY%tests"}
+    assert set(unharmed.broker.tables.topics.configs) <= topics | {"%RETRY%tests"}
     await unharmed.check()
 
 

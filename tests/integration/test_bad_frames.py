@@ -133,7 +133,7 @@ async def test_f12_half_a_frame_and_a_close_stores_nothing(unharmed: Unharmed) -
         peer.finish()
         assert await peer.until_closed() == b""
     assert unharmed.broker.store.max_commit_log_offset == end
-    assert "orders" not in unharmed.broker.topics
+    assert "orders" not in unharmed.broker.tables.topics
     await unharmed.check()
 
 
@@ -203,7 +203,7 @@ async def test_c1_codes_that_begin_like_a_frequent_one_are_unknown(
     async with RawPeer(unharmed.broker.address) as peer:
         answer = await peer.ask(code, SEND_V2 | pull_fields("orders", 0), b"x")
         assert answer.remark == f" request type {code} not supported"
-    assert "orders" not in unharmed.broker.topics
+    assert "orders" not in unharmed.broker.tables.topics
     await unharmed.check()
 
 

@@ -91,7 +91,7 @@ async def test_s1_to_s7_bad_topic_names_make_no_directory(
         answer = await peer.ask(code, fields(code, topic=name), body)
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert is_plain(answer)
-    assert name not in unharmed.broker.topics
+    assert name not in unharmed.broker.tables.topics
     queues = unharmed.broker.config.store.root / "consumequeue"
     assert [entry.name for entry in queues.iterdir()] == ["neighbour"]
     await unharmed.check()
@@ -362,10 +362,10 @@ async def test_p5_a_commit_of_a_negative_offset_is_never_stored(unharmed: Unharm
     ext = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "-9"}
     async with RawPeer(unharmed.broker.address) as peer:
         await peer.ask(SEND, fields(SEND), b"hello")
-        unharmed.broker.groups.find_or_create("billing")
+        unharmed.broker.tables.groups.find_or_create("billing")
         answer = await peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         assert answer.code == ResponseCode.SUCCESS
-    assert unharmed.broker.offsets.get("orders", "billing", 0) is None
+    assert unharmed.broker.tables.offsets.get("orders", "billing", 0) is None
     await unharmed.check()
 
 

@@ -369,7 +369,7 @@ async def test_close_leaves_handlers_behind_that_swallow_their_cancellation(
     await consumer.close()
     assert "did not stop when cancelled" in caplog.text
     end.set()
-    left = broker.consumers.get("billing")
+    left = broker.kernel.consumers.get("billing")
     assert left is None or not left.client_ids()
     async with billing(broker) as another:
         assert [message.body for message in await take(another, 1)] == [b"0"]

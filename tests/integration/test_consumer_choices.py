@@ -48,7 +48,7 @@ async def test_a_new_group_starts_where_it_is_told(broker: Broker, producer: Pro
     async with PullConsumer("orders", nameserver=broker.nameserver) as reader:
         (stored,) = (await reader.pull_from(first.queue, 2)).messages
     moment = datetime.fromtimestamp((stored.store_time_ms + 1) / 1000, UTC)
-    await until(lambda: broker.now_ms() > stored.store_time_ms + 1)
+    await until(lambda: broker.clock.wall_ms() > stored.store_time_ms + 1)
 
     async def starts(group: str, start: object) -> bytes:
         consumer = Consumer(group, "orders", nameserver=broker.nameserver, start_from=start)  # type: ignore[arg-type]

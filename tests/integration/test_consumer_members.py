@@ -282,7 +282,7 @@ async def test_a_restart_of_the_broker_moves_no_queue_and_repeats_nothing(
     async with broker_on(ports) as broker:
         await send(broker.nameserver, range(300, 600))
         await group.wait_for(600)
-        await until(lambda: len(broker.consumers.get("billing").client_ids()) == 3)  # type: ignore[union-attr]
+        await until(lambda: len(broker.kernel.consumers.get("billing").client_ids()) == 3)  # type: ignore[union-attr]
         assert [member.assigned for member in members] == before
         for member in members:
             await member.close()

@@ -51,7 +51,7 @@ async def test_a_message_that_fails_for_ever_ends_in_the_dead_letters(
     async with billing(broker, handler=fail, max_reconsume_times=1):
         async with PullConsumer(nameserver=broker.nameserver) as reader:
             dead = MessageQueue(dlq_topic("billing"), "broker-a", 0)
-            await until(lambda: broker.topics.get(dead.topic) is not None)
+            await until(lambda: broker.tables.topics.get(dead.topic) is not None)
             await reader.assign([dead])
             found = [*await reader.pull(1), *await reader.pull(1), *await reader.pull(1)]
     assert {message.body for message in found} == {b"0", b"1", b"2"}
@@ -87,7 +87,7 @@ async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_c
 
         running = asyncio.create_task(consumer.run(handle))
         async with asyncio.timeout(HANG_S):
-            await until(lambda: bool(broker.topics.get(dlq_topic("billing"))))
+            await until(lambda: bool(broker.tables.topics.get(dlq_topic("billing"))))
         consumer.stop()
         await running
         assert len(times) == 3

@@ -96,12 +96,12 @@ async def test_retry_topic_has_a_route_for_the_first_heartbeat_that_makes_it(
         route = {"topic": "%RETRY%billing"}
         before = await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)
         assert fastjson.loads(before.body)["queueDatas"][0]["readQueueNums"] == 1
-        assert "%RETRY%billing" not in broker.topics
+        assert "%RETRY%billing" not in broker.tables.topics
         await client.ask(Code.HEART_BEAT, body=heartbeat("c1", "billing", "orders"))
         answer = await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)
         assert answer.code == ResponseCode.SUCCESS
         assert fastjson.loads(answer.body)["queueDatas"][0]["readQueueNums"] == 1
-        assert "%RETRY%billing" in broker.topics
+        assert "%RETRY%billing" in broker.tables.topics
 
 
 async def test_retry_topic_of_a_group_that_nobody_may_make_has_no_route() -> None:
@@ -175,10 +175,10 @@ async def test_restart_keeps_offsets_groups_and_what_is_delayed(tmp_path: Path) 
         await client.ask(Code.CONSUMER_SEND_MSG_BACK, ext)
     async with Broker(config) as broker, WireClient(broker.address) as client:
         assert (await client.ask(Code.QUERY_CONSUMER_OFFSET, place)).ext == {"offset": "1"}
-        assert "billing" in broker.groups
+        assert "billing" in broker.tables.groups
         await client.ask(Code.HEART_BEAT, body=heartbeat("c1", "billing", "orders"))
         (again,) = await pull(client, "billing", "%RETRY%billing")
         assert again.body == b"difficult"
     async with Broker(config) as broker:
-        assert broker.delayed.offset(1) == 1
+        assert broker.kernel.scheduled.delayed.offset(1) == 1
         assert broker.store.queue_range("%RETRY%billing", 0) == (0, 1)

@@ -121,7 +121,7 @@ async def test_heartbeat_without_subscriptions_still_means_the_same_after_a_rest
             beat["heartbeatFingerprint"] = fingerprint
             answer = await client.ask(Code.HEART_BEAT, body=json.dumps(beat).encode())
             assert (answer.ext or {})["IS_SUB_CHANGE"] == is_to_be_repeated
-        online = broker.consumers.get("billing")
+        online = broker.kernel.consumers.get("billing")
         assert online is not None
         assert "orders" in online.subscriptions()
 
@@ -184,7 +184,7 @@ async def test_a_pull_consumer_waits_behind_what_its_connection_has_sent(broker:
         fields = PLACE | {"queueOffset": "1", "maxMsgNums": "32", "sysFlag": "2"}
         fields |= {"commitOffset": "0", "suspendTimeoutMillis": "15000", "subVersion": "0"}
         waiting = member.send(Code.PULL_MESSAGE, fields)
-        await until(lambda: len(broker.long_polling) == 1)
+        await until(lambda: len(broker.kernel.long_polling) == 1)
         await send(member, "orders", b"y")
         found = await waiting
         assert (found.code, (found.ext or {})["nextBeginOffset"]) == (0, "2")
@@ -198,7 +198,7 @@ async def test_reset_reaches_a_pull_that_waits(broker: Broker) -> None:
         fields = PLACE | {"queueOffset": "1", "maxMsgNums": "32", "sysFlag": "3"}
         fields |= {"commitOffset": "1", "suspendTimeoutMillis": "15000", "subVersion": "0"}
         waiting = member.send(Code.PULL_MESSAGE, fields)
-        await until(lambda: len(broker.long_polling) == 1)
+        await until(lambda: len(broker.kernel.long_polling) == 1)
         reset = {"group": "billing", "topic": "orders", "timestamp": "0", "isForce": "true"}
         await tool.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset)
         moved = await waiting
@@ -282,7 +282,7 @@ async def test_what_tools_ask_about_consumption_is_answered(broker: Broker) -> N
         assert fastjson.loads(forbidden.body) == by_topic | {"readable": False}
         copy = {"srcGroup": "billing", "destGroup": "audit", "topic": ""}
         assert (await client.ask(Code.CLONE_GROUP_OFFSET, copy)).code == ResponseCode.SUCCESS
-        assert broker.offsets.get("orders", "audit", 0) == 1
+        assert broker.tables.offsets.get("orders", "audit", 0) == 1
         for code in (Code.CLEAN_UNUSED_TOPIC, Code.CLEAN_EXPIRED_CONSUMEQUEUE):
             assert (await client.ask(code)).code == ResponseCode.SUCCESS
         producers = await client.ask(Code.GET_ALL_PRODUCER_INFO)
@@ -326,6 +326,6 @@ async def test_retry_topic_of_a_group_that_may_not_exist_is_not_made() -> None:
         ext |= {"f": "0", "g": "1700000000000", "h": "0", "i": ""}
         answer = await client.ask(Code.SEND_MESSAGE_V2, ext, b"x")
         assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        assert "%RETRY%nobody" not in broker.topics
+        assert "%RETRY%nobody" not in broker.tables.topics
         await join(client, "c1")
-        assert "billing" not in broker.groups
+        assert "billing" not in broker.tables.groups

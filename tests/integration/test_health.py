@@ -54,7 +54,7 @@ async def test_metrics_count_what_was_sent_pulled_and_left_behind(broker: Broker
     for _ in range(3):
         await send(broker.address, "orders", b"hello")
     await pull(broker.address, "orders")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     status, text = await get(broker, "/metrics")
     assert status == 200
     lines = set(text.splitlines())
@@ -83,10 +83,10 @@ async def lag_of(broker: Broker, group: str) -> dict[str, float]:
 async def test_lag_counts_queues_without_a_commit_as_the_command_line_does(
     broker: Broker,
 ) -> None:
-    broker.topics.put(TopicConfig("orders", read_queue_nums=4, write_queue_nums=4))
+    broker.tables.topics.put(TopicConfig("orders", read_queue_nums=4, write_queue_nums=4))
     for queue_id in (0, 0, 0, 1, 1, 3):
         await send(broker.address, "orders", b"hello", queue_id=queue_id)
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     async with Admin(nameserver=broker.nameserver) as admin:
         told = await admin.groups.lag("billing")
     assert await lag_of(broker, "billing") == {"orders": 5.0}

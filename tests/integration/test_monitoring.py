@@ -107,7 +107,7 @@ async def test_the_page_of_a_broker_is_read_by_prometheus_own_library(
     async with Broker.temporary() as broker:
         await send(broker.address, "orders", b"hello")
         await pull(broker.address, "orders")
-        broker.offsets.commit("orders", "billing", 0, 0)
+        broker.tables.offsets.commit("orders", "billing", 0, 0)
         text = (await broker.metrics()).body.decode()
     found = {family.name: family for family in text_string_to_metric_families(text)}
     ours = {name.removesuffix("_total") for name in found if name.startswith("ro")}

@@ -165,7 +165,7 @@ def test_it_does_not_keep_the_loop(watched: WatchedBroker, make: Callable[[], by
 
 @pytest.mark.slow
 def test_the_list_of_20_000_topics_does_not_keep_it_either(watched: WatchedBroker) -> None:
-    topics = watched.broker.topics
+    topics = watched.broker.tables.topics
     many = {f"topic-{n}": TopicConfig(f"topic-{n}") for n in range(20_000)}
     topics.configs.update(many)
     test_it_does_not_keep_the_loop(watched, lambda: request(RequestCode.GET_ALL_TOPIC_CONFIG))

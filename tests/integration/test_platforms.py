@@ -64,7 +64,7 @@ async def test_ctrl_c_ends_a_consumer_in_good_order(broker: Broker) -> None:
         130,
         "rockhopper: 1 message was consumed and acknowledged before Ctrl-C\n",
     )
-    offsets = [broker.offsets.get("orders", "billing", queue) or 0 for queue in range(4)]
+    offsets = [broker.tables.offsets.get("orders", "billing", queue) or 0 for queue in range(4)]
     assert sum(offsets) == 1
 
 

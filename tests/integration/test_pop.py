@@ -31,12 +31,12 @@ async def test_popped_messages_are_invisible_and_gone_once_acknowledged(
     messages = await consumer.pop()
     assert [message.body for message in messages] == [b"a", b"b", b"c"]
     assert await consumer.pop() == []
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 0
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 0
     for message in messages[1:]:
         assert (await consumer.ack(message)).code == ResponseCode.SUCCESS
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 0
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 0
     await consumer.ack(messages[0])
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 3
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 3
     assert pop_of(broker).lanes.in_flight == 0
 
 
@@ -64,7 +64,7 @@ async def test_message_that_nobody_acknowledges_comes_back_with_its_topic(
     assert again.properties["color"] == "blue"
     assert again.properties["1ST_POP_TIME"] == first.properties["POP_CK"].split(" ")[1]
     assert again.properties["POP_CK"].split(" ")[4] == "2"
-    assert broker.topics.get(RETRY).read_queue_nums == 1  # type: ignore[union-attr]
+    assert broker.tables.topics.get(RETRY).read_queue_nums == 1  # type: ignore[union-attr]
     # What the first pop was told is void, and does not touch the copy.
     assert (await consumer.ack(first)).code == ResponseCode.SUCCESS
     assert pop_of(broker).lanes.in_flight >= 1
@@ -72,13 +72,13 @@ async def test_message_that_nobody_acknowledges_comes_back_with_its_topic(
     await broker.store.flushed(broker.store.max_commit_log_offset)
     pop_of(broker).reviving.settle()
     assert pop_of(broker).lanes.in_flight == 0
-    assert broker.offsets.get(RETRY, GROUP, 0) == 1
+    assert broker.tables.offsets.get(RETRY, GROUP, 0) == 1
 
 
 async def test_message_goes_to_the_dead_letters_after_the_maximum(
     broker: Broker, consumer: PopConsumer
 ) -> None:
-    group = broker.groups.find_or_create(GROUP)
+    group = broker.tables.groups.find_or_create(GROUP)
     assert group is not None
     group.retry_max_times = 2
     await consumer.send(b"poison")
@@ -192,7 +192,7 @@ async def test_batch_acknowledgement(broker: Broker, consumer: PopConsumer) -> N
     body = batch_ack_body([messages[0], messages[1], messages[9]])
     assert (await consumer.peer.ask(Code.BATCH_ACK_MESSAGE, {}, body)).code == 0
     assert pop_of(broker).lanes.in_flight == 9
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 2
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 2
     # What is out of range is passed over, and nothing at all is an error.
     assert (await consumer.peer.ask(Code.BATCH_ACK_MESSAGE, {}, body)).code == 0
     empty = json.dumps({"acks": [], "brokerName": "broker-a"}).encode()
@@ -236,7 +236,7 @@ async def test_orderly_pop_waits_until_the_batch_is_acknowledged(
     messages = await consumer.pop(**fields)
     assert [message.body for message in messages] == [b"1", b"2"]
     await consumer.ack(messages[0])
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 1
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 1
     async with RawPeer(broker.address) as other:
         waiting = pop_fields(order="true", attemptId="two", pollTime=20_000)
         other.send(request(Code.POP_MESSAGE, waiting))
@@ -244,7 +244,7 @@ async def test_orderly_pop_waits_until_the_batch_is_acknowledged(
         await consumer.ack(messages[1])
         (third,) = consumer.messages(await other.answer())
         assert third.body == b"3"
-    assert broker.offsets.get(TOPIC, GROUP, 0) == 2
+    assert broker.tables.offsets.get(TOPIC, GROUP, 0) == 2
     illegal = await consumer.peer.ask(Code.ACK_MESSAGE, consumer.ack_fields(third, offset=3))
     assert illegal.code == ResponseCode.MESSAGE_ILLEGAL
 
@@ -252,7 +252,7 @@ async def test_orderly_pop_waits_until_the_batch_is_acknowledged(
 async def test_orderly_message_comes_back_counted_and_dies(
     broker: Broker, consumer: PopConsumer
 ) -> None:
-    group = broker.groups.find_or_create(GROUP)
+    group = broker.tables.groups.find_or_create(GROUP)
     assert group is not None
     group.retry_max_times = 1
     await consumer.send(b"1", b"2")

@@ -44,9 +44,9 @@ async def test_pop_is_refused(
     broker: Broker, consumer: PopConsumer, changes: dict[str, object], code: int
 ) -> None:
     await consumer.send(b"a")
-    broker.topics.put(TopicConfig("unreadable", perm=2))
-    broker.topics.put(TopicConfig("inner", attributes={"queue.type": "BatchCQ"}))
-    barred = broker.groups.find_or_create("barred")
+    broker.tables.topics.put(TopicConfig("unreadable", perm=2))
+    broker.tables.topics.put(TopicConfig("inner", attributes={"queue.type": "BatchCQ"}))
+    barred = broker.tables.groups.find_or_create("barred")
     assert barred is not None
     barred.consume_enable = False
     answer = await consumer.peer.ask(Code.POP_MESSAGE, pop_fields(**changes))
@@ -199,14 +199,14 @@ async def test_queues_of_all_brokers_are_shared_out() -> None:
         async with Broker.temporary(settings) as second, RawPeer(second.address) as peer:
             for broker in (first, second):
                 topic = TopicConfig(TOPIC, read_queue_nums=2, write_queue_nums=2)
-                broker.topics.put(topic)
+                broker.tables.topics.put(topic)
             await second.announce()
             beat = {
                 "clientID": "c1",
                 "consumerDataSet": [{"groupName": GROUP, "subscriptionDataSet": []}],
             }
             peer.send(request(Code.HEART_BEAT, {}, json.dumps(beat).encode()))
-            await until(lambda: second.consumers.get(GROUP) is not None)
+            await until(lambda: second.kernel.consumers.get(GROUP) is not None)
             body = {"topic": TOPIC, "consumerGroup": GROUP, "clientId": "c1"}
             async with RawPeer(second.address) as asking:
                 answer = await asking.ask(Code.QUERY_ASSIGNMENT, {}, json.dumps(body).encode())

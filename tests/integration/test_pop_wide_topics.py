@@ -26,7 +26,9 @@ DOES_NOT_WAIT = pop_fields()
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker.temporary() as broker:
-        broker.topics.put(TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))
+        broker.tables.topics.put(
+            TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        )
         yield broker
 
 
@@ -55,7 +57,7 @@ async def test_waiting_costs_nothing_per_queue_and_any_queue_wakes(
     # Of another group: its message is not taken by the pop.
     peer.send(request(Code.NOTIFICATION, WAITS | {"consumerGroup": "others"}))
     await until(lambda: len(pop_of(broker).polling) == 2)
-    assert len(broker.long_polling) == 0
+    assert len(broker.kernel.long_polling) == 0
     await send(broker, QUEUES - 1)
     found, noticed = await peer.answers(2)
     if found.ext is not None and "hasMsg" in found.ext:
@@ -139,7 +141,9 @@ async def test_too_many_that_wait_are_told_so_after_all_queues_were_looked_at(
 
 async def test_a_stop_answers_who_waits_while_his_pop_looks() -> None:
     async with Broker.temporary() as broker:
-        broker.topics.put(TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES))
+        broker.tables.topics.put(
+            TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        )
         async with RawPeer(broker.address) as peer:
             peer.send(request(Code.POP_MESSAGE, WAITS))
             await until(lambda: len(pop_of(broker).polling) == 1)

@@ -50,7 +50,7 @@ async def test_a_purged_topic_is_empty_and_keeps_its_settings_and_offsets(
     broker: Broker, admin: Admin, producer: Producer
 ) -> None:
     await admin.create_topic("orders", queues=2, attributes={"message.type": "NORMAL"})
-    before = broker.topics.get("orders")
+    before = broker.tables.topics.get("orders")
     for number in range(10):
         await producer.send(Message("orders", b"%d" % number, keys=["k"]))
     await _purge(admin, broker, "orders")
@@ -58,7 +58,7 @@ async def test_a_purged_topic_is_empty_and_keeps_its_settings_and_offsets(
         (5, 5),
         (5, 5),
     ]
-    assert broker.topics.get("orders") is before
+    assert broker.tables.topics.get("orders") is before
     assert await admin.messages_by_key("orders", "k") == []
     receipt = await producer.send(Message("orders", b"new", keys=["k"]))
     assert receipt.queue_offset == 5
@@ -74,7 +74,7 @@ async def test_every_group_goes_on_with_what_comes_after_a_purge(
         await producer.send("orders", b"before")
         assert await seen.bodies(1) == [b"before"]
         (queue,) = [each.queue for each in await admin.ranges("orders") if each.count]
-        broker.groups.find_or_create("slow")
+        broker.tables.groups.find_or_create("slow")
         await admin.offsets.commit("slow", queue, 0)
         await _purge(admin, broker, "orders")
         assert await admin.offsets.committed("slow", queue) == 1
@@ -163,10 +163,15 @@ async def test_a_purged_broker_is_as_good_as_new(
             transaction.leave_unknown()
         assert len(transactions_of(broker).halves) == 1
         broker.purge()
-    assert [name for name in broker.topics.configs if not broker.topics.is_system(name)] == []
-    assert "billing" not in broker.groups
-    assert list(broker.offsets.entries()) == []
-    assert (broker.timers.pending_count, len(transactions_of(broker).halves)) == (0, 0)
+    assert [
+        name for name in broker.tables.topics.configs if not broker.tables.topics.is_system(name)
+    ] == []
+    assert "billing" not in broker.tables.groups
+    assert list(broker.tables.offsets.entries()) == []
+    assert (broker.kernel.scheduled.timers.pending_count, len(transactions_of(broker).halves)) == (
+        0,
+        0,
+    )
     assert (await admin.broker_config(broker.address))["defaultTopicQueueNums"] == "8"
     with pytest.raises(MessageNotFoundError):
         await admin.message(sent.message_id)

@@ -75,11 +75,11 @@ async def test_a_broker_that_stops_leaves_at_once(names: NameServer) -> None:
 async def test_a_change_of_topics_is_announced_at_once(names: NameServer) -> None:
     async with broker_named("broker-a", names.address) as broker:
         await broker.announce()
-        broker.topics.put(TopicConfig("orders", read_queue_nums=3, write_queue_nums=3))
+        broker.tables.topics.put(TopicConfig("orders", read_queue_nums=3, write_queue_nums=3))
         await broker.announce()
         queues = json.loads((await route(names.address, "orders")).body)["queueDatas"]
         assert queues[0]["readQueueNums"] == 3
-        broker.topics.put(TopicConfig("orders", read_queue_nums=5, write_queue_nums=5))
+        broker.tables.topics.put(TopicConfig("orders", read_queue_nums=5, write_queue_nums=5))
         await broker.announce()
         queues = json.loads((await route(names.address, "orders")).body)["queueDatas"]
         assert queues[0]["readQueueNums"] == 5

@@ -282,7 +282,7 @@ def count_rounds(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> list[No
 
 
 def members_of(broker: Broker) -> list[str]:
-    online = broker.consumers.get("billing")
+    online = broker.kernel.consumers.get("billing")
     return [] if online is None else online.client_ids()
 
 

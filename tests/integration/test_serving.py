@@ -49,8 +49,8 @@ async def test_tables_that_cannot_be_saved_at_the_end_are_an_error(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    await broker.topics.saved()
+    await broker.tables.topics.saved()
     monkeypatch.setattr("rockhopper.broker.kernel.tables.json_table.write_atomically", full)
-    broker.topics.ensure_retry_topic("billing")
+    broker.tables.topics.ensure_retry_topic("billing")
     os.kill(os.getpid(), 15)
     assert await task == 1

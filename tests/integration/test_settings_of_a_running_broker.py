@@ -128,5 +128,5 @@ async def test_what_was_changed_live_is_gone_with_the_next_start(tmp_path: Path)
     async with Broker(build_config(settings)) as again:
         live = again.config.store.live
         assert (live.file_reserved_hours, again.store.written_is_safe) == (72, True)
-        assert again.delayed.levels.level_max == 18
+        assert again.kernel.scheduled.delayed.levels.level_max == 18
         assert again.store.queue_range("orders", 0)[1] == 1

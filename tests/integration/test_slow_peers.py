@@ -265,7 +265,7 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_one_that_does_not() -
 async def test_routes_that_nobody_reads_stay_bounded_too(unharmed: Unharmed) -> None:
     assert unharmed.broker.name_service is not None
     for number in range(2000):
-        unharmed.broker.topics._create(f"topic-{number:04}-" + "x" * 50, 1)
+        unharmed.broker.tables.topics._create(f"topic-{number:04}-" + "x" * 50, 1)
     at = unharmed.broker.name_service.server
     async with RawPeer(unharmed.broker.nameserver, receive_buffer_bytes=4096) as peer:
         connection = await connection_of(at, peer)
@@ -287,7 +287,7 @@ async def test_answers_that_come_by_themselves_stop_at_64_mib(
         connection = await connection_of(unharmed.broker.server, peer)
         waiting = pull_fields("orders", 1, suspend_ms=30_000)
         peer.send(request(RequestCode.PULL_MESSAGE, waiting) * 300)
-        await until(lambda: len(unharmed.broker.long_polling) >= 300)
+        await until(lambda: len(unharmed.broker.kernel.long_polling) >= 300)
         await fill(unharmed, "orders")  # wakes all of them: 75 MB
         await until(lambda: connection.closed)
         (reason,) = reasons(unharmed, peer)
@@ -302,13 +302,13 @@ async def test_the_slowest_goes_when_all_together_leave_too_much_unread(
     monkeypatch.setattr(server, "UNREAD_BYTES_MAX_ALL", 20 * MIB)
     monkeypatch.setattr(server, "UNREAD_BYTES_STEP", MIB)
     await fill(unharmed, "orders", count=1, size_bytes=1)
-    parked = len(unharmed.broker.long_polling)
+    parked = len(unharmed.broker.kernel.long_polling)
     waiting = request(RequestCode.PULL_MESSAGE, pull_fields("orders", 1, suspend_ms=30_000))
     peers = [RawPeer(unharmed.broker.address, receive_buffer_bytes=4096) for _ in range(3)]
     async with peers[0], peers[1], peers[2]:
         for peer in peers:
             peer.send(waiting * 60)  # 15 MiB
-        await until(lambda: len(unharmed.broker.long_polling) >= parked + 180)
+        await until(lambda: len(unharmed.broker.kernel.long_polling) >= parked + 180)
         await fill(unharmed, "orders")
         await until(lambda: any(reasons(unharmed, peer) for peer in peers))
         await unharmed.check_neighbour()
@@ -339,7 +339,7 @@ async def test_p6_long_polls_beyond_the_most_are_told_to_wait(unharmed: Unharmed
             await peer.drain()
         answers = await answering
         assert {answer.code for answer in answers} == {ResponseCode.SYSTEM_BUSY}
-        assert len(unharmed.broker.long_polling) >= PARKED_PER_CONNECTION_MAX
+        assert len(unharmed.broker.kernel.long_polling) >= PARKED_PER_CONNECTION_MAX
         await unharmed.check_neighbour()
         await fill(unharmed, "orders", count=1, size_bytes=1)
         found = await peer.answers(PARKED_PER_CONNECTION_MAX)
@@ -363,19 +363,19 @@ async def test_t9_a_reset_in_the_middle_of_a_batch_stores_nothing(unharmed: Unha
             peer.reset()
             await until(partial(getattr, connection, "closed"))
     assert unharmed.broker.store.max_commit_log_offset == end
-    assert "orders" not in unharmed.broker.topics
+    assert "orders" not in unharmed.broker.tables.topics
     await unharmed.check()
 
 
 async def test_a_parked_pull_goes_with_its_connection(unharmed: Unharmed) -> None:
     await fill(unharmed, "orders", count=1)
-    parked = len(unharmed.broker.long_polling)
+    parked = len(unharmed.broker.kernel.long_polling)
     async with RawPeer(unharmed.broker.address) as peer:
         waiting = pull_fields("orders", 1, suspend_ms=300_000)
         peer.send(request(RequestCode.PULL_MESSAGE, waiting))
-        await until(lambda: len(unharmed.broker.long_polling) != parked)
+        await until(lambda: len(unharmed.broker.kernel.long_polling) != parked)
         peer.reset()
-        await until(lambda: len(unharmed.broker.long_polling) <= parked)
+        await until(lambda: len(unharmed.broker.kernel.long_polling) <= parked)
     await fill(unharmed, "orders", count=1)
     await unharmed.check()
 

@@ -71,7 +71,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     async with broker_on(tmp_path) as made:
         assert (await send(made.address, "orders", b"first")).code == ResponseCode.SUCCESS
         await ask(made.address, RequestCode.PULL_MESSAGE, {})
-        made.groups.find_or_create("tests")
+        made.tables.groups.find_or_create("tests")
         yield made
 
 
@@ -185,7 +185,7 @@ async def test_a_topic_that_cannot_be_saved_is_told_and_saved_later(
     assert await bodies(broker) == [b"first", b"second"]
     full.is_on = False
     # Not saved(): that tells of a try that has failed and is not over yet.
-    await until(lambda: broker.topics.is_saved)
+    await until(lambda: broker.tables.topics.is_saved)
     assert '"made"' in (broker.config.store.root / "config/topics.json").read_text()
 
 

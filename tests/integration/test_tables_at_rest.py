@@ -87,7 +87,7 @@ async def fill(client: WireClient, broker: Broker) -> None:
     await client.ask(Code.PUT_KV_CONFIG, value)
     user = {"username": "ann", "password": "a long secret", "userType": "Normal"}
     await client.ask(Code.AUTH_CREATE_USER, {"username": "ann"}, json.dumps(user).encode())
-    broker.topic_ids.get("orders", 0)
+    broker.tables.topic_ids.get("orders", 0)
 
 
 async def live(members: list[WireClient], number: int) -> None:
@@ -102,13 +102,13 @@ async def live(members: list[WireClient], number: int) -> None:
 
 async def saved(broker: Broker, made: list[JsonTable]) -> None:
     """Have the broker do what it does every few seconds, and wait until it has saved that."""
-    broker.expire()
-    broker.offsets.save_soon()
+    broker.parts.expire()
+    broker.tables.offsets.save_soon()
     broker.tables.subscriptions.save_soon()
     for table in made:
         await table.on_disk()
-    assert broker.offsets.journal is not None
-    broker.offsets.journal.flush()
+    assert broker.tables.offsets.journal is not None
+    broker.tables.offsets.journal.flush()
 
 
 async def test_at_rest_no_table_is_written(made: list[JsonTable]) -> None:

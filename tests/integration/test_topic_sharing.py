@@ -91,7 +91,9 @@ async def test_producers_that_disagree_end_with_the_larger_number(tmp_path: Path
                 for broker, wanted in zip(brokers, ("2", "6"), strict=True)
             )
         )
-        await until(lambda: all(b.topics.configs["orders"].write_queue_nums == 6 for b in brokers))
+        await until(
+            lambda: all(b.tables.topics.configs["orders"].write_queue_nums == 6 for b in brokers)
+        )
 
 
 async def test_an_embedded_name_service_shares_both_ways(tmp_path: Path) -> None:
@@ -103,8 +105,12 @@ async def test_an_embedded_name_service_shares_both_ways(tmp_path: Path) -> None
             await until(lambda: len(routes.members("")) == 2)
             await send(home.address, "from-home", b"x")
             await send(away.address, "from-away", b"x")
-            await until(lambda: "from-home" in away.topics and "from-away" in home.topics)
-            assert away.topics.configs["from-home"] == home.topics.configs["from-home"]
+            await until(
+                lambda: "from-home" in away.tables.topics and "from-away" in home.tables.topics
+            )
+            assert (
+                away.tables.topics.configs["from-home"] == home.tables.topics.configs["from-home"]
+            )
 
 
 async def test_a_broker_that_makes_no_topics_and_another_cluster_take_no_part(
@@ -113,18 +119,18 @@ async def test_a_broker_that_makes_no_topics_and_another_cluster_take_no_part(
     async with cluster(tmp_path, "on-send", "off") as (_, brokers):
         await send(brokers[0].address, "orders", b"x")
         await brokers[0].announce()
-        assert "orders" not in brokers[1].topics
+        assert "orders" not in brokers[1].tables.topics
     async with cluster(tmp_path, "on-send", "on-send", other_cluster=True) as (_, brokers):
         await send(brokers[0].address, "orders", b"x")
         await brokers[0].announce()
-        assert "orders" not in brokers[1].topics
+        assert "orders" not in brokers[1].tables.topics
 
 
 async def test_a_stranger_cannot_share_topics(tmp_path: Path) -> None:
     async with cluster(tmp_path, "on-send") as (names, brokers), RawPeer(names.address) as peer:
         answer = await peer.ask(Code.SHARE_TOPIC, {"topic": "orders", "queueNums": "4"})
         assert answer.code == ResponseCode.NO_PERMISSION
-        assert "orders" not in brokers[0].topics
+        assert "orders" not in brokers[0].tables.topics
 
 
 async def test_a_route_that_is_asked_for_makes_the_topic_on_all_masters(tmp_path: Path) -> None:
@@ -138,9 +144,9 @@ async def test_a_route_that_is_asked_for_makes_the_topic_on_all_masters(tmp_path
 )
 async def test_names_that_are_not_for_users_are_not_made_by_asking(name: str) -> None:
     async with Broker.temporary({"autoCreateTopic": "on-lookup"}) as broker:
-        before = set(broker.topics.configs)
+        before = set(broker.tables.topics.configs)
         assert (await route(broker.nameserver, name)).code == ResponseCode.TOPIC_NOT_EXIST
-        assert set(broker.topics.configs) == before
+        assert set(broker.tables.topics.configs) == before
 
 
 @pytest.mark.parametrize(("settings", "is_there"), [({}, True), ({"traceOn": "false"}, False)])

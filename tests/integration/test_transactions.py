@@ -232,7 +232,7 @@ async def test_the_checks_of_a_send_hold_for_the_real_topic(
         async with WireClient(strict.address) as client:
             answer = await client.ask(Code.SEND_MESSAGE_V2, half_fields("orders", "K1"), b"x")
             assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-            strict.topics.create_on_lookup("orders")
+            strict.tables.topics.create_on_lookup("orders")
             assert len(transactions_of(strict).halves) == 0
 
 
@@ -365,11 +365,11 @@ async def test_what_nobody_decides_is_held_until_an_operator_resumes_it() -> Non
         for times in ("1", "2", "3"):
             push = await client.next_push()
             assert decode_message(push.body).properties["TRANSACTION_CHECK_TIMES"] == times
-        await until(lambda: HOLD_TOPIC in broker.topics)
+        await until(lambda: HOLD_TOPIC in broker.tables.topics)
         held = await _long_pull(client, HOLD_TOPIC)
         assert held.body == b"pay K1"
         assert held.properties["REAL_TOPIC"] == "orders"
-        assert HOLD_TOPIC in broker.topics.system_topics()
+        assert HOLD_TOPIC in broker.tables.topics.system_topics()
         assert len(transactions_of(broker).halves) == 0
 
         wrong = await client.ask(Code.RESUME_CHECK_HALF_MESSAGE, {"msgId": half.message_id})

@@ -157,11 +157,11 @@ async def test_what_a_group_popped_is_its_own_and_not_of_a_group_of_the_joined_n
         await admin.accounts.add_user("al", "the secret of al")
         await admin.accounts.add_rule("al", "Group:orders", ["Get"], is_allowed=True)
         for topic in ("paid", "%RETRY%orders_paid"):
-            broker.topics.put(TopicConfig(topic, read_queue_nums=1, write_queue_nums=1))
+            broker.tables.topics.put(TopicConfig(topic, read_queue_nums=1, write_queue_nums=1))
         queue = MessageQueue("%RETRY%orders_paid", "broker-a", 0)
         with pytest.raises(ClientError, match="Group:orders_paid"):
             await asked.offsets.max_offset(queue)
-        broker.offsets.commit("paid", "orders", 0, 0)
+        broker.tables.offsets.commit("paid", "orders", 0, 0)
         assert await asked.offsets.max_offset(queue) == 0
 
 

@@ -34,37 +34,37 @@ def heartbeat(expression: str, version: int, model: str = "CLUSTERING") -> Event
         client = Client(broker.peer.connection, "me", 0, 453)
         subscription = Subscription(TOPIC, expression, version=version)
         told = ConsumeSettings(message_model=model)
-        broker.served.consumers.register(GROUP, client, told, {TOPIC: subscription})
+        broker.served.kernel.consumers.register(GROUP, client, told, {TOPIC: subscription})
 
     return happen
 
 
 def leave(broker: HotBroker) -> None:
-    broker.served.consumers.unregister(GROUP, broker.peer.connection)
+    broker.served.kernel.consumers.unregister(GROUP, broker.peer.connection)
 
 
 def topic(perm: int, queues: int = 3) -> Event:
     made = TopicConfig(TOPIC, read_queue_nums=queues, write_queue_nums=3, perm=perm)
-    return lambda broker: broker.served.topics.put(made)
+    return lambda broker: broker.served.tables.topics.put(made)
 
 
 def forget_the_topic(broker: HotBroker) -> None:
-    broker.served.topics.delete(TOPIC)
+    broker.served.tables.topics.delete(TOPIC)
     broker.served.store.delete_topics([TOPIC])
     broker.served.create_topic(TOPIC, 3)
 
 
 def group(*, consume_enable: bool) -> Event:
     made = SubscriptionGroup(GROUP, consume_enable=consume_enable)
-    return lambda broker: broker.served.groups.put(made)
+    return lambda broker: broker.served.tables.groups.put(made)
 
 
 def forbid(*, readable: bool) -> Event:
-    return lambda broker: broker.served.groups.forbid(GROUP, TOPIC, readable=readable)
+    return lambda broker: broker.served.tables.groups.forbid(GROUP, TOPIC, readable=readable)
 
 
 def reset(broker: HotBroker) -> None:
-    broker.served.offsets.reset(TOPIC, GROUP, 0, 1)
+    broker.served.tables.offsets.reset(TOPIC, GROUP, 0, 1)
 
 
 EVENTS: dict[str, Event] = {
@@ -177,7 +177,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
                     (queue_id, reads.calls, reads.next_offset)
                     for queue_id, reads in sorted(traffic.queues.items())
                 ]
-                offset = broker.served.offsets.get(TOPIC, GROUP, 0)
+                offset = broker.served.tables.offsets.get(TOPIC, GROUP, 0)
                 return Served(
                     answers,
                     offset,

@@ -38,7 +38,7 @@ async def leave_with(error: Exception, consumer: Consumer, count: int) -> None:
 
 
 def committed(broker: Broker, group: str = "billing", topic: str = "orders") -> int | None:
-    return broker.offsets.get(topic, group, 0)
+    return broker.tables.offsets.get(topic, group, 0)
 
 
 def sent_back(broker: Broker) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 
 NAMES = frozenset(feature.name for feature in FEATURES)
 
@@ -19,16 +19,16 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(name not in NAMES, reason=f"there is no feature {name}")
 
 
-def pop_of(broker: ServingParts) -> Any:
+def pop_of(broker: BrokerCore) -> Any:
     """Return the PopService of *broker*."""
     return broker.features["pop"].service  # type: ignore[attr-defined]
 
 
-def transactions_of(broker: ServingParts) -> Any:
+def transactions_of(broker: BrokerCore) -> Any:
     """Return the Transactions of *broker*."""
     return broker.features["transactions"]
 
 
-def sinks_of(broker: ServingParts) -> Any:
+def sinks_of(broker: BrokerCore) -> Any:
     """Return the SinkPublisher of *broker*."""
     return broker.features["sinks"].publisher  # type: ignore[attr-defined]

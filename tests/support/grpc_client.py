@@ -267,10 +267,12 @@ class GrpcBroker(ServedBroker):
     def open_gateway(self) -> None:
         """Create the gateway; ``close`` closes it."""
         self.others = []
-        self.gateway = GrpcGateway(self, self.dispatcher.access, self._brokers_of, 100)
+        self.gateway = GrpcGateway(
+            self.kernel, self.features, self.dispatcher.access, self._brokers_of, 100
+        )
 
     async def _brokers_of(self, topic: str, _call: Call) -> list[BrokerQueues]:
-        config = self.topics.get(topic)
+        config = self.tables.topics.get(topic)
         if config is None:
             return []
         name, reads, writes = (

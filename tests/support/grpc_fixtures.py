@@ -20,7 +20,7 @@ async def served(tmp_path: Path, clock: Clock) -> AsyncIterator[GrpcBroker]:
         ("later", "DELAY"),
         ("tx", "TRANSACTION"),
     ):
-        made.topics.put(
+        made.tables.topics.put(
             TopicConfig(
                 name,
                 read_queue_nums=4,

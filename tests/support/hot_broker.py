@@ -10,7 +10,7 @@ from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
 from tests.support.peers import Clock, Peer
-from tests.support.served_broker import STORE_HOST, ServedBroker
+from tests.support.served_broker import ServedBroker
 
 
 class HotPeer(Peer):
@@ -45,7 +45,7 @@ class HotBroker:
         served.create_topic("orders", 3)
         served.create_topic("readonly", perm=4)
         served.create_topic("writeonly", perm=2)
-        served.topics.put(
+        served.tables.topics.put(
             TopicConfig(
                 "Batches",
                 read_queue_nums=2,
@@ -53,10 +53,15 @@ class HotBroker:
                 attributes={"queue.type": "BatchCQ"},
             )
         )
-        self.hot = HotPass(served, served.dispatcher, STORE_HOST, clock=lambda: self.now_s)
+        self.hot = HotPass(
+            served.kernel,
+            served.features.values(),
+            served.dispatcher,
+            clock=lambda: self.now_s,
+        )
         self.peer = HotPeer()
         # Makes the keys that the broker assigns to messages without one reproducible.
-        served.sender._unique_ids.salt = 0
+        served.kernel.sender._unique_ids.salt = 0
 
     def close(self) -> None:
         """Close the store without saving."""

@@ -73,14 +73,14 @@ class NotedStore:
 
     async def _talk(self) -> None:
         broker = self.broker
-        broker.groups.put(SubscriptionGroup("pickers"))
+        broker.tables.groups.put(SubscriptionGroup("pickers"))
         for topic in ("orders", "parcels", "later", "wheel", "rows"):
             broker.create_topic(topic, 1)
         for number in range(20):
             broker.put("orders", b"order %d" % number)
             broker.put("parcels", b"parcel %d" % number)
-        broker.offsets.commit("orders", "readers", 0, 5)
-        broker.offsets.commit("orders", "others", 0, 3)
+        broker.tables.offsets.commit("orders", "readers", 0, 5)
+        broker.tables.offsets.commit("orders", "others", 0, 3)
         for number in range(3):
             self._delay(b"soon %d" % number, 1)
             self._delay(b"late %d" % number, 5)
@@ -95,9 +95,9 @@ class NotedStore:
     async def _talk_on(self) -> None:
         """Make changes that RocketMQ's files do not contain yet."""
         broker = self.broker
-        broker.offsets.commit("orders", "readers", 0, 11)
-        broker.offsets.commit("orders", "newcomers", 0, 2)
-        broker.offsets.delete_group("others")
+        broker.tables.offsets.commit("orders", "readers", 0, 11)
+        broker.tables.offsets.commit("orders", "newcomers", 0, 2)
+        broker.tables.offsets.delete_group("others")
         if "pop" in NAMES:
             self._pop(4, ack=(6, 8))
         if "sinks" in NAMES:
@@ -105,12 +105,14 @@ class NotedStore:
 
     def _delay(self, body: bytes, level: int) -> None:
         properties = {"UNIQ_KEY": body.decode()}
-        place = self.broker.delayed.levels.redirect("later", 0, properties, level)
+        place = self.broker.kernel.scheduled.delayed.levels.redirect("later", 0, properties, level)
         self.broker.put(place[0], body, queue_id=place[1], properties=encode_properties(properties))
 
     def _time(self, body: bytes, delay_ms: int) -> None:
         properties = {"UNIQ_KEY": body.decode()}
-        place = self.broker.timers.redirect("wheel", 0, properties, self.clock() + delay_ms)
+        place = self.broker.kernel.scheduled.timers.redirect(
+            "wheel", 0, properties, self.clock() + delay_ms
+        )
         self.broker.put(place[0], body, queue_id=place[1], properties=encode_properties(properties))
 
     def _publish_parts(self, batch_id: int, count: int) -> None:
@@ -148,9 +150,9 @@ class NotedStore:
         broker = self.broker
         groups = ("newcomers", "others", "readers")
         return {
-            "offsets": {group: broker.offsets.queues("orders", group) for group in groups},
-            "delivered by level 1": broker.delayed.offset(1),
-            "timers pending": broker.timers.pending_count,
+            "offsets": {group: broker.tables.offsets.queues("orders", group) for group in groups},
+            "delivered by level 1": broker.kernel.scheduled.delayed.offset(1),
+            "timers pending": broker.kernel.scheduled.timers.pending_count,
             **{topic: self.bodies(topic) for topic in ("later", "wheel")},
             **(self._facts_of_pop() if "pop" in NAMES else {}),
             **(self._facts_of_sinks() if "sinks" in NAMES else {}),

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processor_table import build_table
@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 
-class ServedBroker(ServingParts):
+class ServedBroker(BrokerCore):
     """The parts of a broker under their names in Broker, and how to send requests to it."""
 
     feature_list = FEATURES
@@ -71,7 +71,7 @@ class ServedBroker(ServingParts):
 
     def create_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
         """Create a topic."""
-        self.topics.put(
+        self.tables.topics.put(
             TopicConfig(name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
         )
 
@@ -127,7 +127,7 @@ class ServedBroker(ServingParts):
 
     async def close(self) -> None:
         """Close the store."""
-        self.delayed.stop()
+        self.kernel.scheduled.delayed.stop()
         for part in self.features.values():
             part.stop()
         if (pop := self.features.get("pop")) is not None:

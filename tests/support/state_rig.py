@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rockhopper.broker.app import FEATURES
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.scheduled.timers.times import out_ms
 from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.name_server.values.kv_config import KeyValueTable
@@ -36,7 +36,7 @@ GROUP = "billing"
 Result = TypeVar("Result")
 
 
-class Member(ServingParts):
+class Member(BrokerCore):
     """One replica: a store that follows or leads."""
 
     feature_list = FEATURES
@@ -174,7 +174,7 @@ class Member(ServingParts):
         """Create a topic with one queue."""
 
         async def create() -> None:
-            self.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
+            self.tables.topics.put(TopicConfig(name, read_queue_nums=1, write_queue_nums=1))
 
         self.run(create())
 
@@ -187,7 +187,7 @@ class Alone:
 
 def new_writer(member: Member) -> StateWriter:
     """Return a writer of this member's state."""
-    return StateWriter(member.store, member.tables, Alone(), now_ms=member.passed_ms)
+    return StateWriter(member.store, member.tables, Alone(), now_ms=member.clock.passed_ms)
 
 
 class Pair:

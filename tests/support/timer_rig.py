@@ -44,8 +44,8 @@ class TimerRig:
         """Open the timers and start to deliver."""
 
         async def start() -> None:
-            self.broker.timers.open()
-            self.broker.timers.start()
+            self.broker.kernel.scheduled.timers.open()
+            self.broker.kernel.scheduled.timers.start()
 
         self.loop.run(start())
 
@@ -54,7 +54,7 @@ class TimerRig:
 
         async def stop() -> None:
             self.flush()
-            await self.broker.timers.close()
+            await self.broker.kernel.scheduled.timers.close()
             await self.broker.store.close()
 
         self.loop.run(stop())
@@ -76,10 +76,10 @@ class TimerRig:
         broker = self.broker
 
         async def close() -> None:
-            broker.timers.stop()
-            if broker.timers.saving is not None:
-                await broker.timers.saving
-            broker.timers.index.close()
+            broker.kernel.scheduled.timers.stop()
+            if broker.kernel.scheduled.timers.saving is not None:
+                await broker.kernel.scheduled.timers.saving
+            broker.kernel.scheduled.timers.index.close()
             await broker.store.close()
 
         self.loop.run(close())
@@ -93,10 +93,10 @@ class TimerRig:
         """Save the checkpoint, as happens every few seconds."""
 
         async def save() -> None:
-            if self.broker.timers.saving is not None:
-                await self.broker.timers.saving
+            if self.broker.kernel.scheduled.timers.saving is not None:
+                await self.broker.kernel.scheduled.timers.saving
             self.flush()
-            self.broker.timers.save_now()
+            self.broker.kernel.scheduled.timers.save_now()
 
         self.loop.run(save())
 
@@ -132,7 +132,9 @@ class TimerRig:
         async def put() -> None:
             for body, due_ms in messages:
                 properties = {"UNIQ_KEY": body.decode()}
-                place = self.broker.timers.redirect("orders", 1, properties, due_ms)
+                place = self.broker.kernel.scheduled.timers.redirect(
+                    "orders", 1, properties, due_ms
+                )
                 text = encode_properties(properties)
                 self.broker.put(place[0], body, queue_id=place[1], properties=text)
 
@@ -173,14 +175,14 @@ class TimerRig:
     @property
     def pending(self) -> int:
         """The number of messages that the broker reports as waiting."""
-        return self.broker.timers.pending_count
+        return self.broker.kernel.scheduled.timers.pending_count
 
     def close(self) -> None:
         """Close store and loop."""
 
         async def close() -> None:
             self.flush()
-            await self.broker.timers.close()
+            await self.broker.kernel.scheduled.timers.close()
             await self.broker.store.close()
 
         self.loop.run(close())

@@ -30,7 +30,7 @@ class TransactionRig:
     def open(self) -> None:
         """Open the store and begin."""
         self.broker = ServedBroker(self.root, self.clock, self.settings)
-        self.broker.offsets.load()
+        self.broker.tables.offsets.load()
         self.broker.create_topic("orders")
 
         async def start() -> None:
@@ -51,7 +51,7 @@ class TransactionRig:
             self.flush()
             await transactions_of(self.broker).close()
             await transactions_of(self.broker).counts.on_disk()
-            self.broker.offsets.save()
+            self.broker.tables.offsets.save()
             await self.broker.store.close()
 
         self.loop.run(stop())
@@ -102,7 +102,7 @@ class TransactionRig:
 
         async def register() -> None:
             client = Client(peer.connection, name, 0, 479)
-            self.broker.producers.register(group, client)
+            self.broker.kernel.producers.register(group, client)
 
         self.loop.run(register())
         return peer

@@ -60,7 +60,7 @@ class Unharmed:
         self._neighbour = RawPeer(self.broker.address)
         await self._neighbour.__aenter__()
         await self.check_neighbour()
-        self._topics = set(self.broker.topics.configs)
+        self._topics = set(self.broker.tables.topics.configs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,7 +80,7 @@ class Unharmed:
 
     async def afresh(self) -> Self:
         """Delete the topics of others and forget the log, for the next test."""
-        for topic in self.broker.topics.configs.keys() - self._topics:
+        for topic in self.broker.tables.topics.configs.keys() - self._topics:
             ask = self._neighbour.ask
             answer = await ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
             assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -129,17 +129,17 @@ class Unharmed:
         ).store
         opened = OpenedStore(
             config,
-            now_ms=broker.now_ms,
-            wall_ms=broker.now_ms,
+            now_ms=broker.clock.wall_ms,
+            wall_ms=broker.clock.wall_ms,
             store_host=host_bytes("127.0.0.1", 10_911),
             tags_codes=TagsCodes(lambda level: 1000),
-            batch_topic=broker.topics.is_batch,
+            batch_topic=broker.tables.topics.is_batch,
         )
         try:
             report = opened.report
             assert (report.holes, report.cut, report.lost_messages) == ([], None, {})
             assert opened.commit_log.written_offset == broker.store.max_commit_log_offset
-            for topic in list(broker.topics.configs):
+            for topic in list(broker.tables.topics.configs):
                 for queue_id in broker.store.queue_ids(topic):
                     queue = opened.queues.get(topic, queue_id)
                     assert queue is not None

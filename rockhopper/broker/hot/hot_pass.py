@@ -14,9 +14,10 @@ round.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.hot.hot_codec import (
     BATCH_PREFIX,
     COMMIT_PREFIX,
@@ -37,7 +38,7 @@ from rockhopper.broker.hot.hot_codec import (
 from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.hot.plain_pulls import PlainPulls, SubscriberReply, pull_answer, pull_of
 from rockhopper.broker.hot.plain_sends import common, count_up, take_sends, ways_to_wait
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.puller import PullOutcome
 from rockhopper.broker.kernel.send.send_request import waits_for_disk
@@ -81,24 +82,24 @@ class HotPass:
 
     def __init__(
         self,
-        broker: ServingParts,
+        kernel: Kernel,
+        features: Collection[FeaturePart],
         dispatcher: Dispatcher,
-        store_host: bytes,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        config, stats = broker.config, broker.stats
+        config, stats, store_host = kernel.config, kernel.stats, kernel.store_host
         self._live = config.live
         self._live_store = config.store.live
         self._clock = clock
-        self._store = broker.store
-        self._topics = broker.topics
-        self._pull = broker.puller.pull
+        self._store = kernel.store
+        self._topics = kernel.tables.topics
+        self._pull = kernel.puller.pull
         self._dispatcher = dispatcher
         self._access = dispatcher.access
         self._gate = dispatcher.gate
         self._general_pass = GeneralPass(dispatcher)
         self._stats = stats
-        self._times = broker.request_times
+        self._times = kernel.request_times
         # Topics that accept plain messages: the tails of their queues, and their counter. With
         # permissions they are those of the principal of this pass, else those of everybody.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
@@ -107,28 +108,33 @@ class HotPass:
         self._body_bytes_max = self._live_store.message_size_max_bytes
         self._suffix = broker_properties(config)
         self._templates = templates(config.region_id, store_host, trace_on=config.trace_on)
-        self._broker = broker
+        self._kernel, self._features = kernel, features
         self._common = common(
-            self._templates, store_host, self._suffix, self._body_bytes_max, ways_to_wait(broker)
+            self._templates,
+            store_host,
+            self._suffix,
+            self._body_bytes_max,
+            ways_to_wait(kernel, features),
         )
         # Unpacked, because each message uses them.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
-        self._plain_pulls = PlainPulls(broker)
-        self._plain_commits = PlainCommits(broker)
-        fast_paths = (part.fast for part in broker.features.values())
+        self._plain_pulls = PlainPulls(kernel)
+        self._plain_commits = PlainCommits(kernel)
+        fast_paths = (part.fast for part in features)
         self._fast_paths = tuple(path for path in fast_paths if path is not None)
         prefixes = (path.prefix for path in self._fast_paths)
         self._other_prefixes = (COMMIT_PREFIX, *prefixes)
         # Whether the last staged message is the first of its queue since the start.
         self._opens_queue = False
-        broker.topics.listeners.append(self._topic_changed)
+        kernel.tables.topics.listeners.append(self._topic_changed)
 
     def _topic_changed(self, *_: object) -> None:
         for sendable in self._sendable_of.values():
             sendable.clear()
         self._body_bytes_max = self._live_store.message_size_max_bytes
         self._common = self._common._replace(
-            body_size_bytes_max=self._body_bytes_max, waiting=ways_to_wait(self._broker)
+            body_size_bytes_max=self._body_bytes_max,
+            waiting=ways_to_wait(self._kernel, self._features),
         )
 
     def serve_frames(self, connection: RemotingConnection, frames: list[Frame]) -> int:
@@ -231,7 +237,7 @@ class HotPass:
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
         """Report the half messages before *end*, up to where the log is written: most or all."""
         written = [half for half in halves if half[1] < end]
-        for part in self._broker.features.values():
+        for part in self._features:
             if part.halves_opened is not None:
                 part.halves_opened(written)
 

@@ -12,7 +12,7 @@ from rockhopper.broker.hot.hot_codec import (
     decode_commit,
     json_frame,
 )
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SerializeType
 from rockhopper.protocol.frame import Frame
@@ -21,12 +21,12 @@ from rockhopper.protocol.frame import Frame
 class PlainCommits:
     """Serves plain commits."""
 
-    def __init__(self, broker: ServingParts) -> None:
-        self._topics = broker.topics
-        self._groups = broker.groups
-        self._consumers = broker.consumers
-        self._offsets = broker.offsets
-        self._positions = broker.positions
+    def __init__(self, kernel: Kernel) -> None:
+        self._topics = kernel.tables.topics
+        self._groups = kernel.tables.groups
+        self._consumers = kernel.consumers
+        self._offsets = kernel.tables.offsets
+        self._positions = kernel.positions
 
     def serve(self, connection: Peer, frames: list[Frame], first: int) -> tuple[int, bytes]:
         """Serve the commits from frame *first* on that move one offset of a group.

@@ -14,7 +14,7 @@ from mmap import mmap
 from typing import TypeAlias
 
 from rockhopper.broker.hot.hot_codec import PullHeader, decode_pull, json_frame, pieces, templates
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.processors.pulls import PULL_CODES
 from rockhopper.broker.kernel.pull.long_polling import ParkedPull
 from rockhopper.broker.kernel.pull.puller import Pull, PullOutcome
@@ -186,15 +186,15 @@ class _ParkedPull(ParkedPull):
 class PlainPulls:
     """The pulls that are known to be allowed, and the responses to them."""
 
-    def __init__(self, broker: ServingParts) -> None:
-        self._puller = broker.puller
-        self._store = broker.store
-        self._stats = broker.stats
-        self._times = broker.request_times
-        self._topics = broker.topics
-        self._offsets = broker.offsets
-        self._live = broker.config.live
-        self._long_polling = broker.long_polling
+    def __init__(self, kernel: Kernel) -> None:
+        self._puller = kernel.puller
+        self._store = kernel.store
+        self._stats = kernel.stats
+        self._times = kernel.request_times
+        self._topics = kernel.tables.topics
+        self._offsets = kernel.tables.offsets
+        self._live = kernel.config.live
+        self._long_polling = kernel.long_polling
         # Held pulls whose messages have arrived.
         self._woken: dict[RemotingConnection, list[Frame]] = {}
         code, *others, remark, end = pieces(_PULLED)
@@ -202,9 +202,9 @@ class PlainPulls:
         self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
         # Counts the changes after which every permission must be checked again.
         self._epoch = 0
-        broker.topics.listeners.append(self._something_changed)
-        broker.groups.listeners.append(self._something_changed)
-        broker.consumers.listeners.append(self._something_changed)
+        kernel.tables.topics.listeners.append(self._something_changed)
+        kernel.tables.groups.listeners.append(self._something_changed)
+        kernel.consumers.listeners.append(self._something_changed)
 
     def _something_changed(self, *_: object) -> None:
         self._epoch += 1

@@ -6,11 +6,12 @@ oracle: it serves each send exactly as HotPass would, to the byte, and leaves an
 HotPass. Without the C module HotPass serves all of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.hot.hot_codec import Templates, pieces
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
@@ -74,17 +75,17 @@ class Common(NamedTuple):
     waiting: DeferredSends
 
 
-def ways_to_wait(broker: ServingParts) -> DeferredSends:
+def ways_to_wait(kernel: Kernel, features: Iterable[FeaturePart]) -> DeferredSends:
     """Return how messages wait, by the present settings."""
-    takes_halves = not broker.config.live.reject_transaction_message and any(
-        part.halves_opened is not None for part in broker.features.values()
+    takes_halves = not kernel.config.live.reject_transaction_message and any(
+        part.halves_opened is not None for part in features
     )
     return DeferredSends(
-        broker.store.staging.tails,
-        tuple(broker.delayed.levels.delays_ms),
+        kernel.store.staging.tails,
+        tuple(kernel.scheduled.delayed.levels.delays_ms),
         SCHEDULE_TOPIC,
         TRANSACTION_HALF_TOPIC if takes_halves else None,
-        broker.stats.get_send_traffic(TRANSACTION_HALF_TOPIC),
+        kernel.stats.get_send_traffic(TRANSACTION_HALF_TOPIC),
     )
 
 

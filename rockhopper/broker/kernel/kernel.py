@@ -1,4 +1,4 @@
-"""Kernel: the parts of the broker that a feature may use, one field each."""
+"""Kernel: the parts of the broker that serve requests and that a feature may use."""
 
 from dataclasses import dataclass
 
@@ -6,23 +6,24 @@ from rockhopper.broker.kernel.events import KernelEvents
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.members.queue_locks import QueueLocks
+from rockhopper.broker.kernel.members.retry_owners import RetryOwners
 from rockhopper.broker.kernel.persistence import Tables
 from rockhopper.broker.kernel.processors.sends import SendProcessor
 from rockhopper.broker.kernel.processors.topics_admin import TopicAdminProcessors, TopicAnnouncer
+from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.pull.puller import Puller
 from rockhopper.broker.kernel.pull.reader_positions import ReaderPositions
 from rockhopper.broker.kernel.scheduled.delayed import DelayedDelivery
+from rockhopper.broker.kernel.scheduled.timers.recall import TimerRecall
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.send.send_back import SendBack
 from rockhopper.broker.kernel.send.sender import Sender
 from rockhopper.broker.kernel.state_channels import StateChannels
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.name_server.cluster_queues import ClusterQueues
 from rockhopper.broker.name_server.peer_brokers import PeerBrokers
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
+from rockhopper.broker.server.loop.latencies import Latencies, RequestTimes
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Redirect
@@ -58,10 +59,9 @@ class Kernel:
     store: MessageStore
     store_host: bytes
     """This broker's address in the format of records."""
+    log_end_at_start: int
+    """The end of the log before this broker wrote to it."""
     tables: Tables
-    topics: TopicTable
-    groups: SubscriptionGroupTable
-    offsets: ConsumerOffsetTable
     consumers: ConsumerGroups
     producers: ProducerTable
     locks: QueueLocks
@@ -69,10 +69,15 @@ class Kernel:
     sends: SendProcessor
     topic_admin: TopicAdminProcessors
     send_back: SendBack
+    timer_recall: TimerRecall
+    retry_owners: RetryOwners
     cluster: Cluster
+    long_polling: LongPolling
     puller: Puller
     positions: ReaderPositions
     scheduled: Scheduled
     state: StateChannels
     events: KernelEvents
+    request_times: RequestTimes
+    flush_times: Latencies
     announcer: TopicAnnouncer

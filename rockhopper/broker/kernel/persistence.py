@@ -4,7 +4,7 @@
 saved, scrubbed and replicated by iterating over the states.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import structlog
@@ -122,9 +122,9 @@ class Tables(Part):
     """Everything that a broker keeps beside the log: the states of the kernel and of features."""
 
     def __init__(
-        self, config: BrokerConfig, clock: BrokerClock, features: Sequence[State] = ()
+        self, config: BrokerConfig, clock: BrokerClock, features: Mapping[str, State] | None = None
     ) -> None:
-        """*features* are the features' states.
+        """*features* are the states of features, by their names.
 
         An offline tool has none, and reads rules about any kind of resource.
         """
@@ -134,7 +134,8 @@ class Tables(Part):
         self.channels = channels = StateChannels()
         self._plain, self._names = TableState(), TableState()
         self._kernel: list[State] = [self._plain]
-        self._features = features
+        self.features = features or {}
+        """The state of each feature, by its name."""
         # A follower must know a topic's queues before messages enter them.
         self.topics = self._table(
             TopicTable(layout.config / "topics.json", config, now_ms=now_ms), Channel.ALONE
@@ -148,12 +149,12 @@ class Tables(Part):
         )
         self.history = self._table(LogHistory(layout.log_history, now_ms=now_ms), has_journal=False)
         self.users = self._table(UserTable(layout.config / "users.json", now_ms=now_ms))
-        kinds = [kind for state in features for kind in state.resource_kinds]
+        kinds = [kind for state in self.features.values() for kind in state.resource_kinds]
         self.acls = self._table(
             AclTable(
                 layout.config / "acls.json",
                 now_ms=now_ms,
-                kinds=(*KINDS, *kinds) if features else None,
+                kinds=(*KINDS, *kinds) if self.features else None,
             )
         )
         self.subscriptions = self._state(SubscriptionState(layout, now_ms=now_ms)).table
@@ -164,7 +165,7 @@ class Tables(Part):
             TimerState(config, self.topics, channels, now_ms=now_ms, steady_ms=clock.steady_ms)
         )
         self.locks = self._state(LockState(channels, clock.passed_ms))
-        for state in features:
+        for state in self.features.values():
             self._give_channels(state)
             state.attach(self.topics, self.groups)
 
@@ -199,7 +200,7 @@ class Tables(Part):
     @property
     def states(self) -> tuple[State, ...]:
         """The states of the kernel and of features."""
-        return (*self._kernel, *self._features)
+        return (*self._kernel, *self.features.values())
 
     @property
     def all(self) -> tuple[JsonTable, ...]:
@@ -217,7 +218,7 @@ class Tables(Part):
 
         CONFIRMED tables come first, those that records of other kinds replicate last.
         """
-        states = (*self._kernel, self._names, *self._features)
+        states = (*self._kernel, self._names, *self.features.values())
         found = [(table, state) for state in states for table in state.tables]
         found.sort(key=lambda each: _SNAPSHOT_ORDER.get(each[1].tables[each[0]], 0))
         return {table.path.name: (table, state) for table, state in found}

@@ -427,7 +427,7 @@ def test_a_topic_on_one_of_two_brokers_goes_nowhere_else(
     # The driver died before Spark noted batch 0, and broker-b is away.
     with pytest.raises(PipelineError, match=rf"takes messages for the topic '{name}': start its"):
         _Writing(asked).commit_parts([write(asked, numbered(0, 50))])
-    assert broker.broker.topics.get(name) is None
+    assert broker.broker.tables.topics.get(name) is None
 
 
 def test_the_checkpoint_knows_the_broker_that_is_away(

@@ -58,15 +58,15 @@ async def test_messages_topics_groups_and_offsets_are_there_after_a_restart(tmp_
     commit = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "1"}
     async with broker_on(tmp_path) as broker:
         await send(broker.address, "orders", b"first")
-        broker.groups.find_or_create("billing")
+        broker.tables.groups.find_or_create("billing")
         answer = await ask(broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
         assert answer.code == ResponseCode.SUCCESS
     async with broker_on(tmp_path) as broker:
         (message,) = await pull(broker.address, "orders")
         assert message.body == b"first"
-        assert broker.topics.get("orders") is not None
-        assert "billing" in broker.groups
-        assert broker.offsets.get("orders", "billing", 0) == 1
+        assert broker.tables.topics.get("orders") is not None
+        assert "billing" in broker.tables.groups
+        assert broker.tables.offsets.get("orders", "billing", 0) == 1
         await send(broker.address, "orders", b"second")
         assert [m.queue_offset for m in await pull(broker.address, "orders")] == [0, 1]
 
@@ -78,7 +78,7 @@ async def test_a_start_behind_a_stop_names_what_has_gone_since_and_nothing_else(
         await send(broker.address, "orders", b"first")
         delayed = send_fields("orders") | {"properties": "DELAY\x011\x02"}
         await ask(broker.address, RequestCode.SEND_MESSAGE, delayed, b"later")
-        broker.offsets.commit("orders", "billing", 0, 1)
+        broker.tables.offsets.commit("orders", "billing", 0, 1)
         await ask(broker.address, RequestCode.POP_MESSAGE, pop_fields(topic="orders"))
     table = tmp_path / "config/consumerOffset.json"
     for path in (table, table.with_suffix(".json.bak")):
@@ -132,7 +132,7 @@ async def test_a_lost_topics_json_is_rebuilt_from_the_queues(tmp_path: Path) -> 
     for name in ("topics.json", "topics.json.bak"):
         (tmp_path / "config" / name).unlink(missing_ok=True)
     async with broker_on(tmp_path) as broker:
-        orders = broker.topics.get("orders")
+        orders = broker.tables.topics.get("orders")
         assert orders is not None
         assert orders.read_queue_nums == 4  # as many as it was made with
         (message,) = await pull(broker.address, "orders", queue_id=2)
@@ -143,11 +143,11 @@ async def test_a_damaged_table_with_a_good_backup_starts(tmp_path: Path) -> None
     async with broker_on(tmp_path) as broker:
         await send(broker.address, "orders", b"hello")
         await send(broker.address, "other", b"hello")
-        await broker.topics.saved()
+        await broker.tables.topics.saved()
     (tmp_path / "config" / "topics.json").write_bytes(b"\0" * 100)
     async with broker_on(tmp_path) as broker:
-        assert broker.topics.get("orders") is not None
-        assert broker.topics.get("other") is not None  # its queue tells
+        assert broker.tables.topics.get("orders") is not None
+        assert broker.tables.topics.get("other") is not None  # its queue tells
 
 
 async def test_two_damaged_tables_refuse_to_start_and_change_nothing(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ async def live_with_everything_open(broker: Broker) -> None:
         fields = half_fields("orders", f"KEY{number}")
         await ask(broker.address, RequestCode.SEND_MESSAGE_V2, fields, b"half")
         await send(broker.address, "orders", b"%d" % number)
-    broker.groups.find_or_create("billing")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.groups.find_or_create("billing")
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     delayed = send_fields("orders") | {"properties": "DELAY\x0118\x02"}
     await ask(broker.address, RequestCode.SEND_MESSAGE, delayed, b"later")
     await ask(broker.address, RequestCode.POP_MESSAGE, pop_fields(topic="orders"))
@@ -218,7 +218,7 @@ async def test_a_start_that_refuses_saves_nothing(tmp_path: Path, damaged: str) 
         path.write_bytes(was)
     async with broker_on(tmp_path) as broker:
         assert len(transactions_of(broker).halves) == 3
-        assert broker.offsets.get("orders", "billing", 0) == 1
+        assert broker.tables.offsets.get("orders", "billing", 0) == 1
 
 
 @needs("transactions")
@@ -248,7 +248,7 @@ async def test_committed_offsets_never_point_beyond_the_log(tmp_path: Path) -> N
         '{"offsetTable":{"orders@billing":{0:99}}}'
     )
     async with broker_on(tmp_path) as broker:
-        assert broker.offsets.get("orders", "billing", 0) == 1
+        assert broker.tables.offsets.get("orders", "billing", 0) == 1
 
 
 async def test_a_second_broker_on_the_store_is_refused_and_harms_nobody(tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ async def test_a_broker_whose_lock_is_taken_away_stops_and_saves_nothing(tmp_pat
         async with asyncio.timeout(60):
             await broker.failed.wait()
         assert (await send(broker.address, "orders", b"second")).code != ResponseCode.SUCCESS
-        broker.topics.touch()
-        broker.topics.mark_changed()
+        broker.tables.topics.touch()
+        broker.tables.topics.mark_changed()
     assert (tmp_path / "config" / "topics.json").read_text() == "another broker's"
     assert (tmp_path / "abort").exists()
 
@@ -365,7 +365,7 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
 
     monkeypatch.setattr(json_table, "write_atomically", write)
     async with broker_on(tmp_path, flushConsumerOffsetInterval="10") as broker:
-        broker.offsets.commit("orders", "billing", 0, 5)
+        broker.tables.offsets.commit("orders", "billing", 0, 5)
         async with asyncio.timeout(HANG_S):
             await written.wait()
         assert '"orders@billing":{0:5' in (tmp_path / "config/consumerOffset.json").read_text()

@@ -21,7 +21,7 @@ class LightQueuePart(FeaturePart):
         def has_no_messages(topic: str, queue_id: int) -> bool:
             return is_light(topic) and store.queue_range(topic, queue_id)[1] == 0
 
-        kernel.offsets.ignored.append(has_no_messages)
+        kernel.tables.offsets.ignored.append(has_no_messages)
 
 
 class LightQueueFeature:

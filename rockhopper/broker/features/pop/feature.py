@@ -25,14 +25,19 @@ class PopPart(FeaturePart):
 
     def __init__(self, kernel: Kernel, state: PopState) -> None:
         self._kernel = kernel
-        config, store, topics, groups = kernel.config, kernel.store, kernel.topics, kernel.groups
+        config, store, topics, groups = (
+            kernel.config,
+            kernel.store,
+            kernel.tables.topics,
+            kernel.tables.groups,
+        )
         self.service = service = PopService(
             state,
             config,
             store,
             topics,
             groups,
-            kernel.offsets,
+            kernel.tables.offsets,
             kernel.consumers,
             kernel.stats,
         )

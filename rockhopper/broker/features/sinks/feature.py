@@ -16,7 +16,12 @@ class SinksPart(FeaturePart):
     """Sinks in one broker."""
 
     def __init__(self, kernel: Kernel, state: SinksState) -> None:
-        config, store, topics, clock = kernel.config, kernel.store, kernel.topics, kernel.clock
+        config, store, topics, clock = (
+            kernel.config,
+            kernel.store,
+            kernel.tables.topics,
+            kernel.clock,
+        )
         self.publisher = SinkPublisher(
             state,
             store,

@@ -59,7 +59,7 @@ class CheckBack:
         self._ledger = ledger
         self._counts = counts
         self._ends = ends
-        self._topics = kernel.topics
+        self._topics = kernel.tables.topics
         self._config = kernel.config
         self._live = kernel.config.live
         self._producers = kernel.producers

@@ -60,7 +60,7 @@ class Transactions(FeaturePart):
     """The transactions of one broker. Belongs to the event loop."""
 
     def __init__(self, kernel: Kernel, counts: CheckCounts) -> None:
-        config, store, topics = kernel.config, kernel.store, kernel.topics
+        config, store, topics = kernel.config, kernel.store, kernel.tables.topics
         # For durations, and for comparisons with producers' times.
         now_ms, wall_ms = kernel.clock.steady_ms, kernel.clock.wall_ms
         self._live = config.live
@@ -69,7 +69,7 @@ class Transactions(FeaturePart):
         self._now_ms = now_ms
         self.halves = OpenHalves()
         self.ledger = Ledger(
-            store, kernel.offsets, has_index=config.store.index_enabled, now_ms=now_ms
+            store, kernel.tables.offsets, has_index=config.store.index_enabled, now_ms=now_ms
         )
         self.counts = counts
         self.ends = TransactionEnds(

@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+from collections.abc import Mapping
 
 import structlog
 
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.gateways.grpc.activities.clients import ClientLifecycle
 from rockhopper.broker.gateways.grpc.activities.producing import Producing
 from rockhopper.broker.gateways.grpc.activities.pulling import Pulling
@@ -13,7 +15,7 @@ from rockhopper.broker.gateways.grpc.probing import probes
 from rockhopper.broker.gateways.grpc.server import GrpcServer
 from rockhopper.broker.gateways.grpc.service import GrpcService
 from rockhopper.broker.gateways.grpc.sessions import Sessions
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.server.listening.gates import gate_with_tls
 from rockhopper.broker.server.listening.listener import Gate
 from rockhopper.broker.server.listening.tls import Tls, TlsError
@@ -31,40 +33,41 @@ class GrpcGateway:
 
     def __init__(
         self,
-        broker: ServingParts,
+        kernel: Kernel,
+        features: Mapping[str, FeaturePart],
         access: AccessRules,
         route_source: RouteSource,
         connections_max: int,
         gate: LeaseGate | None = None,
     ) -> None:
         """*gate* holds back replies that acknowledge state."""
-        config, store = broker.config, broker.store
-        topics, groups = broker.topics, broker.groups
-        self.sessions = Sessions(broker.passed_ms)
+        config, store = kernel.config, kernel.store
+        topics, groups = kernel.tables.topics, kernel.tables.groups
+        self.sessions = Sessions(kernel.clock.passed_ms)
         clients = ClientLifecycle(
-            config, topics, groups, broker.consumers, broker.producers, self.sessions
+            config, topics, groups, kernel.consumers, kernel.producers, self.sessions
         )
         producing = Producing(
             config,
             store,
             topics,
-            broker.sender,
-            broker.timer_recall,
-            broker.now_ms,
-            broker.stats,
+            kernel.sender,
+            kernel.timer_recall,
+            kernel.clock.wall_ms,
+            kernel.stats,
         )
-        opened = {name: part.open_grpc(self.sessions) for name, part in broker.features.items()}
+        opened = {name: part.open_grpc(self.sessions) for name, part in features.items()}
         self.halves = {name: half for name, half in opened.items() if half is not None}
         """What serves the RPCs of each feature that has some, by its name."""
         service = GrpcService(
             Routes(topics, groups, route_source).rpcs()
             | clients.rpcs()
             | producing.rpcs()
-            | Pulling(store, topics, groups, broker.offsets, broker.puller).rpcs()
+            | Pulling(store, topics, groups, kernel.tables.offsets, kernel.puller).rpcs()
             | {name: rpc for half in self.halves.values() for name, rpc in half.rpcs.items()},
             access,
             producing,
-            broker.request_times,
+            kernel.request_times,
             gate,
         )
         service.register_rpcs(probes(store.check_writable))

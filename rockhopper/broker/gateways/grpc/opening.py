@@ -5,10 +5,13 @@ holds for the brokers of one process group (brokers=N), and for those of a clust
 settings.
 """
 
+from collections.abc import Mapping
+
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.gateways.grpc.activities.routes import BrokerQueues
 from rockhopper.broker.gateways.grpc.call import Call
 from rockhopper.broker.gateways.grpc.gateway import GrpcGateway
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.store.lease_gate import LeaseGate
 from rockhopper.broker.users.access import AccessRules
@@ -16,7 +19,8 @@ from rockhopper.protocol.addresses import join_address, split_address
 
 
 def open_gateway(
-    broker: ServingParts,
+    kernel: Kernel,
+    features: Mapping[str, FeaturePart],
     access: AccessRules,
     advertiser: Advertiser,
     port: int,
@@ -24,20 +28,20 @@ def open_gateway(
     gate: LeaseGate | None = None,
 ) -> GrpcGateway:
     """Return the gateway; *port* is its future port. GrpcGateway explains *gate*."""
-    own_name = broker.config.broker_name
+    own_name = kernel.config.broker_name
 
     async def brokers_of(topic: str, call: Call) -> list[BrokerQueues]:
         connection = call.connection
         own = advertiser.address_for(connection.peer_host, connection.local_host)
         own_grpc = advertiser.address_for(connection.peer_host, connection.local_host, port)
         found = []
-        for each in await broker.cluster_queues.brokers_of(topic, own):
+        for each in await kernel.cluster.queues.brokers_of(topic, own):
             is_own = each.broker_name == own_name
             address = own_grpc if is_own else _beside(each.address, own, own_grpc)
             found.append(BrokerQueues(*each[:4], address, is_own))
         return found
 
-    return GrpcGateway(broker, access, brokers_of, connections_max, gate)
+    return GrpcGateway(kernel, features, access, brokers_of, connections_max, gate)
 
 
 def _beside(address: str, own: str, own_grpc: str) -> str:

@@ -5,14 +5,15 @@ lists them; metrics_page.py generates that page from this code.
 """
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from rockhopper.broker.feature import FeaturePart
 from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, counter, gauge
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.producers import ProducerTable
 from rockhopper.broker.kernel.metrics.lag_metrics import LagAges, lag_families
 from rockhopper.broker.kernel.metrics.latency_metrics import latency_families
-from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.kernel.scheduled.timers.timers import Timers
 from rockhopper.broker.kernel.tables.topics import TopicTable
 from rockhopper.broker.observing.log import dropped_count
@@ -26,7 +27,8 @@ from rockhopper.protocol.names import is_retry_topic
 
 
 def families(
-    parts: ServingParts,
+    kernel: Kernel,
+    features: Iterable[FeaturePart],
     stalls: StallWatchdog,
     connections: Mapping[str, int],
     ages: LagAges,
@@ -35,22 +37,23 @@ def families(
 ) -> Iterator[Family | None]:
     """Yield every metric of a broker; *connections* are counted by port."""
     yield build_info()
-    store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
-    permission = parts.config.live.broker_permission
+    store, topics = kernel.store, kernel.tables.topics
+    stats, consumers = kernel.stats, kernel.consumers
+    permission = kernel.config.live.broker_permission
     yield gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add_sample(permission)
     yield gauge("rocketmq_topic_number", "Topics, including system and retry topics").add_sample(
         len(topics)
     )
     yield gauge(
         "rocketmq_consumer_group_number", "Consumer groups, including system groups"
-    ).add_sample(len(parts.groups))
+    ).add_sample(len(kernel.tables.groups))
     yield readiness(is_ready=is_ready)
     yield counter(
         "rockhopper_log_lines_dropped_total", "Log lines that could not be written"
     ).add_sample(dropped_count())
-    yield from _waiting(stalls, parts.timers)
+    yield from _waiting(stalls, kernel.scheduled.timers)
     yield gauge("rockhopper_parked_pulls", "Pulls that wait for a message").add_sample(
-        len(parts.long_polling)
+        len(kernel.long_polling)
     )
     yield (
         counter(
@@ -64,14 +67,14 @@ def families(
     yield None
     yield from _traffic_out(stats, topics)
     yield None
-    yield from latency_families(parts.request_times, parts.flush_times)
-    yield from _storage(parts)
-    yield from _disks(store, parts.config.store.live)
-    yield from _clients(connections, consumers, parts.producers)
-    for part in parts.features.values():
+    yield from latency_families(kernel.request_times, kernel.flush_times)
+    yield from _storage(kernel)
+    yield from _disks(store, kernel.config.store.live)
+    yield from _clients(connections, consumers, kernel.producers)
+    for part in features:
         yield from part.metrics()
     yield None
-    yield from lag_families(parts, ages)
+    yield from lag_families(kernel, ages)
 
 
 def readiness(*, is_ready: bool) -> Family:
@@ -181,12 +184,12 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
     ).add_sample(live.disk_warning_percent / 100)
 
 
-def _storage(parts: ServingParts) -> Iterator[Family]:
-    store = parts.store
+def _storage(kernel: Kernel) -> Iterator[Family]:
+    store = kernel.store
     end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
     yield gauge(
         "rocketmq_storage_message_reserve_time", "Age of the oldest stored message"
-    ).add_sample(max(parts.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
+    ).add_sample(max(kernel.clock.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
     yield gauge("rocketmq_storage_size", "Size of the commit log").add_sample(
         end - store.min_commit_log_offset
     )
@@ -207,7 +210,7 @@ def _storage(parts: ServingParts) -> Iterator[Family]:
     ).add_sample(store.mended_count)
     yield counter(
         "rockhopper_altered_tables_total", "Table files found changed since they were saved"
-    ).add_sample(parts.tables.altered_count)
+    ).add_sample(kernel.tables.altered_count)
     yield counter(
         "rockhopper_index_faults_total", "Index entries and keys that disagree with the log"
     ).add_sample(store.index_fault_count)

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rockhopper.broker.kernel.families import SAMPLES_PER_TURN, Family, gauge
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.members.followed_topics import followed_topics
-from rockhopper.broker.kernel.parts import ServingParts
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.names import is_retry_topic
 
@@ -70,11 +70,11 @@ class _TopicLag:
 class _Lag:
     """Collects the queues of every group and topic during one scrape."""
 
-    def __init__(self, parts: ServingParts, ages: LagAges) -> None:
-        self._store = parts.store
-        self._stats = parts.stats
+    def __init__(self, kernel: Kernel, ages: LagAges) -> None:
+        self._store = kernel.store
+        self._stats = kernel.stats
         self._ages = ages
-        self._now_ms = parts.steady_ms
+        self._now_ms = kernel.clock.steady_ms
         self.lagging: list[_Queue] = []
         self.level: list[_Queue] = []
 
@@ -100,18 +100,22 @@ class _Lag:
         return max(self._now_ms() - stored_ms, 0) if stored_ms > 0 else 0
 
 
-def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
+def lag_families(kernel: Kernel, ages: LagAges) -> Iterator[Family | None]:
     """Yield the lag of every group, online or not, by topic and by queue."""
-    lag = _Lag(parts, ages)
+    lag = _Lag(kernel, ages)
     sums_of: list[tuple[str, str, _TopicLag]] = []
     queues_seen, looks = 0, ages.looks
-    names = list(parts.topics.configs)
+    names = list(kernel.tables.topics.configs)
     followed = followed_topics(
-        parts.offsets, parts.consumers, names, parts.store.has_messages, parts.retry_owners.groups
+        kernel.tables.offsets,
+        kernel.consumers,
+        names,
+        kernel.store.has_messages,
+        kernel.retry_owners.groups,
     )
     for topic, group, offsets in followed:
-        settings = parts.topics.get(topic)
-        if settings is None or (not offsets and _is_broadcast(parts.consumers, group)):
+        settings = kernel.tables.topics.get(topic)
+        if settings is None or (not offsets and _is_broadcast(kernel.consumers, group)):
             continue
         sums = _TopicLag()
         sums_of.append((topic, group, sums))
@@ -122,8 +126,8 @@ def lag_families(parts: ServingParts, ages: LagAges) -> Iterator[Family | None]:
             queues_seen += 1
             lag.look_at(sums, topic, group, queue_id, offsets.get(queue_id, 0))
     ages.scraped()
-    yield from _by_topic(sums_of, parts.consumers)
-    yield from _by_queue(lag, parts.config.live.metrics_queues_max)
+    yield from _by_topic(sums_of, kernel.consumers)
+    yield from _by_queue(lag, kernel.config.live.metrics_queues_max)
 
 
 def _by_topic(

@@ -6,7 +6,7 @@ here.
 """
 
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.pull.long_polling import LongPolling
 from rockhopper.broker.kernel.pull.puller import Puller
 
@@ -14,21 +14,21 @@ from rockhopper.broker.kernel.pull.puller import Puller
 class FollowerReads:
     """Serves pulls from the open store of *parts*, until ``stop``."""
 
-    def __init__(self, parts: ServingParts) -> None:
+    def __init__(self, parts: BrokerCore) -> None:
         self._store = parts.store
         self._polling = LongPolling()
         consumers = ConsumerGroups(
-            now_ms=parts.steady_ms,
+            now_ms=parts.clock.steady_ms,
             may_notify=lambda _group: False,
             remembered=parts.tables.subscriptions,
         )
         self.puller = Puller(
             parts.config,
             parts.store,
-            parts.topics,
-            parts.groups,
+            parts.tables.topics,
+            parts.tables.groups,
             consumers,
-            parts.offsets,
+            parts.tables.offsets,
             self._polling,
             parts.stats,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.replication.election.leaving import serve_alone
 from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for
@@ -36,7 +36,7 @@ class JoinError(Exception):
     """The broker cannot be a replica with these settings; the message gives the reason."""
 
 
-def member_of(parts: ServingParts, client_ports: ClientPorts, open_as: OpenAs) -> SetMember:
+def member_of(parts: BrokerCore, client_ports: ClientPorts, open_as: OpenAs) -> SetMember:
     """Return the set member that the broker's settings describe; this opens nothing.
 
     Raises:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from rockhopper.broker.kernel.families import Family
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.kernel.tables.json_table import JsonObject
 from rockhopper.broker.name_server.advertisement import Advertisement
 from rockhopper.broker.replication.election.operating import forget
@@ -128,7 +128,7 @@ class SetMember(StoreListener):
 
     def __init__(
         self,
-        parts: ServingParts,
+        parts: BrokerCore,
         client_ports: ClientPorts,
         engine: Engine,
         open_as: OpenAs,
@@ -566,7 +566,7 @@ class SetMember(StoreListener):
         self._look_once()
         await self._client_ports.build_parts()
         if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
-            self.parts.locks.lead(self.parts.tables.locks.held)
+            self.parts.kernel.locks.lead(self.parts.tables.locks.held)
         await self._client_ports.serve(self._period, self._begin_telling)
         self._is_serving = True
         self._client_ports.advertisement_changed()

@@ -198,7 +198,7 @@ def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
     broker.serve([send(2, e="2"), send(3)])
     broker.served.create_topic("orders", 1, perm=4)
     broker.serve([send(4)])
-    broker.served.topics.delete("orders")
+    broker.served.tables.topics.delete("orders")
     broker.serve([send(5, c="none")])
     assert codes(broker) == [
         (1, 0),
@@ -221,7 +221,7 @@ def test_a_topic_is_asked_for_once_and_what_is_not_allowed_is_refused(tmp_path: 
     assert codes(broker) == [(1, 0), (2, 0), (3, 0), (4, 0)]
     assert [asked[1:] for asked in rules.asked] == [PUB_ORDERS]
     rules.allowed.clear()
-    broker.served.topics.touch()
+    broker.served.tables.topics.touch()
     broker.serve([send(5), batch(6, b"c"), send(7, kind=MSGPACK)])
     assert codes(broker) == [(opaque, NO_PERMISSION) for opaque in (5, 6, 7)]
     assert len(stored(broker)) == 5

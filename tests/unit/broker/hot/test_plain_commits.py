@@ -28,8 +28,8 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
     """Give two alike, of which the second serves commits the general way."""
     made = [HotBroker(tmp_path / name) for name in ("hot", "general")]
     for broker in made:
-        broker.served.groups.put(SubscriptionGroup("readers"))
-        broker.served.offsets.commit("orders", "readers", 1, 7)
+        broker.served.tables.groups.put(SubscriptionGroup("readers"))
+        broker.served.tables.offsets.commit("orders", "readers", 1, 7)
     monkeypatch.setattr(made[1].hot, "_take_others", lambda *_: 0)
     yield made
     for broker in made:
@@ -40,7 +40,7 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, dict[int, int | N
     """What is answered, and what is committed then."""
     broker.peer.written.clear()
     broker.serve(list(frames))
-    offsets = broker.served.offsets
+    offsets = broker.served.tables.offsets
     return b"".join(broker.peer.written), {
         number: offsets.get("orders", "readers", number) for number in range(4)
     }
@@ -87,7 +87,7 @@ def test_what_comes_of_a_commit_is_what_the_general_way_makes_of_it(
 
 def test_while_a_reset_is_pending_it_goes_the_general_way(brokers: list[HotBroker]) -> None:
     for broker in brokers:
-        broker.served.offsets.reset("orders", "readers", 1, 2)
+        broker.served.tables.offsets.reset("orders", "readers", 1, 2)
     found, expected = (outcome(broker, commit()) for broker in brokers)
     assert found == expected
     assert b"reset" in found[0]

@@ -70,7 +70,7 @@ class Pulled:
     def join(self, expression: str, version: int) -> None:
         client = Client(self.broker.peer.connection, "me", 0, 453)
         told = {"orders": Subscription("orders", expression, version=version)}
-        self.broker.served.consumers.register("group", client, ConsumeSettings(), told)
+        self.broker.served.kernel.consumers.register("group", client, ConsumeSettings(), told)
 
     def frame(self, **fields: object) -> Frame:
         ext = {name: value for name, value in (FIELDS | fields).items() if value is not None}
@@ -172,7 +172,9 @@ async def waiting(pulled: Pulled, *pulls: dict[str, object]) -> None:
         taken, answers = pulled.serve(pulled.frame(**fields | AT_END))
         assert answers == []
         if taken == 0:
-            pulled.broker.served.puller.look_at_resets("orders", int(str(fields.get("queueId", 0))))
+            pulled.broker.served.kernel.puller.look_at_resets(
+                "orders", int(str(fields.get("queueId", 0)))
+            )
             pulled.serve()
             assert pulled.serve(pulled.frame(**fields | AT_END)) == (1, [])
     pulled.broker.peer.answered.clear()
@@ -188,7 +190,7 @@ HERE: dict[str, object] = {"sysFlag": "2"}
 
 def counted_pulls(pulled: Pulled, *, has_waited: bool) -> int:
     """Those that succeeded, as /metrics counts them."""
-    rows = pulled.broker.served.request_times.rows()
+    rows = pulled.broker.served.kernel.request_times.rows()
     return sum(
         sum(times.counts)
         for kind, times in rows
@@ -205,25 +207,25 @@ async def test_one_that_waits_is_answered_with_the_next_message(pulled: Pulled) 
     assert pulled.taken == before + 1
     assert counted_pulls(pulled, has_waited=True) == 1
     assert counted_pulls(pulled, has_waited=False) == at_once
-    assert len(pulled.broker.served.long_polling) == 0
+    assert len(pulled.broker.served.kernel.long_polling) == 0
 
 
 async def test_one_that_waited_long_enough_learns_that_there_is_nothing(pulled: Pulled) -> None:
     await waiting(pulled, HERE)
-    pulled.broker.served.puller.look_at_resets("orders", 0)
+    pulled.broker.served.kernel.puller.look_at_resets("orders", 0)
     assert await answered(pulled) == [(ResponseCode.PULL_NOT_FOUND, [])]
 
 
 async def test_one_that_waits_learns_of_a_reset(pulled: Pulled) -> None:
     await waiting(pulled, HERE)
-    pulled.broker.served.offsets.reset("orders", "group", 0, 2)
-    pulled.broker.served.puller.look_at_resets("orders", 0)
+    pulled.broker.served.tables.offsets.reset("orders", "group", 0, 2)
+    pulled.broker.served.kernel.puller.look_at_resets("orders", 0)
     assert await answered(pulled) == [(ResponseCode.PULL_OFFSET_MOVED, [])]
 
 
 async def test_all_that_wait_are_answered_at_the_end(pulled: Pulled) -> None:
     await waiting(pulled, HERE)
-    pulled.broker.served.long_polling.stop()
+    pulled.broker.served.kernel.long_polling.stop()
     assert pulled.serve()[1] == [(ResponseCode.PULL_NOT_FOUND, [])]
 
 
@@ -281,19 +283,19 @@ def test_a_pull_in_other_words_is_another_kind(pulled: Pulled, change: dict[str,
 
 def close_the_topic(pulled: Pulled) -> None:
     closed = TopicConfig("orders", read_queue_nums=3, write_queue_nums=3, perm=2)
-    pulled.broker.served.topics.put(closed)
+    pulled.broker.served.tables.topics.put(closed)
 
 
 def close_the_group(pulled: Pulled) -> None:
-    pulled.broker.served.groups.put(SubscriptionGroup("group", consume_enable=False))
+    pulled.broker.served.tables.groups.put(SubscriptionGroup("group", consume_enable=False))
 
 
 def forbid_the_group(pulled: Pulled) -> None:
-    pulled.broker.served.groups.forbid("group", "orders", readable=False)
+    pulled.broker.served.tables.groups.forbid("group", "orders", readable=False)
 
 
 def leave(pulled: Pulled) -> None:
-    pulled.broker.served.consumers.unregister("group", pulled.broker.peer.connection)
+    pulled.broker.served.kernel.consumers.unregister("group", pulled.broker.peer.connection)
 
 
 def want_another_tag(pulled: Pulled) -> None:
@@ -327,7 +329,7 @@ def test_a_heartbeat_that_says_nothing_new_changes_nothing(pulled: Pulled) -> No
 
 def test_a_reset_is_told_once(pulled: Pulled) -> None:
     pulled.pull()
-    pulled.broker.served.offsets.reset("orders", "group", 0, 2)
+    pulled.broker.served.tables.offsets.reset("orders", "group", 0, 2)
     assert pulled.pull() == (0, ResponseCode.PULL_OFFSET_MOVED, [])
     assert pulled.pull(queueOffset="2") == (1, 0, ALL[2:])
 
@@ -359,7 +361,7 @@ def test_an_expression_is_known_once_it_found_something(
         # Nothing was found: the offset that was reached is for Python to tell.
         assert pulled.pull(**ask, queueOffset="9")[:2] == (0, ResponseCode.PULL_RETRY_IMMEDIATELY)
         served.change_config(build_config(SETTINGS | {"enablePropertyFilter": "false"}))
-        served.topics.touch()
+        served.tables.topics.touch()
         assert pulled.pull(**ask)[:2] == (0, ResponseCode.SYSTEM_ERROR)
     finally:
         pulled.broker.close()
@@ -387,9 +389,9 @@ def test_commits_come_along_and_everything_is_counted(pulled: Pulled) -> None:
         pulled.frame(sysFlag="1", commitOffset="3"),
         pulled.frame(sysFlag="1", commitOffset="4", queueOffset="2", maxMsgNums="1"),
     )
-    assert served.offsets.get("orders", "group", 0) == 4
+    assert served.tables.offsets.get("orders", "group", 0) == 4
     pulled.serve(pulled.frame(sysFlag="1", commitOffset="-1"), pulled.frame(commitOffset="5"))
-    assert served.offsets.get("orders", "group", 0) == 4
+    assert served.tables.offsets.get("orders", "group", 0) == 4
     traffic = served.stats.got("orders", "group")
     assert (traffic.calls, traffic.messages, served.stats.get_found) == (5, 21, 5)
     reads = traffic.queues[0]

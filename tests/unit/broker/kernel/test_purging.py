@@ -11,29 +11,29 @@ from tests.support.served_broker import ServedBroker
 
 @pytest.fixture
 def contents(broker: ServedBroker) -> Contents:
-    return Contents(broker.store, broker.tables, broker.consumers, broker.stats)
+    return Contents(broker.store, broker.tables, broker.kernel.consumers, broker.stats)
 
 
 async def test_users_topics_groups_and_offsets_go(broker: ServedBroker, contents: Contents) -> None:
     broker.create_topic("orders")
     broker.put("orders")
-    broker.groups.find_or_create("billing")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.groups.find_or_create("billing")
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     contents.purge()
-    assert "orders" not in broker.topics
-    assert "billing" not in broker.groups
-    assert broker.offsets.get("orders", "billing", 0) is None
+    assert "orders" not in broker.tables.topics
+    assert "billing" not in broker.tables.groups
+    assert broker.tables.offsets.get("orders", "billing", 0) is None
     assert broker.store.queue_range("orders", 0) == (0, 0)
 
 
 async def test_system_topics_stay_and_are_emptied(broker: ServedBroker, contents: Contents) -> None:
-    topics = [name for name in broker.topics.configs if broker.topics.is_system(name)]
+    topics = [name for name in broker.tables.topics.configs if broker.tables.topics.is_system(name)]
     broker.put("SCHEDULE_TOPIC_XXXX")
     broker.put("SCHEDULE_TOPIC_XXXX")
     contents.purge()
-    assert list(broker.topics.configs) == topics
+    assert list(broker.tables.topics.configs) == topics
     assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (2, 2)
-    assert "TOOLS_CONSUMER" in broker.groups
+    assert "TOOLS_CONSUMER" in broker.tables.groups
 
 
 async def test_who_is_online_goes_on_with_topic_and_group(
@@ -44,12 +44,12 @@ async def test_who_is_online_goes_on_with_topic_and_group(
     broker.put("orders")
     client = Client(Peer().connection, "c1", 0, 479)
     subscriptions = {"orders": Subscription("orders")}
-    broker.consumers.register("billing", client, ConsumeSettings(), subscriptions)
+    broker.kernel.consumers.register("billing", client, ConsumeSettings(), subscriptions)
     contents.purge()
-    topic = broker.topics.get("orders")
+    topic = broker.tables.topics.get("orders")
     assert topic is not None
     assert topic.read_queue_nums == 3
-    assert "billing" in broker.groups
-    assert "others" not in broker.topics
+    assert "billing" in broker.tables.groups
+    assert "others" not in broker.tables.topics
     assert broker.store.queue_range("orders", 0) == (0, 0)
     assert broker.put("orders").queue_offset == 0

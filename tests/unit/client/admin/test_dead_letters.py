@@ -38,7 +38,7 @@ async def test_a_requeue_that_was_killed_repeats_nothing(
         patched.setattr(DeadLetters, "_note", killed)
         with pytest.raises(RequestRefusedError, match="killed"):
             _ = [each async for each in admin.dead_letters.requeue("billing", max_count=3)]
-    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
+    assert broker.tables.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
     again = [each async for each in admin.dead_letters.requeue("billing")]
     assert [each.receipt is None for each in again] == [True, True, True, False]
     assert len({each.message_id for each in await take_all(broker, 4)}) == 4
@@ -64,7 +64,7 @@ async def test_the_mark_stays_in_front_of_one_that_cannot_go(broker: Broker, adm
         tried = [each async for each in admin.dead_letters.requeue("billing", go_on=True)]
         assert [each.receipt is not None for each in tried] == sent
         assert [each.problem is not None for each in tried][-2:] == [True, False]
-        assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 1
+        assert broker.tables.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 1
 
 
 async def test_groups_are_counted_with_what_waits(broker: Broker, admin: Admin) -> None:
@@ -87,7 +87,7 @@ async def test_a_dry_run_sends_nothing_and_moves_no_mark(broker: Broker, admin: 
     await fail_on_all(broker, 2)
     dry = [each async for each in admin.dead_letters.requeue("billing", dry_run=True)]
     assert [(each.target, each.receipt) for each in dry] == [("orders", None)] * 2
-    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
+    assert broker.tables.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
     sent = [each async for each in admin.dead_letters.requeue("billing")]
     assert all(each.receipt is not None for each in sent)
 

@@ -52,26 +52,28 @@ def _ageless(found: list[GroupSummary]) -> list[GroupSummary]:
 async def _many_topics(broker: Broker) -> None:
     await send(broker, *[b"x"] * 5)
     await consume(broker, 2)
-    broker.groups.find_or_create("idle")
+    broker.tables.groups.find_or_create("idle")
     for number in range(30):
-        broker.topics.create_on_send(f"t{number}", "TBW102", 2)
-        broker.offsets.commit(f"t{number}", "billing", 0, 0)
+        broker.tables.topics.create_on_send(f"t{number}", "TBW102", 2)
+        broker.tables.offsets.commit(f"t{number}", "billing", 0, 0)
 
 
 @pytest.mark.parametrize("joint", ["+", "_"])
 async def test_every_view_counts_what_waits_for_a_popping_group(broker: Broker, joint: str) -> None:
     await send(broker, *[b"x"] * 5)
-    broker.groups.find_or_create("billing")
-    broker.offsets.commit("orders", "billing", 0, 5)
+    broker.tables.groups.find_or_create("billing")
+    broker.tables.offsets.commit("orders", "billing", 0, 5)
     retries = f"%RETRY%billing{joint}orders"
-    broker.topics.create_on_send(retries, "TBW102", 1)
+    broker.tables.topics.create_on_send(retries, "TBW102", 1)
     await send(broker, *[b"x"] * 3, topic=retries)
-    broker.groups.delete(f"billing{joint}orders")  # as which a send to such a name is taken
+    broker.tables.groups.delete(f"billing{joint}orders")  # as which a send to such a name is taken
     async with Admin(broker.nameserver) as admin:
         lags = {each.queue.topic: each.lag for each in await admin.groups.lag("billing")}
         summaries = {each.name: each.lag for each in await summarise_groups(admin)}
         state = await admin.groups.state("billing")
-    shown = [family for family in lag_families(broker, LagAges()) if isinstance(family, Family)]
+    shown = [
+        family for family in lag_families(broker.kernel, LagAges()) if isinstance(family, Family)
+    ]
     metric = {family.name: family.samples for family in shown}["rocketmq_consumer_lag_messages"]
     told = sum(lag for labels, lag in metric if labels[1] == "billing")
     assert lags[retries] == 3

@@ -56,7 +56,7 @@ async def test_it_prints_what_pull_prints_and_stops_after_as_many_as_wanted(brok
     consumed = [json.loads(line) for line in out.splitlines()]
     shell = CommandLine(broker.nameserver)
     assert consumed == (await shell.run("pull", "orders", "--max", "2", "--json")).objects
-    assert broker.offsets.get("orders", "billing", 0) == 2
+    assert broker.tables.offsets.get("orders", "billing", 0) == 2
     _, out, _ = await finish(await start(broker, "--max", "1", "--order"))
     header, row = out.splitlines()
     assert header.split() == ["QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"]
@@ -74,7 +74,7 @@ async def test_ctrl_c_ends_it_with_everything_committed(broker: Broker) -> None:
     code, out, err = await finish(process)
     assert (code, out) == (130, "")
     assert err == "rockhopper: 2 messages were consumed and acknowledged before Ctrl-C\n"
-    assert broker.offsets.get("orders", "billing", 0) == 2
+    assert broker.tables.offsets.get("orders", "billing", 0) == 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_other_signals_end_it_as_well_and_are_named(
     code, _, err = await finish(process)
     assert code == 128 + number
     assert err == f"rockhopper: 1 message was consumed and acknowledged before {name}\n"
-    assert broker.offsets.get("orders", "billing", 0) == 1
+    assert broker.tables.offsets.get("orders", "billing", 0) == 1
 
 
 @pytest.mark.parametrize("lines", [1, 3])
@@ -111,7 +111,7 @@ async def test_what_its_reader_did_not_take_is_not_acknowledged(broker: Broker, 
     code, out, err = await finish(process)
     assert (code, err, len(out.splitlines())) == (0, "", lines)
     # The first line is the table's head.
-    assert broker.offsets.get("orders", "billing", 0) == lines - 1
+    assert broker.tables.offsets.get("orders", "billing", 0) == lines - 1
     _, out, _ = await finish(await start(broker, "--max", "1", "--json"))
     again = json.loads(out)
     assert (again["body"], again["topic"]) == (f"{lines - 1}", "orders")
@@ -126,7 +126,7 @@ async def test_it_ends_when_its_reader_goes_though_nothing_comes(broker: Broker)
     process.stdout._transport.close()  # type: ignore[attr-defined]
     async with asyncio.timeout(HANG_S):
         assert await process.wait() == 0
-        await until(lambda: broker.offsets.get("orders", "billing", 0) == 1)
+        await until(lambda: broker.tables.offsets.get("orders", "billing", 0) == 1)
 
 
 async def test_a_filter_chooses(broker: Broker) -> None:

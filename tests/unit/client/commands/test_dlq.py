@@ -79,7 +79,7 @@ async def test_some_are_sent_back_now_and_the_others_later(
     assert "use --yes" in unasked.err
     first = (await shell.run("dlq", "requeue", "billing", "--yes", "--max", "2", "--json")).objects
     assert [each["fromOffset"] for each in first] == [0, 1]
-    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2
+    assert broker.tables.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2
     waiting = (await shell.run("dlq", "show", "billing", "--waiting", "--json")).objects
     assert [each["offset"] for each in waiting] == [2, 3, 4]
     assert REQUEUE_GROUP not in (await shell.run("group", "list")).out

@@ -33,11 +33,11 @@ async def test_a_group_is_created_and_changed(broker: Broker, shell: CommandLine
     created = await shell.run("group", "create", "billing", "--orderly")
     assert created.out == f"billing is a group on broker-a ({broker.address})\n"
     await shell.run("group", "create", "billing", "--retries", "5")
-    settings = broker.groups.get("billing")
+    settings = broker.tables.groups.get("billing")
     assert settings is not None
     assert (settings.consume_message_orderly, settings.retry_max_times) == (True, 5)
     await shell.run("group", "create", "billing", "--concurrent")
-    settings = broker.groups.get("billing")
+    settings = broker.tables.groups.get("billing")
     assert settings is not None
     assert (settings.consume_message_orderly, settings.retry_max_times) == (False, 5)
     assert (await shell.run("group", "create", "bad name")).code == 2
@@ -214,7 +214,7 @@ async def test_a_group_that_is_offline_is_reset(
             (first, *_) = ended.objects
             assert (first["queue"], first["before"], first["after"]) == (0, 2, after)
             expected = 2 if options else after
-            assert broker.offsets.get("orders", "billing", 0) == expected
+            assert broker.tables.offsets.get("orders", "billing", 0) == expected
 
 
 async def test_single_queues_are_reset(broker: Broker, shell: CommandLine) -> None:
@@ -229,7 +229,7 @@ async def test_single_queues_are_reset(broker: Broker, shell: CommandLine) -> No
         ["orders", "broker-a", "1", "3", "1", "-2"],
     ]
     assert reset.out.endswith("to offset 1: 2 messages consumed again, 0 messages skipped\n")
-    assert [broker.offsets.get("orders", "billing", queue) for queue in (0, 1)] == [3, 1]
+    assert [broker.tables.offsets.get("orders", "billing", queue) for queue in (0, 1)] == [3, 1]
     wrong = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "1", "-q", "9")
     assert (wrong.code, wrong.out) == (1, "")
     assert "has no queue 9" in wrong.err
@@ -271,14 +271,14 @@ async def test_a_group_is_deleted_with_what_is_asked_for(
     await consume(broker, 2)
     deleted = await shell.run("group", "delete", "billing", "--yes")
     assert deleted.out == f"deleted billing on broker-a ({broker.address})\n"
-    assert "billing" not in broker.groups
-    assert broker.offsets.get("orders", "billing", 0) == 2
-    assert "%RETRY%billing" in broker.topics
-    broker.topics.ensure_dlq_topic("billing")
+    assert "billing" not in broker.tables.groups
+    assert broker.tables.offsets.get("orders", "billing", 0) == 2
+    assert "%RETRY%billing" in broker.tables.topics
+    broker.tables.topics.ensure_dlq_topic("billing")
     options = ("--offsets", "--retry-topic", "--dead-letters", "--yes")
     assert (await shell.run("group", "delete", "billing", *options)).code == 0
-    assert broker.offsets.topics_of("billing") == []
-    assert not {"%RETRY%billing", "%DLQ%billing"} & set(broker.topics.configs)
+    assert broker.tables.offsets.topics_of("billing") == []
+    assert not {"%RETRY%billing", "%DLQ%billing"} & set(broker.tables.topics.configs)
     again = await shell.run("group", "delete", "billing")
     assert (again.code, again.out) == (1, "")
     assert "knows group 'billing'" in again.err
@@ -323,7 +323,7 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
         assert "\nno queue is behind\n" in (await shell.run("group", "lag", "billing")).out
         deleted = await shell.run("group", "delete", "billing", "--offsets", "--yes")
         assert len(deleted.rows) == 2
-        assert "billing" not in {*broker.groups.groups, *other.groups.groups}
+        assert "billing" not in {*broker.tables.groups.groups, *other.tables.groups.groups}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ class PopGrpc:
     ) -> None:
         name, now_ms = kernel.config.broker_name, kernel.clock.steady_ms
         self.handles = Handles(pop, name, now_ms)
-        receiving = PopReceiving(name, pop, kernel.groups, checks, sessions, self.handles, now_ms)
+        receiving = PopReceiving(
+            name, pop, kernel.tables.groups, checks, sessions, self.handles, now_ms
+        )
         settling = Settling(kernel.store, self.handles, kernel.send_back)
         self.rpcs: Mapping[str, RpcRow] = {
             "ReceiveMessage": RpcRow(receiving.receive, permissions.of_queue, promises_state=False),

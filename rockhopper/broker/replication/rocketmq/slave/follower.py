@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.kernel.parts import ServingParts
+from rockhopper.broker.kernel.parts import BrokerCore
 from rockhopper.broker.name_server.followed_master import (
     DivergedError,
     FollowError,
@@ -49,7 +49,7 @@ CATCH_UP_TIMEOUT_S = 30.0
 class SlaveFollower:
     """The store of *parts* while it follows a master. Belongs to the event loop."""
 
-    def __init__(self, parts: ServingParts, master_address: str) -> None:
+    def __init__(self, parts: BrokerCore, master_address: str) -> None:
         self._parts = parts
         following = parts.config.following
         self.master_address = master_address
@@ -67,7 +67,7 @@ class SlaveFollower:
         self._logged_at_s = 0.0
 
     @classmethod
-    def wanted(cls, parts: ServingParts) -> "SlaveFollower | None":
+    def wanted(cls, parts: BrokerCore) -> "SlaveFollower | None":
         """Return the follower that the settings or the store require.
 
         None if the store follows no master. Its master's address is blank if neither contains it.

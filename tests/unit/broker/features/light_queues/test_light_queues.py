@@ -49,8 +49,8 @@ async def test_a_light_queue_needs_no_topic_and_no_group(light: ServedBroker) ->
         assert answer.ext["nextBeginOffset"] == "1"
     assert (await pull(light, "%LMQ%a", "%LMQ%readers", queue_id=1)).code == 29
     assert (await pull(light, "%LMQ%unknown", "readers")).code == ResponseCode.PULL_NOT_FOUND
-    assert not any(name.startswith("%LMQ%") for name in light.topics.configs)
-    assert not any(name.startswith("%LMQ%") for name in light.groups.groups)
+    assert not any(name.startswith("%LMQ%") for name in light.tables.topics.configs)
+    assert not any(name.startswith("%LMQ%") for name in light.tables.groups.groups)
 
 
 async def test_the_part_of_a_lite_topic_is_a_light_queue(light: ServedBroker) -> None:
@@ -114,8 +114,8 @@ async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
         peer.hang_up()
     assert set(tails) == before
     peer = wait("%LMQ%a")
-    light.puller.look_at_resets("%LMQ%b", 0)
-    light.long_polling.wake_all(light.store.tail("%LMQ%a", 0))
+    light.kernel.puller.look_at_resets("%LMQ%b", 0)
+    light.kernel.long_polling.wake_all(light.store.tail("%LMQ%a", 0))
     assert len(peer.written) == 1
     assert set(tails) == before
     # Who waits keeps the queue: the message that comes in the end is not missed.
@@ -132,7 +132,7 @@ async def test_offsets_are_kept_of_light_queues_that_exist(light: ServedBroker) 
         fields = {"topic": name, "consumerGroup": "%LMQ%r", "queueId": "0", "commitOffset": "1"}
         assert (await light.ask(Code.UPDATE_CONSUMER_OFFSET, fields)).code == ResponseCode.SUCCESS
         await light.ask(Code.PULL_MESSAGE, pull_fields(name, 0) | fields | {"sysFlag": "5"})
-    assert [topic for topic, _, _ in light.offsets.entries()] == ["%LMQ%a"]
+    assert [topic for topic, _, _ in light.tables.offsets.entries()] == ["%LMQ%a"]
 
 
 async def test_without_the_settings_there_are_none(broker: ServedBroker) -> None:
@@ -146,7 +146,7 @@ async def test_a_light_queue_can_be_deleted_and_not_made(light: ServedBroker) ->
     await send(light, INNER_MULTI_DISPATCH="%LMQ%a+b")
     made = topic_fields("%LMQ%z")
     assert (await light.ask(Code.UPDATE_AND_CREATE_TOPIC, made)).code == ResponseCode.SUCCESS
-    assert "%LMQ%z" not in light.topics.configs
+    assert "%LMQ%z" not in light.tables.topics.configs
     gone = await light.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "%LMQ%a+b"})
     assert gone.code == ResponseCode.SUCCESS
     assert (await pull(light, "%LMQ%a+b", "readers")).code == ResponseCode.PULL_NOT_FOUND

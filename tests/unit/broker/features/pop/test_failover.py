@@ -70,7 +70,7 @@ def end(member: Member) -> int:
 
 
 def lanes_of(member: Member) -> Lanes:
-    state = member.states["pop"]
+    state = member.tables.features["pop"]
     assert isinstance(state, PopState)
     return state.lanes
 
@@ -124,7 +124,7 @@ def test_a_message_that_was_acknowledged_does_not_come_again(pair: Pair) -> None
     master.create_topic("orders")
 
     async def make_group() -> None:
-        master.groups.put(SubscriptionGroup(GROUP))
+        master.tables.groups.put(SubscriptionGroup(GROUP))
 
     master.run(make_group())
     for body in (b"0", b"1", b"2"):

@@ -18,7 +18,7 @@ from tests.support.served_broker import ServedBroker
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     served = ServedBroker(tmp_path, Clock(), {})
-    served.topics.put(
+    served.tables.topics.put(
         TopicConfig(
             "alarms",
             read_queue_nums=4,
@@ -54,7 +54,7 @@ async def test_a_topic_may_be_of_type_priority(broker: ServedBroker) -> None:
     fields = topic_fields("sirens", 2, attributes="+message.type=PRIORITY")
     answer = await broker.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    topic = broker.topics.get("sirens")
+    topic = broker.tables.topics.get("sirens")
     assert topic is not None
     assert topic.is_prioritised
 
@@ -63,7 +63,7 @@ async def test_a_group_says_how_often_priorities_count(broker: ServedBroker) -> 
     body = b'{"groupName":"guards","attributes":{"+priority.factor":"%d"}}'
     code = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     assert (await broker.ask(code, body=body % 0)).code == ResponseCode.SUCCESS
-    group = broker.groups.get("guards")
+    group = broker.tables.groups.get("guards")
     assert group is not None
     assert group.priority_factor == 0
     refused = await broker.ask(code, body=body % 101)
@@ -71,6 +71,6 @@ async def test_a_group_says_how_often_priorities_count(broker: ServedBroker) -> 
     assert "not in range" in (refused.remark or "")
     # What is not named stays.
     assert (await broker.ask(code, body=b'{"groupName":"guards"}')).code == ResponseCode.SUCCESS
-    group = broker.groups.get("guards")
+    group = broker.tables.groups.get("guards")
     assert group is not None
     assert group.priority_factor == 0

@@ -23,7 +23,7 @@ class Copied:
     def __init__(self, root: Path) -> None:
         config = build_config({"storePathRootDir": str(root)})
         self.state = PopState(StoreLayout.from_config(config.store), lambda: 5)
-        tables = Tables(config, BrokerClock(lambda: 5), (self.state,))
+        tables = Tables(config, BrokerClock(lambda: 5), {"pop": self.state})
         self.copies = TableCopies(tables, root / "timercheck")
 
     async def take(self, answer: bytes | None) -> None:

@@ -24,7 +24,7 @@ PRIORITY = "_SYS_MSG_PRIORITY_"
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     served = ServedBroker(tmp_path, Clock(), {})
-    served.topics.put(
+    served.tables.topics.put(
         TopicConfig(
             "alarms",
             read_queue_nums=4,

@@ -23,7 +23,7 @@ class Requester(Peer):
         super().__init__()
         self.pushed: list[tuple[dict[str, str], bytes]] = []
         self.outcome: Command | Exception = Command(0)
-        broker.producers.register("askers", Client(self.connection, client_id, 0, 479))
+        broker.kernel.producers.register("askers", Client(self.connection, client_id, 0, 479))
 
     async def call(self, code: int, ext: dict[str, str], body: bytes, timeout_s: float) -> Command:
         assert code == Code.PUSH_REPLY_MESSAGE_TO_CLIENT
@@ -149,6 +149,6 @@ async def test_who_asks_before_its_first_heartbeat_is_known_by_the_request(
     properties = "REPLY_TO_CLIENT\x01early\x02CORRELATION_ID\x01id-1\x02"
     fields = short_send_fields("questions", properties=properties)
     await broker.ask(Code.SEND_MESSAGE_V2, fields, b"?", peer=peer)
-    found = broker.producers.find("early")
+    found = broker.kernel.producers.find("early")
     assert found is not None
     assert found.connection is peer.connection

@@ -21,10 +21,10 @@ def test_a_mark_inside_another_property_counts_for_no_batch(
 ) -> None:
     appender = BatchAppender(
         broker.store,
-        broker.topics,
+        broker.tables.topics,
         broker.stats,
         lambda topic, queue_id, _properties: (topic, queue_id),
-        UniqueIds(STORE_HOST[:-4], broker.now_ms),
+        UniqueIds(STORE_HOST[:-4], broker.clock.wall_ms),
         store_host=STORE_HOST,
         suffix=b"",
     )

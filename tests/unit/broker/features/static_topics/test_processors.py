@@ -28,7 +28,7 @@ NAMES = ("broker-a", "broker-b")
 
 
 def table_of(broker: ServedBroker) -> StaticTopicTable:
-    return cast(StaticTopicState, broker.states["static_topics"]).table
+    return cast(StaticTopicState, broker.tables.features["static_topics"]).table
 
 
 @pytest.fixture
@@ -120,13 +120,13 @@ async def test_a_logical_queue_is_served_where_it_is(
         assert await offset_of(broker, Code.GET_MIN_OFFSET, queue_id) == 0
         await offset_of_committed(broker, queue_id, 1)
     # It is a physical queue of another number.
-    assert b.offsets.get("orders", "readers", 1) == 1
+    assert b.tables.offsets.get("orders", "readers", 1) == 1
 
 
 async def offset_of_committed(broker: ServedBroker, queue_id: int, offset: int) -> None:
     fields = {"topic": "orders", "consumerGroup": "readers", "queueId": str(queue_id)}
     code = Code.UPDATE_CONSUMER_OFFSET
-    broker.groups.find_or_create("readers")
+    broker.tables.groups.find_or_create("readers")
     assert (await broker.ask(code, fields | {"commitOffset": str(offset)})).code == 0
     assert await offset_of(broker, Code.QUERY_CONSUMER_OFFSET, queue_id) == offset
 
@@ -194,9 +194,9 @@ async def test_a_queue_that_moved_is_read_from_both_brokers(
     # The group goes on where it was, and then in the new piece.
     assert await offset_of(b, Code.QUERY_CONSUMER_OFFSET, 1) == 2
     await offset_of_committed(b, 1, 3)
-    assert a.offsets.get("orders", "readers", 1) == 3
+    assert a.tables.offsets.get("orders", "readers", 1) == 3
     await offset_of_committed(b, 1, 10_001)
-    assert b.offsets.get("orders", "readers", 1) == 1
+    assert b.tables.offsets.get("orders", "readers", 1) == 1
     assert await reported(b) == {0: -1, 1: 1}
 
 
@@ -207,7 +207,7 @@ async def test_a_position_of_an_older_log_is_none_of_a_logical_queue_either(
     moved = piece("broker-a", 1, gen=1, logicOffset=100)
     first = piece("broker-b", 1, endOffset=3)
     assert (await map_queues(a, {0: [piece("broker-a", 0)], 1: [first, moved]}, 10)).code == 0
-    a.groups.find_or_create("readers")
+    a.tables.groups.find_or_create("readers")
     for _ in range(10):
         await send(a, 1, b"x")
     a.tables.history.start_run(a.store.max_commit_log_offset)
@@ -220,12 +220,12 @@ async def test_a_position_of_an_older_log_is_none_of_a_logical_queue_either(
     for fields in (committing, header):
         answer = await a.ask(Code.PULL_MESSAGE, fields, peer=peer)
         assert ends(answer) == (ResponseCode.PULL_OFFSET_MOVED, "107", "0", "115")
-    assert a.offsets.get("orders", "readers", 1) == 7
+    assert a.tables.offsets.get("orders", "readers", 1) == 7
     answer = await a.ask(Code.PULL_MESSAGE, header | {"queueOffset": "107"}, peer=peer)
     assert answer.code == ResponseCode.SUCCESS
     answer = await a.ask(Code.PULL_MESSAGE, committing | {"commitOffset": "108"}, peer=peer)
     assert answer.code == ResponseCode.SUCCESS
-    assert a.offsets.get("orders", "readers", 1) == 8
+    assert a.tables.offsets.get("orders", "readers", 1) == 8
 
 
 async def reported(broker: ServedBroker) -> dict[int, int]:

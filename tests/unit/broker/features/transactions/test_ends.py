@@ -80,7 +80,7 @@ def test_an_end_that_names_another_message_is_refused(
 
 def test_a_topic_that_is_gone_keeps_the_transaction_open(rig: TransactionRig) -> None:
     half = rig.send()
-    rig.broker.topics.delete("orders")
+    rig.broker.tables.topics.delete("orders")
     assert rig.end(half, COMMIT) == ResponseCode.TOPIC_NOT_EXIST
     assert rig.open_count == 1
     rig.broker.create_topic("orders")

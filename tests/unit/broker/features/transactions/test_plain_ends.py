@@ -202,7 +202,7 @@ def test_a_topic_that_is_gone_or_has_shrunk_is_for_the_general_way(
     found, expected = (one.outcome(one.end("its own words")) for one in brokers)
     assert found == expected
     for one in brokers:
-        one.broker.served.topics.delete("orders")
+        one.broker.served.tables.topics.delete("orders")
     found, expected = (one.outcome(one.end("plain")) for one in brokers)
     assert found == expected
     assert taken == [0, 0]

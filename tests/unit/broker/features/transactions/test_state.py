@@ -17,10 +17,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_counts_of_checks_come_a_moment_later(pair: Pair) -> None:
     async def change() -> None:
-        pair.master.states["transactions"].counts.record_count(7, 2)  # type: ignore[attr-defined]
+        pair.master.tables.features["transactions"].counts.record_count(7, 2)  # type: ignore[attr-defined]
 
     pair.master.run(change())
     pair.gather()
     pair.take()
-    counts = pair.follower.states["transactions"].counts  # type: ignore[attr-defined]
+    counts = pair.follower.tables.features["transactions"].counts  # type: ignore[attr-defined]
     assert counts.get(7) == 2

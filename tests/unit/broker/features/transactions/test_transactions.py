@@ -121,7 +121,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
     assert (half.offset, half.check_times) == (39, 1)
     rig.flush()
     rig.pass_time(5)
-    assert rig.broker.offsets.get(HALF_TOPIC, "CID_RMQ_SYS_TRANS", 0) == 39
+    assert rig.broker.tables.offsets.get(HALF_TOPIC, "CID_RMQ_SYS_TRANS", 0) == 39
     back = rig.producer()
     rig.pass_time(30)
     assert checks(back) == [39]
@@ -140,7 +140,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
 
 def test_what_is_held_is_counted_and_its_topic_made(held: TransactionRig) -> None:
     assert transactions_of(held.broker).check_back.held_count == 1
-    topic = held.broker.topics.get(HOLD_TOPIC)
+    topic = held.broker.tables.topics.get(HOLD_TOPIC)
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums) == (1, 1)
     held.restart()

@@ -121,7 +121,7 @@ async def test_replies_that_promise_state_pass_the_gate_and_no_others(
     broker: ServedBroker,
 ) -> None:
     gate = LeaseGate(lambda: True, 3000)
-    gateway = GrpcGateway(broker, broker.access, cast(Any, None), 100, gate)
+    gateway = GrpcGateway(broker.kernel, broker.features, broker.access, cast(Any, None), 100, gate)
     rpcs = {name: gateway.server.service.find(f"/{SERVICE}/{name}") for name in METHODS}
     served = {name: rpc for name, rpc in rpcs.items() if rpc is not None}
     assert {name for name, rpc in served.items() if rpc.gate is gate} == PROMISING & served.keys()

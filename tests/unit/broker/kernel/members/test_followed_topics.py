@@ -9,18 +9,22 @@ from tests.support.served_broker import ServedBroker
 
 
 def followed(broker: ServedBroker) -> dict[tuple[str, str], dict[int, int]]:
-    names, has_messages = broker.topics.configs, broker.store.has_messages
+    names, has_messages = broker.tables.topics.configs, broker.store.has_messages
     found = followed_topics(
-        broker.offsets, broker.consumers, names, has_messages, broker.retry_owners.groups
+        broker.tables.offsets,
+        broker.kernel.consumers,
+        names,
+        has_messages,
+        broker.kernel.retry_owners.groups,
     )
     return {(topic, group): dict(offsets) for topic, group, offsets in found}
 
 
 async def test_topics_count_that_nobody_online_subscribes_to(broker: ServedBroker) -> None:
-    broker.offsets.commit("bills", "billing", 0, 7)
+    broker.tables.offsets.commit("bills", "billing", 0, 7)
     client = Client(Peer().connection, "c1", LanguageCode.GO, 317)
     subscriptions = {"orders": Subscription("orders", "*", version=1)}
-    broker.consumers.register("billing", client, ConsumeSettings(), subscriptions)
+    broker.kernel.consumers.register("billing", client, ConsumeSettings(), subscriptions)
     assert followed(broker) == {("bills", "billing"): {0: 7}, ("orders", "billing"): {}}
 
 
@@ -39,7 +43,7 @@ async def test_what_a_group_popped_is_not_behind_for_a_group_that_is_none(
     broker: ServedBroker,
 ) -> None:
     broker.create_topic("paid")
-    broker.offsets.commit("paid", "orders", 0, 0)
+    broker.tables.offsets.commit("paid", "orders", 0, 0)
     name = "%RETRY%orders_paid"
     broker.create_topic(name)
     broker.put(name)

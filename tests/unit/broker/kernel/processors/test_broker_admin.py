@@ -140,7 +140,7 @@ async def test_secrets_are_masked(broker: ServedBroker, monkeypatch: pytest.Monk
 
 
 async def test_delay_offsets_are_shown_as_their_file_has_them(broker: ServedBroker) -> None:
-    broker.delayed.table.set_offset(3, 7)
+    broker.kernel.scheduled.delayed.table.set_offset(3, 7)
     answer = await broker.ask(Code.GET_ALL_DELAY_OFFSET)
     assert b'"offsetTable":{3:7}' in answer.body
 

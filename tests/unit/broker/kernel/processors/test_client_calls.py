@@ -21,7 +21,7 @@ class Consumer(Peer):
         super().__init__()
         self.asked: list[tuple[int, dict[str, str], bytes]] = []
         self.reply: Command | Exception = Command(0, remark="fine", ext={"x": "1"}, body=b"info")
-        broker.consumers.register(
+        broker.kernel.consumers.register(
             "billing",
             Client(self.connection, client_id, 0, version),
             ConsumeSettings(),

@@ -79,7 +79,7 @@ async def test_heartbeats_of_all_clients_make_a_member(broker: ServedBroker, bod
     assert answer.code == ResponseCode.SUCCESS
     assert answer.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
     assert await members(broker) == [json.loads(body)["clientID"]]
-    group = broker.consumers.get("billing")
+    group = broker.kernel.consumers.get("billing")
     assert group is not None
     assert group.settings.consume_type == "CONSUME_PASSIVELY"
     assert group.settings.message_model == "CLUSTERING"
@@ -91,7 +91,7 @@ async def test_filter_comes_from_the_expression_whatever_the_hashes_say(
 ) -> None:
     peer = Peer()
     await send(broker, body, peer)
-    subscription = broker.consumers.subscription("billing", "orders", peer.connection)
+    subscription = broker.kernel.consumers.subscription("billing", "orders", peer.connection)
     assert subscription is not None
     assert subscription.matches_hash(2598919)
     assert not subscription.matches_hash(0)
@@ -99,15 +99,15 @@ async def test_filter_comes_from_the_expression_whatever_the_hashes_say(
 
 async def test_first_heartbeat_makes_group_and_retry_topic_at_once(broker: ServedBroker) -> None:
     await send(broker, JAVA_BEAT, Peer())
-    assert broker.groups.get("billing") is not None
-    retry = broker.topics.get("%RETRY%billing")
+    assert broker.tables.groups.get("billing") is not None
+    retry = broker.tables.topics.get("%RETRY%billing")
     assert retry is not None
     assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
 
 
 async def test_producers_of_a_heartbeat_are_known(broker: ServedBroker) -> None:
     await send(broker, JAVA_BEAT, Peer())
-    assert [client.client_id for client in broker.producers.clients("senders")] == [
+    assert [client.client_id for client in broker.kernel.producers.clients("senders")] == [
         "127.0.0.1@123#456"
     ]
 
@@ -124,16 +124,16 @@ async def test_group_that_may_not_be_created_is_left_out_in_silence(broker: Serv
     broker.config.live.auto_create_subscription_group = False
     answer = await send(broker, beat(), Peer())
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.consumers.get("billing") is None
-    assert "%RETRY%billing" not in broker.topics
+    assert broker.kernel.consumers.get("billing") is None
+    assert "%RETRY%billing" not in broker.tables.topics
 
 
 @pytest.mark.parametrize("group", ["../x", "a/b", "", "g" * 121, "a\0"])
 async def test_bad_group_names_make_nothing(broker: ServedBroker, group: str) -> None:
-    before = len(broker.topics)
+    before = len(broker.tables.topics)
     assert (await send(broker, beat(group=group), Peer())).code == ResponseCode.SUCCESS
-    assert list(broker.consumers) == []
-    assert len(broker.topics) == before
+    assert list(broker.kernel.consumers) == []
+    assert len(broker.tables.topics) == before
 
 
 @pytest.mark.parametrize("group", ["a.b", "a b", "gr\u00fc\u00dfe", "g" * 300, ""])
@@ -141,7 +141,7 @@ async def test_producer_groups_of_any_name_are_online(broker: ServedBroker, grou
     """As in RocketMQ: no file is called by them, and transactions are checked by them."""
     body = beat(producerDataSet=[{"groupName": group}, {"groupName": "g" * 5000}])
     assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
-    assert list(broker.producers.groups()) == [group]
+    assert list(broker.kernel.producers.groups()) == [group]
     answer = await broker.ask(Code.GET_ALL_PRODUCER_INFO)
     (producer,) = json.loads(answer.body)["data"][group]
     assert producer["remoteIP"] == "/127.0.0.1:40000"
@@ -153,12 +153,12 @@ async def test_producer_groups_with_control_characters_are_passed_over(
 ) -> None:
     body = beat(producerDataSet=[{"groupName": group}, {"groupName": "good"}])
     assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
-    assert list(broker.producers.groups()) == ["good"]
+    assert list(broker.kernel.producers.groups()) == ["good"]
 
 
 async def test_a_unit_makes_its_retry_topic_one_of_units(broker: ServedBroker) -> None:
     await send(broker, JAVA_BEAT.replace(b'"unitMode":false', b'"unitMode":true'), Peer())
-    topic = broker.topics.get("%RETRY%billing")
+    topic = broker.tables.topics.get("%RETRY%billing")
     assert topic is not None
     assert topic.sys_flag == 2
 
@@ -169,7 +169,7 @@ async def test_pulling_consumers_are_left_out_where_they_are_not_wanted(
     broker.config.live.reject_pull_consumer = True
     body = beat().replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY")
     assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
-    assert broker.consumers.get("billing") is None
+    assert broker.kernel.consumers.get("billing") is None
 
 
 async def test_subscription_that_cannot_be_parsed_is_left_out(broker: ServedBroker) -> None:
@@ -178,7 +178,7 @@ async def test_subscription_that_cannot_be_parsed_is_left_out(broker: ServedBrok
     body = json.loads(beat())
     body["consumerDataSet"][0]["subscriptionDataSet"] = data
     await send(broker, json.dumps(body).encode(), peer)
-    group = broker.consumers.get("billing")
+    group = broker.kernel.consumers.get("billing")
     assert group is not None
     assert list(group.subscriptions()) == ["bills"]
 
@@ -191,7 +191,7 @@ async def test_second_kind_of_heartbeat_is_full_once_and_short_after(broker: Ser
     short_body["consumerDataSet"][0]["subscriptionDataSet"] = []
     short = await send(broker, json.dumps(short_body).encode(), peer)
     assert short.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false"}
-    assert broker.consumers.subscription("billing", "orders", peer.connection) is not None
+    assert broker.kernel.consumers.subscription("billing", "orders", peer.connection) is not None
 
 
 async def test_short_heartbeat_with_another_fingerprint_asks_for_a_full_one(
@@ -227,14 +227,14 @@ async def test_garbage_is_refused_in_plain_words(broker: ServedBroker, body: byt
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark
     assert "Traceback" not in answer.remark
-    assert list(broker.consumers) == []
+    assert list(broker.kernel.consumers) == []
 
 
 async def test_heartbeat_with_too_many_groups_is_refused(broker: ServedBroker) -> None:
     body = beat(producerDataSet=[{"groupName": f"g{n}"} for n in range(1000)])
     answer = await send(broker, body, Peer())
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert broker.producers.groups() == {}
+    assert broker.kernel.producers.groups() == {}
 
 
 async def test_long_heartbeat_is_served_too(broker: ServedBroker) -> None:
@@ -242,7 +242,7 @@ async def test_long_heartbeat_is_served_too(broker: ServedBroker) -> None:
     body = json.loads(beat())
     body["consumerDataSet"][0]["subscriptionDataSet"] = data
     assert (await send(broker, json.dumps(body).encode(), Peer())).code == ResponseCode.SUCCESS
-    group = broker.consumers.get("billing")
+    group = broker.kernel.consumers.get("billing")
     assert group is not None
     assert len(group.subscriptions()) == 1000
 
@@ -287,7 +287,7 @@ async def test_goodbye_of_a_producer_leaves_its_group(broker: ServedBroker) -> N
     await send(broker, JAVA_BEAT, peer)
     ext = {"clientID": "127.0.0.1@123#456", "producerGroup": "senders", "consumerGroup": ""}
     assert (await broker.ask(Code.UNREGISTER_CLIENT, ext, peer=peer)).code == ResponseCode.SUCCESS
-    assert broker.producers.groups() == {}
+    assert broker.kernel.producers.groups() == {}
     assert await members(broker) == ["127.0.0.1@123#456"]
 
 
@@ -381,14 +381,14 @@ async def test_a_group_without_permission_leaves_the_others_of_its_heartbeat_alo
         for _ in range(2):
             answer = await send(served, json.dumps(both).encode(), peer)
             assert answer.code == ResponseCode.SUCCESS
-        assert served.consumers.get("billing") is not None
-        assert served.consumers.get("audit") is None
+        assert served.kernel.consumers.get("billing") is not None
+        assert served.kernel.consumers.get("audit") is None
         alone = await send(
             served, beat(group="audit", producerDataSet=both["producerDataSet"]), peer
         )
         assert alone.code == ResponseCode.NO_PERMISSION
         assert "is not allowed to Sub Group:audit" in (alone.remark or "")
-        assert served.producers.clients("senders")
+        assert served.kernel.producers.clients("senders")
     refused = [entry for entry in logs if "without permission" in entry["event"]]
     assert [entry["group"] for entry in refused] == ["audit"]
     await served.close()

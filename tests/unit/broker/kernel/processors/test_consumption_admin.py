@@ -19,7 +19,7 @@ QUEUE = '{"brokerName":"broker-a","queueId":%d,"topic":"orders"}'
 def orders(broker: ServedBroker, clock: Clock) -> None:
     """Three messages in queue 0 of two, a second apart."""
     broker.create_topic("orders", queues=2)
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
     for _ in range(3):
         broker.put("orders")
         clock.advance(1000)
@@ -35,7 +35,7 @@ async def asked(broker: ServedBroker, code: Code, **ext: str) -> Any:
 async def test_the_span_between_what_is_stored_and_what_is_consumed(
     broker: ServedBroker, clock: Clock, offset: int, consumed: int, delay: int
 ) -> None:
-    broker.offsets.commit("orders", "billing", 0, offset)
+    broker.tables.offsets.commit("orders", "billing", 0, offset)
     found = await asked(broker, Code.QUERY_CONSUME_TIME_SPAN, topic="orders", group="billing")
     first, empty = found["consumeTimeSpanSet"]
     now_ms = clock.now_ms
@@ -53,9 +53,9 @@ async def test_a_span_of_a_topic_that_is_gone_is_refused(broker: ServedBroker) -
 
 
 async def test_every_group_is_told_in_every_topic(broker: ServedBroker) -> None:
-    broker.offsets.commit("orders", "billing", 0, 1)
-    broker.offsets.commit("gone", "billing", 0, 1)
-    broker.offsets.commit("orders", "stranger", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("gone", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "stranger", 0, 1)
     answer = await broker.ask(Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
     body = answer.body.decode()
     assert f'{QUEUE % 0}:{{"brokerOffset":3,"consumerOffset":1' in body
@@ -65,7 +65,7 @@ async def test_every_group_is_told_in_every_topic(broker: ServedBroker) -> None:
 
 
 async def test_of_ordered_topics_only_if_asked(broker: ServedBroker) -> None:
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     found = await asked(broker, Code.GET_BROKER_CONSUME_STATS, isOrder="true")
     assert found["consumeStatsList"] == []
 
@@ -79,7 +79,7 @@ async def test_a_group_is_forbidden_and_allowed_one_topic(broker: ServedBroker) 
     assert await forbidden()
     assert not await forbidden(readable="false")
     assert not await forbidden()
-    assert not broker.groups.is_forbidden("billing", "others")
+    assert not broker.tables.groups.is_forbidden("billing", "others")
     assert await forbidden(readable="true")
 
 
@@ -91,8 +91,8 @@ async def test_a_group_that_cannot_be_is_forbidden_nothing(broker: ServedBroker)
 
 async def test_producers_are_told_by_group(broker: ServedBroker) -> None:
     peer = Peer()
-    broker.producers.register("payers", Client(peer.connection, "p1", 0, 479))
-    broker.producers.register("payers", Client(Peer(port=2).connection, "p2", 99, 479))
+    broker.kernel.producers.register("payers", Client(peer.connection, "p1", 0, 479))
+    broker.kernel.producers.register("payers", Client(Peer(port=2).connection, "p2", 99, 479))
     answer = await broker.ask(Code.GET_ALL_PRODUCER_INFO)
     rows = json.loads(answer.body)["data"]["payers"]
     assert [row["clientId"] for row in rows] == ["p1", "p2"]

@@ -106,7 +106,7 @@ class Listening(UsersPeer):
         super().__init__("10.0.0.9", "alice")
         self.consumed: list[bytes] = []
         settings = {"mine": Subscription("mine", "*")}
-        broker.consumers.register(
+        broker.kernel.consumers.register(
             "g", Client(self.connection, "c1", 0, 479), ConsumeSettings(), settings
         )
 

@@ -38,16 +38,16 @@ async def described(broker: ServedBroker, name: str = "billing") -> dict[str, An
 def join(broker: ServedBroker, peer: Peer, *topics: str, group: str = "billing") -> None:
     client = Client(peer.connection, "c1", LanguageCode.GO, 317)
     subscriptions = {topic: Subscription(topic, "TagA", version=5) for topic in topics}
-    broker.consumers.register(group, client, ConsumeSettings(), subscriptions)
+    broker.kernel.consumers.register(group, client, ConsumeSettings(), subscriptions)
 
 
 async def test_group_is_made_and_saved_with_defaults_for_what_is_not_said(
     broker: ServedBroker,
 ) -> None:
-    broker.groups.start_saving()
+    broker.tables.groups.start_saving()
     answer = await update(broker, retryMaxTimes=3, consumeEnable=False)
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.groups.is_saved
+    assert broker.tables.groups.is_saved
     assert await described(broker) == {
         "attributes": {},
         "brokerId": 0,
@@ -90,11 +90,11 @@ async def test_group_is_replaced_wholesale(broker: ServedBroker) -> None:
 async def test_group_that_makes_no_sense_is_refused(
     broker: ServedBroker, settings: dict[str, object], code: ResponseCode
 ) -> None:
-    before = dict(broker.groups.groups)
+    before = dict(broker.tables.groups.groups)
     answer = await update(broker, **settings)
     assert answer.code == code
     assert answer.remark
-    assert broker.groups.groups == before
+    assert broker.tables.groups.groups == before
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", b"[]", b"null"])
@@ -110,10 +110,10 @@ async def test_list_of_groups_is_all_or_nothing(broker: ServedBroker) -> None:
         return answer.code
 
     assert await update_list({"groupName": "a"}, {"groupName": "../x"}) != ResponseCode.SUCCESS
-    assert "a" not in broker.groups
+    assert "a" not in broker.tables.groups
     assert await update_list({"groupName": "a"}, {"groupName": "b"}) == ResponseCode.SUCCESS
-    assert "a" in broker.groups
-    assert "b" in broker.groups
+    assert "a" in broker.tables.groups
+    assert "b" in broker.tables.groups
     answer = await broker.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=b"{}")
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
@@ -122,13 +122,13 @@ async def test_list_of_groups_is_all_or_nothing(broker: ServedBroker) -> None:
 async def test_deleted_group_keeps_its_offsets_unless_asked(
     broker: ServedBroker, clean: str, left: list[str]
 ) -> None:
-    broker.groups.put(SubscriptionGroup("billing"))
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.groups.put(SubscriptionGroup("billing"))
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     ext = {"groupName": "billing", "cleanOffset": clean}
     answer = await broker.ask(Code.DELETE_SUBSCRIPTIONGROUP, ext)
     assert answer.code == ResponseCode.SUCCESS
-    assert "billing" not in broker.groups
-    assert broker.offsets.topics_of("billing") == left
+    assert "billing" not in broker.tables.groups
+    assert broker.tables.offsets.topics_of("billing") == left
 
 
 async def test_deletion_of_a_group_that_does_not_exist_is_fine(broker: ServedBroker) -> None:
@@ -138,7 +138,7 @@ async def test_deletion_of_a_group_that_does_not_exist_is_fine(broker: ServedBro
 
 async def test_asking_about_a_group_does_not_make_it(broker: ServedBroker) -> None:
     assert (await described(broker, "nobody"))["groupName"] == "nobody"
-    assert "nobody" not in broker.groups
+    assert "nobody" not in broker.tables.groups
 
 
 @pytest.mark.parametrize(("name", "creates"), [("nobody", False), ("../x", True), ("", True)])
@@ -151,17 +151,17 @@ async def test_group_that_cannot_come_to_be_does_not_exist(
 
 
 async def test_all_groups_come_at_once_or_in_pages(broker: ServedBroker) -> None:
-    broker.groups.put(SubscriptionGroup("billing"))
-    total = len(broker.groups)
+    broker.tables.groups.put(SubscriptionGroup("billing"))
+    total = len(broker.tables.groups)
     answer = await broker.ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     document = fastjson.loads(answer.body)
     assert sorted(document) == ["dataVersion", "forbiddenTable", "subscriptionGroupTable"]
-    assert sorted(document["subscriptionGroupTable"]) == sorted(broker.groups.groups)
+    assert sorted(document["subscriptionGroupTable"]) == sorted(broker.tables.groups.groups)
     assert answer.ext == {"totalGroupNum": str(total)}
     ext = {"groupSeq": str(total - 1), "maxGroupNum": "5", "dataVersion": ""}
     answer = await broker.ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ext)
     last_page = fastjson.loads(answer.body)["subscriptionGroupTable"]
-    assert list(last_page) == [max(broker.groups.groups)]
+    assert list(last_page) == [max(broker.tables.groups.groups)]
 
 
 async def test_members_that_are_online_are_listed(broker: ServedBroker) -> None:
@@ -184,7 +184,7 @@ async def test_group_without_members_is_not_online(broker: ServedBroker) -> None
 
 async def test_producers_that_are_online_are_listed(broker: ServedBroker) -> None:
     unknown_language = Client(Peer("10.0.0.7", 4000).connection, "p1", 99, 479)
-    broker.producers.register("senders", unknown_language)
+    broker.kernel.producers.register("senders", unknown_language)
     answer = await broker.ask(Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "senders"})
     assert fastjson.loads(answer.body) == {
         "connectionSet": [
@@ -211,8 +211,8 @@ async def test_subscription_of_a_group_is_described(broker: ServedBroker) -> Non
 
 async def test_topics_of_a_group_are_those_with_offsets(broker: ServedBroker) -> None:
     for topic in ("orders", "bills"):
-        broker.offsets.commit(topic, "billing", 0, 1)
-    broker.offsets.commit("other", "audit", 0, 1)
+        broker.tables.offsets.commit(topic, "billing", 0, 1)
+    broker.tables.offsets.commit("other", "audit", 0, 1)
     answer = await broker.ask(Code.QUERY_TOPICS_BY_CONSUMER, {"group": "billing"})
     assert answer.body == b'{"brokerAddr":"127.0.0.1:10911","topicList":["bills","orders"]}'
 
@@ -221,12 +221,12 @@ async def test_topics_of_a_group_are_with_its_retries_if_it_is_asked_for_them(
     broker: ServedBroker,
 ) -> None:
     for group in ("billing", "bill", "billing+"):
-        broker.groups.find_or_create(group)
+        broker.tables.groups.find_or_create(group)
     for topic in ("orders", "%RETRY%billing", "%RETRY%billing+orders", "%RETRY%billing_orders"):
         broker.create_topic(topic)
         broker.put(topic)
     broker.create_topic("%RETRY%billing+empty")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     asked = {"group": "billing", "withRetryTopics": "true"}
     answer = await broker.ask(Code.QUERY_TOPICS_BY_CONSUMER, asked)
     assert fastjson.loads(answer.body)["topicList"] == [
@@ -249,7 +249,7 @@ async def test_consume_stats_show_end_and_offset_of_each_queue(
     broker.put("orders")
     clock.advance(1000)
     broker.put("orders")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     answer = await broker.ask(Code.GET_CONSUME_STATS, {"consumerGroup": "billing"})
     assert answer.body.decode() == (
         '{"consumeTps":0.0,"offsetTable":{'
@@ -266,7 +266,7 @@ async def test_what_was_handed_out_and_not_committed_is_in_flight(broker: Served
     for _ in range(3):
         broker.put("orders")
     await broker.ask(Code.PULL_MESSAGE, pull_fields("orders", 0) | {"consumerGroup": "billing"})
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     answer = await broker.ask(Code.GET_CONSUME_STATS, {"consumerGroup": "billing"})
     (queue,) = fastjson.loads(answer.body)["offsetTable"].values()
     assert (queue["consumerOffset"], queue["pullOffset"]) == (1, 3)
@@ -307,7 +307,7 @@ async def test_consume_stats_leave_out_what_the_online_group_does_not_subscribe_
 ) -> None:
     for topic in ("orders", "bills"):
         broker.create_topic(topic)
-        broker.offsets.commit(topic, "billing", 0, 1)
+        broker.tables.offsets.commit(topic, "billing", 0, 1)
     assert await topics_reported(broker) == {"orders", "bills"}
     assert await topics_reported(broker, topic="bills") == {"bills"}
     join(broker, Peer(), "orders")
@@ -321,7 +321,7 @@ async def test_a_group_that_subscribes_to_nothing_is_measured_by_its_offsets(
 ) -> None:
     """Java's LitePullConsumer with assigned queues, as in Flink's connector, joins like that."""
     broker.create_topic("orders")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     join(broker, Peer())
     assert await topics_reported(broker) == {"orders"}
 
@@ -329,7 +329,7 @@ async def test_a_group_that_subscribes_to_nothing_is_measured_by_its_offsets(
 async def test_consume_stats_of_many_topics_leave_others_their_turns(broker: ServedBroker) -> None:
     for number in range(200):
         broker.create_topic(f"orders{number}", queues=4)
-        broker.offsets.commit(f"orders{number}", "billing", 0, 1)
+        broker.tables.offsets.commit(f"orders{number}", "billing", 0, 1)
     turns = 0
 
     async def count_turns() -> None:

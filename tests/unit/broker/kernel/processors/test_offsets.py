@@ -23,7 +23,7 @@ QUEUE_CODES = [
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
 
 
 async def commit(broker: ServedBroker, offset: int, **changes: str) -> ResponseCode:
@@ -40,13 +40,13 @@ async def test_committed_offset_is_what_the_group_is_told(broker: ServedBroker) 
 async def test_commit_of_a_tool_may_go_back(broker: ServedBroker) -> None:
     await commit(broker, 5)
     await commit(broker, 3)
-    assert broker.offsets.get("orders", "billing", 0) == 3
+    assert broker.tables.offsets.get("orders", "billing", 0) == 3
 
 
 def join(broker: ServedBroker, consume_type: str) -> Peer:
     peer = Peer()
     client = Client(peer.connection, "c1", language=0, version=479)
-    broker.consumers.register("billing", client, ConsumeSettings(consume_type), {})
+    broker.kernel.consumers.register("billing", client, ConsumeSettings(consume_type), {})
     return peer
 
 
@@ -59,13 +59,13 @@ async def test_commits_of_a_push_consumer_only_go_forward(broker: ServedBroker) 
     answer = await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "3"}, peer=peer)
     assert answer.code == ResponseCode.SUCCESS
     assert "stays at 5" in (answer.remark or "")
-    assert broker.offsets.get("orders", "billing", 0) == 5
+    assert broker.tables.offsets.get("orders", "billing", 0) == 5
 
 
 async def test_who_commits_ahead_of_its_heartbeat_after_a_restart_learns_of_the_others(
     broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker.consumers, "is_remembered", lambda group: group == "billing")
+    monkeypatch.setattr(broker.kernel.consumers, "is_remembered", lambda group: group == "billing")
     member, early = join(broker, "CONSUME_PASSIVELY"), Peer()
     told = (int(Code.NOTIFY_CONSUMER_IDS_CHANGED), {"consumerGroup": "billing"})
     for _ in range(2):
@@ -83,7 +83,7 @@ async def test_commit_of_a_pull_consumer_may_go_back(broker: ServedBroker) -> No
     for offset in ("5", "3"):
         ext = BY_BILLING | {"commitOffset": offset}
         await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
-    assert broker.offsets.get("orders", "billing", 0) == 3
+    assert broker.tables.offsets.get("orders", "billing", 0) == 3
 
 
 async def test_commit_beyond_the_end_is_corrected_by_whoever_knows_better(
@@ -94,13 +94,13 @@ async def test_commit_beyond_the_end_is_corrected_by_whoever_knows_better(
     ext = BY_BILLING | {"commitOffset": "1"}
     peer = join(broker, "CONSUME_PASSIVELY")
     await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
-    assert broker.offsets.get("orders", "billing", 0) == 1
+    assert broker.tables.offsets.get("orders", "billing", 0) == 1
 
 
 @pytest.mark.parametrize("offset", [-1, -9, -(2**62)])
 async def test_negative_commit_is_taken_and_never_stored(broker: ServedBroker, offset: int) -> None:
     assert await commit(broker, offset) == ResponseCode.SUCCESS
-    assert broker.offsets.get("orders", "billing", 0) is None
+    assert broker.tables.offsets.get("orders", "billing", 0) is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_commit_for_what_does_not_exist_is_refused(
     broker: ServedBroker, changes: dict[str, str], code: ResponseCode
 ) -> None:
     assert await commit(broker, 5, **changes) == code
-    assert list(broker.offsets.entries()) == []
+    assert list(broker.tables.offsets.entries()) == []
 
 
 @pytest.mark.parametrize("name", ["queueId", "commitOffset"])
@@ -142,7 +142,7 @@ async def test_commit_without_group_names_the_field(broker: ServedBroker) -> Non
 
 async def test_pending_reset_answers_queries_and_swallows_commits(broker: ServedBroker) -> None:
     await commit(broker, 5)
-    broker.offsets.reset("orders", "billing", 0, 2)
+    broker.tables.offsets.reset("orders", "billing", 0, 2)
     answer = await broker.ask(Code.UPDATE_CONSUMER_OFFSET, BY_BILLING | {"commitOffset": "6"})
     assert (answer.code, answer.remark) == (
         ResponseCode.SUCCESS,
@@ -260,7 +260,7 @@ async def test_unknown_topic_is_said_to_be_unknown_and_stays_so(
 ) -> None:
     answer = await broker.ask(code, {"topic": topic, "queueId": "0", "timestamp": "5"})
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-    assert topic not in broker.topics
+    assert topic not in broker.tables.topics
     assert len(answer.remark or "") < 1000
 
 

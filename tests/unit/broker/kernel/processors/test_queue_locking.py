@@ -83,7 +83,7 @@ async def test_garbage_is_refused(broker: ServedBroker, code: Code, data: bytes)
     answer = await broker.ask(code, body=data, peer=peer)
     assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER)
     assert answer.remark
-    assert not broker.locks.is_held_by("billing", peer.connection)
+    assert not broker.kernel.locks.is_held_by("billing", peer.connection)
 
 
 @pytest.mark.parametrize("group", ["a.b", "a b", "gr\u00fc\u00dfe", "g" * 300, ""])

@@ -17,11 +17,11 @@ from tests.support.served_broker import ServedBroker
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
 
 
 def commit(broker: ServedBroker, offset: int, group: str = "billing", queue_id: int = 0) -> None:
-    broker.offsets.commit("orders", group, queue_id, offset)
+    broker.tables.offsets.commit("orders", group, queue_id, offset)
 
 
 def reset(**changes: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ async def test_reset_to_a_time_moves_every_queue_and_is_handed_out_by_the_next_p
     assert answer.body.decode() == (
         f'{{"offsetTable":{{{queue % 0}:1,{queue % 1}:0,{queue % 2}:0,{queue % 3}:0}}}}'
     )
-    assert broker.offsets.take_reset("orders", "billing", 0) == 1
+    assert broker.tables.offsets.take_reset("orders", "billing", 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def test_reset_to_a_number_or_to_the_end(
         broker.put("orders")
     answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**changes))
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.offsets.pending_reset("orders", "billing", 0) == offset
+    assert broker.tables.offsets.pending_reset("orders", "billing", 0) == offset
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_reset_to_what_does_not_exist_changes_nothing(
     broker.put("orders")
     answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**changes))
     assert answer.code == code
-    assert broker.offsets.pending_reset("orders", "billing", 0) is None
+    assert broker.tables.offsets.pending_reset("orders", "billing", 0) is None
 
 
 @pytest.mark.parametrize("offset", ["-2", "-3", "1"])
@@ -91,14 +91,14 @@ async def test_reset_to_a_number_that_is_not_in_the_queue_is_refused(
     ext = reset(queueId="0", offset=offset)
     answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert broker.offsets.pending_reset("orders", "billing", 0) is None
+    assert broker.tables.offsets.pending_reset("orders", "billing", 0) is None
 
 
 def join(broker: ServedBroker, language: int = LanguageCode.GO, version: int = 317) -> Peer:
     peer = Peer()
     client = Client(peer.connection, "c1", language, version)
     subscriptions = {"orders": Subscription("orders", "*")}
-    broker.consumers.register("billing", client, ConsumeSettings(), subscriptions)
+    broker.kernel.consumers.register("billing", client, ConsumeSettings(), subscriptions)
     peer.requests.clear()
     return peer
 
@@ -113,7 +113,7 @@ async def test_where_clients_reset_themselves_they_are_told(broker: ServedBroker
     assert peer.requests == [
         (220, {"topic": "orders", "group": "billing", "timestamp": "0", "isForce": "true"})
     ]
-    assert broker.offsets.pending_reset("orders", "billing", 0) is None
+    assert broker.tables.offsets.pending_reset("orders", "billing", 0) is None
 
 
 @pytest.mark.parametrize(("force", "offset"), [("true", 2), ("false", 1)])
@@ -160,8 +160,8 @@ async def test_a_group_gets_the_offsets_of_another(broker: ServedBroker, topic: 
     commit(broker, 6, queue_id=2)
     ext = {"srcGroup": "billing", "destGroup": "copy", "topic": topic, "offline": "true"}
     assert (await broker.ask(Code.CLONE_GROUP_OFFSET, ext)).code == ResponseCode.SUCCESS
-    assert broker.offsets.get("orders", "copy", 0) == 5
-    assert broker.offsets.get("orders", "copy", 2) == 6
+    assert broker.tables.offsets.get("orders", "copy", 0) == 5
+    assert broker.tables.offsets.get("orders", "copy", 2) == 6
 
 
 async def test_many_offsets_are_copied_in_slices(
@@ -169,18 +169,18 @@ async def test_many_offsets_are_copied_in_slices(
 ) -> None:
     for number in range(100):
         broker.create_topic(f"topic-{number}")
-        broker.offsets.commit(f"topic-{number}", "billing", 0, number)
+        broker.tables.offsets.commit(f"topic-{number}", "billing", 0, number)
     copied: list[int] = []
 
     async def next_slice() -> None:
-        copied.append(len(broker.offsets.topics_of("copy")))
+        copied.append(len(broker.tables.offsets.topics_of("copy")))
 
     monkeypatch.setattr(resets, "next_slice", next_slice)
     ext = {"srcGroup": "billing", "destGroup": "copy", "offline": "true"}
     await broker.ask(Code.CLONE_GROUP_OFFSET, ext)
 
     assert max(after - before for before, after in pairwise([0, *copied, 100])) <= 20
-    assert len(broker.offsets.topics_of("copy")) == 100
+    assert len(broker.tables.offsets.topics_of("copy")) == 100
 
 
 async def test_topics_that_an_online_group_no_longer_wants_are_left_out(
@@ -188,12 +188,12 @@ async def test_topics_that_an_online_group_no_longer_wants_are_left_out(
 ) -> None:
     join(broker)
     broker.create_topic("old")
-    broker.offsets.commit("old", "billing", 0, 4)
+    broker.tables.offsets.commit("old", "billing", 0, 4)
     commit(broker, 5)
     ext = {"srcGroup": "billing", "destGroup": "copy", "offline": "false"}
     await broker.ask(Code.CLONE_GROUP_OFFSET, ext)
-    assert broker.offsets.get("old", "copy", 0) is None
-    assert broker.offsets.get("orders", "copy", 0) == 5
+    assert broker.tables.offsets.get("old", "copy", 0) is None
+    assert broker.tables.offsets.get("orders", "copy", 0) == 5
 
 
 async def test_a_group_that_cannot_be_is_given_nothing(broker: ServedBroker) -> None:

@@ -17,7 +17,7 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
 
 
 async def send_back(
@@ -115,7 +115,7 @@ async def test_consumer_may_choose_the_delay(broker: ServedBroker, asked: str, l
 
 
 async def test_retries_beyond_the_last_level_stay_there(broker: ServedBroker) -> None:
-    broker.groups.put(SubscriptionGroup("billing", retry_max_times=100))
+    broker.tables.groups.put(SubscriptionGroup("billing", retry_max_times=100))
     put = broker.put("orders", reconsume_times=40)
     await send_back(broker, put.commit_log_offset)
     assert len(stored(broker, SCHEDULE, 17)) == 1
@@ -131,7 +131,7 @@ async def test_message_that_failed_too_often_goes_to_the_dead_letters(
     assert dead.properties["DELAY"] == "0"
     assert dead.properties["RETRY_TOPIC"] == "orders"
     assert "REAL_TOPIC" not in dead.properties
-    topic = broker.topics.get("%DLQ%billing")
+    topic = broker.tables.topics.get("%DLQ%billing")
     assert topic is not None
     assert (topic.write_queue_nums, topic.perm) == (1, 6)
     assert broker.stats.dead("orders", "billing").messages == 1
@@ -160,12 +160,12 @@ async def test_client_may_lower_the_maximum_unless_it_is_too_old_to_mean_it(
 
 
 async def test_group_without_retry_queues_loses_nothing_all_the_same(broker: ServedBroker) -> None:
-    broker.groups.put(SubscriptionGroup("billing", retry_queue_nums=0))
+    broker.tables.groups.put(SubscriptionGroup("billing", retry_queue_nums=0))
     put = broker.put("orders")
     answer = await send_back(broker, put.commit_log_offset)
     assert answer.code == ResponseCode.SUCCESS
     assert len(stored(broker, SCHEDULE, 2)) == 1
-    topic = broker.topics.get("%RETRY%billing")
+    topic = broker.tables.topics.get("%RETRY%billing")
     assert topic is not None
     assert topic.read_queue_nums == 1
 
@@ -191,7 +191,7 @@ async def test_damaged_message_is_an_error_and_not_forgotten(broker: ServedBroke
 async def test_unit_of_a_consumer_is_noted_at_its_retry_topic(broker: ServedBroker) -> None:
     put = broker.put("orders")
     await send_back(broker, put.commit_log_offset, unitMode="true")
-    topic = broker.topics.get("%RETRY%billing")
+    topic = broker.tables.topics.get("%RETRY%billing")
     assert topic is not None
     assert topic.sys_flag == 2
 
@@ -200,7 +200,7 @@ async def test_group_is_made_on_first_use_with_its_retry_topic(broker: ServedBro
     put = broker.put("orders")
     answer = await send_back(broker, put.commit_log_offset, group="audit")
     assert answer.code == ResponseCode.SUCCESS
-    assert "%RETRY%audit" in broker.topics
+    assert "%RETRY%audit" in broker.tables.topics
 
 
 @pytest.mark.parametrize("group", ["../x", "", "g" * 121])
@@ -231,7 +231,7 @@ async def test_retry_and_dead_letter_topics_may_be_closed(
     broker: ServedBroker, topic: str, level: str
 ) -> None:
     put = broker.put("orders")
-    broker.topics.put(TopicConfig(topic, read_queue_nums=1, write_queue_nums=1, perm=4))
+    broker.tables.topics.put(TopicConfig(topic, read_queue_nums=1, write_queue_nums=1, perm=4))
     answer = await send_back(broker, put.commit_log_offset, delayLevel=level)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark == f"the topic[{topic}] sending message is forbidden"

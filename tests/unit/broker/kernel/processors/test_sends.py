@@ -59,7 +59,7 @@ async def test_a_topic_that_a_send_makes_knows_of_units(
 ) -> None:
     answer = await send(broker, topic, unitMode=unit_mode)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    made = broker.topics.get(topic)
+    made = broker.tables.topics.get(topic)
     assert made is not None
     assert made.sys_flag == sys_flag
 

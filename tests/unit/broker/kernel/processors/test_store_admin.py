@@ -32,12 +32,12 @@ async def test_timers_say_how_far_they_are(broker: ServedBroker, clock: Clock) -
 
 async def test_timers_say_what_waits(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.timers.open()
+    broker.kernel.scheduled.timers.open()
     for number in range(3):
         properties = f"UNIQ_KEY\x01A{number}\x02TIMER_DELAY_SEC\x01{100 + number}\x02"
         fields = short_send_fields("orders", properties=properties)
         assert (await broker.ask(Code.SEND_MESSAGE_V2, fields, b"later")).code == 0
-    while broker.timers.queue.follow():
+    while broker.kernel.scheduled.timers.queue.follow():
         pass
     counts = document(await broker.ask(Code.GET_TIMER_METRICS))["timingCount"]
     assert isinstance(counts, dict)
@@ -79,13 +79,13 @@ async def test_consume_queue_entries_that_there_are_not(
 async def test_smallest_offsets_of_all_groups_and_nothing_is_deleted(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     for group, queue_id, offset in (("a", 1, 2), ("b", 1, 4), ("b", 0, 0), ("c", 1, 3)):
-        broker.offsets.commit("orders", group, queue_id, offset)
+        broker.tables.offsets.commit("orders", group, queue_id, offset)
     fields = {"topic": "orders", "compareGroup": "b"}
     answer = await broker.ask(Code.QUERY_CORRECTION_OFFSET, fields)
     assert answer.body == b'{"correctionOffsets":{0:0,1:2}}'
     answer = await broker.ask(Code.QUERY_CORRECTION_OFFSET, fields | {"filterGroups": "a,x"})
     assert answer.body == b'{"correctionOffsets":{0:0,1:3}}'
-    assert broker.offsets.get("orders", "a", 1) == 2
+    assert broker.tables.offsets.get("orders", "a", 1) == 2
 
 
 async def test_expired_files_are_deleted_when_asked(broker: ServedBroker) -> None:

@@ -16,9 +16,9 @@ async def test_topics_are_counted_and_groups_measured(broker: ServedBroker) -> N
     broker.create_topic("quiet")
     for queue_id in (0, 0, 1):
         broker.put("orders", queue_id=queue_id)
-    broker.groups.find_or_create("billing")
-    broker.groups.find_or_create("new")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("new")
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     broker.stats.get_send_traffic("orders").count_request(3, 300)
     broker.stats.got("orders", "billing").count_request(1, 100)
     found = await figures(broker)
@@ -42,10 +42,10 @@ async def test_without_details_messages_are_not_looked_at(broker: ServedBroker) 
 
 async def test_what_has_expired_is_no_lag(broker: ServedBroker) -> None:
     broker.create_topic("orders", queues=1)
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
     for _ in range(5):
         broker.put("orders")
-    broker.offsets.commit("orders", "billing", 0, 0)
+    broker.tables.offsets.commit("orders", "billing", 0, 0)
     await broker.ask(RequestCode.PURGE_TOPIC, {"topic": "orders"})
     broker.put("orders")
     assert [each.lag for each in (await figures(broker)).groups if each.name == "billing"] == [1]
@@ -54,8 +54,8 @@ async def test_what_has_expired_is_no_lag(broker: ServedBroker) -> None:
 async def test_a_retry_topic_without_offsets_is_behind(broker: ServedBroker) -> None:
     broker.create_topic("%RETRY%billing", queues=1)
     broker.create_topic("%RETRY%other", queues=1)
-    broker.groups.find_or_create("billing")
-    broker.groups.find_or_create("other")
+    broker.tables.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("other")
     broker.put("%RETRY%billing")
     found = {each.name: each for each in (await figures(broker)).groups}
     assert (found["billing"].lag, found["billing"].topics) == (1, ["%RETRY%billing"])
@@ -67,14 +67,14 @@ async def test_the_oldest_message_that_is_not_consumed_has_an_age_if_asked_for(
 ) -> None:
     broker.create_topic("orders", queues=2)
     for group in ("billing", "done", "new"):
-        broker.groups.find_or_create(group)
+        broker.tables.groups.find_or_create(group)
     stored_ms = []
     for queue_id in (0, 1, 1):
         clock.advance(1000)
         stored_ms.append(broker.put("orders", queue_id=queue_id).store_time_ms)
     for queue_id, offset in ((0, 1), (1, 2)):
-        broker.offsets.commit("orders", "done", queue_id, offset)
-        broker.offsets.commit("orders", "billing", queue_id, offset - (queue_id == 1))
+        broker.tables.offsets.commit("orders", "done", queue_id, offset)
+        broker.tables.offsets.commit("orders", "billing", queue_id, offset - (queue_id == 1))
     found = {each.name: each for each in (await figures(broker)).groups}
     assert {each.oldest_ms for each in found.values()} == {OLDEST_UNKNOWN}
     answer = await broker.ask(RequestCode.FIGURES, {"ages": "true"})

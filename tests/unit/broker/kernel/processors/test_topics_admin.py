@@ -37,7 +37,7 @@ async def described(broker: ServedBroker, name: str = "orders") -> dict[str, Any
 
 
 async def test_topic_is_made_saved_and_announced(broker: ServedBroker) -> None:
-    broker.topics.start_saving()
+    broker.tables.topics.start_saving()
     answer = await update(broker, attributes="+message.type=FIFO,+queue.type=BatchCQ")
     assert answer.code == ResponseCode.SUCCESS
     assert await described(broker) == {
@@ -50,8 +50,8 @@ async def test_topic_is_made_saved_and_announced(broker: ServedBroker) -> None:
         "topicSysFlag": 0,
         "writeQueueNums": 6,
     }
-    assert broker.topics.is_saved
-    assert b'"orders"' in broker.topics.path.read_bytes()
+    assert broker.tables.topics.is_saved
+    assert b'"orders"' in broker.tables.topics.path.read_bytes()
     assert broker.announced == 1
 
 
@@ -108,11 +108,11 @@ async def test_changeable_attribute_changes_and_goes(broker: ServedBroker) -> No
 async def test_topic_that_makes_no_sense_is_refused(
     broker: ServedBroker, changes: dict[str, str], code: ResponseCode
 ) -> None:
-    before = dict(broker.topics.configs)
+    before = dict(broker.tables.topics.configs)
     answer = await update(broker, **changes)
     assert answer.code == code
     assert answer.remark
-    assert broker.topics.configs == before
+    assert broker.tables.topics.configs == before
     assert broker.announced == 0
 
 
@@ -160,21 +160,21 @@ async def test_list_of_topics_is_applied_though_one_is_unchanged(broker: ServedB
 async def test_other_requests_get_their_turn_while_many_topics_are_made(
     broker: ServedBroker,
 ) -> None:
-    most = before = len(broker.topics)
+    most = before = len(broker.tables.topics)
     growths = []
 
     async def watch() -> None:
         nonlocal before
         while True:
-            growths.append(len(broker.topics) - before)
-            before = len(broker.topics)
+            growths.append(len(broker.tables.topics) - before)
+            before = len(broker.tables.topics)
             await asyncio.sleep(0)
 
     watching = asyncio.create_task(watch())
     answer = await update_list(broker, *({"topicName": f"t{n}"} for n in range(2000)))
     watching.cancel()
     assert answer.code == ResponseCode.SUCCESS
-    assert len(broker.topics) == most + 2000
+    assert len(broker.tables.topics) == most + 2000
     assert max(growths) == TOPICS_PER_TURN
 
 
@@ -192,7 +192,7 @@ async def test_list_with_one_bad_topic_changes_nothing(
 ) -> None:
     answer = await update_list(broker, {"topicName": "a"}, bad)
     assert answer.code == code
-    assert "a" not in broker.topics
+    assert "a" not in broker.tables.topics
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"topicConfigList":5}'])
@@ -210,11 +210,11 @@ async def test_deleted_topic_is_gone_with_queues_and_offsets(broker: ServedBroke
     broker.create_topic("bills")
     put = broker.put("orders")
     for topic in ("orders", "bills"):
-        broker.offsets.commit(topic, "billing", 0, 1)
+        broker.tables.offsets.commit(topic, "billing", 0, 1)
     assert (await delete(broker, "orders")).code == ResponseCode.SUCCESS
-    assert "orders" not in broker.topics
+    assert "orders" not in broker.tables.topics
     assert broker.store.queue_range("orders", 0) == (1, 1)
-    assert broker.offsets.topics_of("billing") == ["bills"]
+    assert broker.tables.offsets.topics_of("billing") == ["bills"]
     assert broker.store.message_at(put.commit_log_offset)
     assert broker.announced == 1
 
@@ -224,13 +224,13 @@ async def test_a_deletion_that_a_full_disk_refuses_takes_nothing(
 ) -> None:
     broker.create_topic("orders")
     broker.put("orders", b"0")
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     full = OSError(errno.ENOSPC, "No space left on device")
     with monkeypatch.context() as patch:
         patch.setattr(disk, "append_whole", mock.Mock(side_effect=full))
         assert (await delete(broker, "orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert "orders" in broker.topics
-    assert broker.offsets.topics_of("billing") == ["orders"]
+    assert "orders" in broker.tables.topics
+    assert broker.tables.offsets.topics_of("billing") == ["orders"]
     assert broker.put("orders", b"1").queue_offset == 1
     assert broker.store.queue_range("orders", 0) == (0, 2)
 
@@ -248,11 +248,11 @@ async def test_deletion_takes_the_retry_topics_of_pop_along(broker: ServedBroker
     broker.create_topic("orders")
     for name in ("%RETRY%billing+orders", "%RETRY%billing_orders", "%RETRY%billing"):
         broker.create_topic(name, queues=1)
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     await delete(broker, "orders")
-    assert "%RETRY%billing+orders" not in broker.topics
-    assert "%RETRY%billing_orders" not in broker.topics
-    assert "%RETRY%billing" in broker.topics
+    assert "%RETRY%billing+orders" not in broker.tables.topics
+    assert "%RETRY%billing_orders" not in broker.tables.topics
+    assert "%RETRY%billing" in broker.tables.topics
 
 
 @pytest.mark.parametrize("code", [Code.DELETE_TOPIC_IN_BROKER, Code.PURGE_TOPIC])
@@ -260,14 +260,14 @@ async def test_what_waits_for_a_group_with_a_joined_name_stays(
     broker: ServedBroker, code: Code
 ) -> None:
     broker.create_topic("paid")
-    broker.offsets.commit("paid", "orders", 0, 0)
-    broker.groups.find_or_create("orders_paid")
+    broker.tables.offsets.commit("paid", "orders", 0, 0)
+    broker.tables.groups.find_or_create("orders_paid")
     for name in ("%RETRY%orders_paid", "%RETRY%orders+unpaid"):
         broker.create_topic(name, queues=1)
         broker.put(name, b"waits")
     assert (await broker.ask(code, {"topic": "paid"})).code == ResponseCode.SUCCESS
     for name in ("%RETRY%orders_paid", "%RETRY%orders+unpaid"):
-        assert name in broker.topics
+        assert name in broker.tables.topics
         assert broker.store.queue_range(name, 0) == (0, 1)
 
 
@@ -277,7 +277,7 @@ async def test_deletion_of_a_groups_retry_topic_takes_what_it_popped_along(
     for name in ("%RETRY%billing", "%RETRY%billing+orders", "%RETRY%billing_late+orders"):
         broker.create_topic(name, queues=1)
     await delete(broker, "%RETRY%billing")
-    assert [each for each in broker.topics.configs if each.startswith("%RETRY%")] == [
+    assert [each for each in broker.tables.topics.configs if each.startswith("%RETRY%")] == [
         "%RETRY%billing_late+orders"
     ]
 
@@ -289,15 +289,15 @@ async def test_a_retry_topic_is_left_to_those_whose_pops_wait_there(
 ) -> None:
     name = "%RETRY%orders_paid"
     broker.create_topic("paid")
-    broker.offsets.commit("paid", "orders", 0, 0)
-    broker.groups.find_or_create("orders_paid")
+    broker.tables.offsets.commit("paid", "orders", 0, 0)
+    broker.tables.groups.find_or_create("orders_paid")
     broker.create_topic(name, queues=1)
     broker.put(name, b"pulled", properties="RETRY_TOPIC\x01others\x02")
     broker.put(name, b"popped", properties="1ST_POP_TIME\x015\x02" if is_popped else "")
     await broker.ask(code, {"topic": name})
     assert (broker.store.queue_range(name, 0) == (0, 2)) is is_popped
     if is_popped:
-        assert broker.offsets.get(name, "orders_paid", 0) == 2
+        assert broker.tables.offsets.get(name, "orders_paid", 0) == 2
 
 
 async def test_deletion_of_what_does_not_exist_is_fine(broker: ServedBroker) -> None:
@@ -329,15 +329,15 @@ async def test_all_topics_come_at_once_for_old_clients(broker: ServedBroker) -> 
         "topicQueueMappingInfoMap",
     ]
     assert document["topicConfigTable"]["orders"]["writeQueueNums"] == 2
-    assert document["dataVersion"] == broker.topics.version.to_json()
+    assert document["dataVersion"] == broker.tables.topics.version.to_json()
     assert (answer.ext or {})["totalTopicNum"] == str(len(document["topicConfigTable"]))
 
 
 async def test_all_topics_come_in_pages_for_new_clients(broker: ServedBroker) -> None:
     for number in range(5):
         broker.create_topic(f"topic-{number}")
-    total, seen, start = len(broker.topics), [], 0
-    version = json.dumps(broker.topics.version.to_json())
+    total, seen, start = len(broker.tables.topics), [], 0
+    version = json.dumps(broker.tables.topics.version.to_json())
     while start < total:
         ext = {"topicSeq": str(start), "maxTopicNum": "3", "dataVersion": version}
         answer = await broker.ask(Code.GET_ALL_TOPIC_CONFIG, ext)
@@ -345,19 +345,21 @@ async def test_all_topics_come_in_pages_for_new_clients(broker: ServedBroker) ->
         page = sorted(fastjson.loads(answer.body)["topicConfigTable"])
         seen += page
         start += len(page)
-    assert seen == sorted(broker.topics.configs)
+    assert seen == sorted(broker.tables.topics.configs)
 
 
 async def test_pages_begin_anew_when_topics_have_changed(broker: ServedBroker) -> None:
-    version = json.dumps(broker.topics.version.to_json())
+    version = json.dumps(broker.tables.topics.version.to_json())
     broker.create_topic("aaa")
     ext = {"topicSeq": "2", "maxTopicNum": "1", "dataVersion": version}
     answer = await broker.ask(Code.GET_ALL_TOPIC_CONFIG, ext)
-    assert list(fastjson.loads(answer.body)["topicConfigTable"]) == [min(broker.topics.configs)]
+    assert list(fastjson.loads(answer.body)["topicConfigTable"]) == [
+        min(broker.tables.topics.configs)
+    ]
 
 
 async def test_statistics_of_a_topic_have_every_queue(broker: ServedBroker, clock: Clock) -> None:
-    broker.topics.put(TopicConfig("orders", read_queue_nums=1, write_queue_nums=2))
+    broker.tables.topics.put(TopicConfig("orders", read_queue_nums=1, write_queue_nums=2))
     broker.put("orders")
     clock.advance(1000)
     broker.put("orders")
@@ -396,10 +398,10 @@ async def test_other_requests_get_their_turn_while_many_queues_are_described(
 
 async def test_consumers_of_a_topic_are_online_or_have_offsets(broker: ServedBroker) -> None:
     client = Client(Peer().connection, "c1", 0, 479)
-    broker.consumers.register(
+    broker.kernel.consumers.register(
         "audit", client, ConsumeSettings(), {"orders": Subscription("orders")}
     )
-    broker.offsets.commit("orders", "billing", 0, 1)
+    broker.tables.offsets.commit("orders", "billing", 0, 1)
     answer = await broker.ask(Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "orders"})
     assert answer.body == b'{"groupList":["audit","billing"]}'
 

@@ -195,5 +195,5 @@ async def test_what_waits_is_answered_when_the_broker_stops(
     for number, peer in enumerate(peers):
         broker.begin(peer, pull(peer, number, 0))
     assert not peers[2].written
-    broker.filter_turns.stop()
+    broker.kernel.puller.turns.stop()
     assert all(codes(peer.written) for peer in peers[1:])

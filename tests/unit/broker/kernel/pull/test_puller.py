@@ -53,17 +53,17 @@ def no_group(broker: ServedBroker, ext: dict[str, str]) -> None:
 
 
 def disabled_group(broker: ServedBroker, ext: dict[str, str]) -> None:
-    group = broker.groups.find_or_create(ext["consumerGroup"])
+    group = broker.tables.groups.find_or_create(ext["consumerGroup"])
     if group is not None:
         group.consume_enable = False
 
 
 def no_topic(broker: ServedBroker, ext: dict[str, str]) -> None:
-    broker.topics.delete("orders")
+    broker.tables.topics.delete("orders")
 
 
 def unreadable_topic(broker: ServedBroker, ext: dict[str, str]) -> None:
-    if broker.topics.get("orders") is not None:
+    if broker.tables.topics.get("orders") is not None:
         broker.create_topic("orders", perm=2)
 
 
@@ -158,7 +158,7 @@ async def test_a_reader_of_what_is_no_longer_in_memory_is_sent_to_the_replica_of
     broker: ServedBroker, memory_bytes: int, is_enabled: str, suggested: str
 ) -> None:
     configure(broker, slaveReadEnable=is_enabled)
-    group = broker.groups.find_or_create(pull_fields("orders", 0)["consumerGroup"])
+    group = broker.tables.groups.find_or_create(pull_fields("orders", 0)["consumerGroup"])
     assert group is not None
     group.which_broker_when_consume_slowly = 3
     broker.put("orders")
@@ -197,23 +197,23 @@ async def test_a_pull_commits_if_it_says_so(
     broker: ServedBroker, sys_flag: str, offset: str, committed: int | None
 ) -> None:
     await pull(broker, sysFlag=sys_flag, commitOffset=offset)
-    assert broker.offsets.get("orders", "tests", 0) == committed
+    assert broker.tables.offsets.get("orders", "tests", 0) == committed
 
 
 async def test_a_refused_pull_commits_nothing(broker: ServedBroker) -> None:
     await pull(broker, sysFlag="5", commitOffset="7", queueId="9")
     await pull(broker, sysFlag="5", commitOffset="7", subscription="||")
-    assert broker.offsets.queues("orders", "tests") == {}
+    assert broker.tables.offsets.queues("orders", "tests") == {}
 
 
 async def test_a_reset_is_told_once_and_not_undone_by_a_late_commit(broker: ServedBroker) -> None:
     for _ in range(3):
         broker.put("orders")
-    broker.offsets.reset("orders", "tests", 0, 1)
+    broker.tables.offsets.reset("orders", "tests", 0, 1)
     answer = await pull(broker, 3, sysFlag="5", commitOffset="3")
     assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert (answer.ext or {})["nextBeginOffset"] == "1"
-    assert broker.offsets.get("orders", "tests", 0) == 1
+    assert broker.tables.offsets.get("orders", "tests", 0) == 1
     assert (await pull(broker, 1)).code == ResponseCode.SUCCESS
 
 
@@ -236,11 +236,11 @@ async def test_a_message_answers_the_pull_that_waits(broker: ServedBroker) -> No
 
 async def test_a_pull_that_waited_commits_only_when_it_arrives(broker: ServedBroker) -> None:
     task = await waiting(broker, Peer(), sysFlag="7", commitOffset="5")
-    assert broker.offsets.get("orders", "tests", 0) == 5
-    broker.offsets.commit("orders", "tests", 0, 2, backward=True)
+    assert broker.tables.offsets.get("orders", "tests", 0) == 5
+    broker.tables.offsets.commit("orders", "tests", 0, 2, backward=True)
     broker.put("orders")
     await task
-    assert broker.offsets.get("orders", "tests", 0) == 2
+    assert broker.tables.offsets.get("orders", "tests", 0) == 2
 
 
 async def test_a_message_for_others_does_not_answer(broker: ServedBroker) -> None:
@@ -257,7 +257,7 @@ async def test_a_message_for_others_does_not_answer(broker: ServedBroker) -> Non
 
 async def test_the_end_of_the_broker_answers_not_found(broker: ServedBroker) -> None:
     task = await waiting(broker, Peer())
-    broker.long_polling.stop()
+    broker.kernel.long_polling.stop()
     assert (await task).code == ResponseCode.PULL_NOT_FOUND
     # From then on nothing waits.
     answer = await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
@@ -305,7 +305,7 @@ async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
     broker.create_topic("others")
     other = await waiting(broker, Peer(), topic="others")
     task = await waiting(broker, Peer())
-    broker.topics.delete("orders")
+    broker.tables.topics.delete("orders")
     assert (await task).code == ResponseCode.TOPIC_NOT_EXIST
     assert not other.done()
     other.cancel()
@@ -313,7 +313,7 @@ async def test_the_end_of_a_topic_answers_the_pulls_that_wait_for_it(
 
 async def test_the_end_of_a_retry_topic_is_told(broker: ServedBroker) -> None:
     told: list[str] = []
-    broker.puller.on_retries_read[:] = [told.append]
+    broker.kernel.puller.on_retries_read[:] = [told.append]
     broker.create_topic("%RETRY%tests", queues=1)
     broker.put("%RETRY%tests")
     assert (await pull(broker, topic="%RETRY%tests")).code == ResponseCode.SUCCESS
@@ -325,9 +325,9 @@ async def test_the_end_of_a_retry_topic_is_told(broker: ServedBroker) -> None:
 async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:
     peer = Peer()
     task = await waiting(broker, peer)
-    assert len(broker.long_polling) == 1
+    assert len(broker.kernel.long_polling) == 1
     peer.hang_up()
-    assert len(broker.long_polling) == 0
+    assert len(broker.kernel.long_polling) == 0
     broker.put("orders")
     assert peer.written == []
     task.cancel()
@@ -342,10 +342,10 @@ async def test_how_long_a_pull_waits_is_its_wish_or_a_setting(
 
     def park(_parked: Any, suspend_s: float) -> bool:
         waits.append(suspend_s)
-        broker.long_polling.is_closed = True
+        broker.kernel.long_polling.is_closed = True
         return False
 
-    monkeypatch.setattr(broker.long_polling, "park", park)
+    monkeypatch.setattr(broker.kernel.long_polling, "park", park)
     await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
     assert waits == [expected_s]
 
@@ -354,7 +354,7 @@ def join(broker: ServedBroker, peer: Peer, client_id: str, expression: str) -> N
     wanted = {"orders": Subscription("orders", expression)}
     client = Client(peer.connection, client_id, language=0, version=479)
     settings = ConsumeSettings(heeds_readers=True)
-    broker.consumers.register("billing", client, settings, wanted)
+    broker.kernel.consumers.register("billing", client, settings, wanted)
 
 
 async def test_a_member_skips_nothing_for_one_that_wants_more_and_joins_while_it_waits(
@@ -370,7 +370,7 @@ async def test_a_member_skips_nothing_for_one_that_wants_more_and_joins_while_it
         "suspendTimeoutMillis": str(WAITING_MS),
     }
     waiting = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, peer=old))
-    await until(lambda: len(broker.long_polling) == 1)
+    await until(lambda: len(broker.kernel.long_polling) == 1)
     join(broker, new, "new", "new || paid")
     for tag in ("paid", "new"):
         broker.put("orders", properties=f"TAGS\x01{tag}\x02")

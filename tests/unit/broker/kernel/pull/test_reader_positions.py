@@ -26,7 +26,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     """Give one whose log ended behind 10 messages when it started, and has 15 by now."""
     served = ServedBroker(tmp_path, Clock(), {})
     served.create_topic("orders")
-    served.groups.find_or_create(GROUP)
+    served.tables.groups.find_or_create(GROUP)
     for _ in range(10):
         served.put("orders")
     served.tables.history.start_run(served.store.max_commit_log_offset)
@@ -40,7 +40,7 @@ def join(
     broker: ServedBroker, peer: Peer, model: str = "CLUSTERING", kind: str = "CONSUME_PASSIVELY"
 ) -> Peer:
     client = Client(peer.connection, f"c{peer.peer_port}", language=0, version=479)
-    broker.consumers.register(GROUP, client, ConsumeSettings(kind, model), {})
+    broker.kernel.consumers.register(GROUP, client, ConsumeSettings(kind, model), {})
     return peer
 
 
@@ -75,13 +75,13 @@ async def test_who_was_further_than_the_present_end_skips_nothing_either(
 
 
 async def test_the_committed_offset_counts_more_than_the_end(broker: ServedBroker) -> None:
-    broker.offsets.commit("orders", GROUP, 0, 7)
+    broker.tables.offsets.commit("orders", GROUP, 0, 7)
     assert await pull(broker, join(broker, Peer()), 14) == (ResponseCode.PULL_OFFSET_MOVED, 7)
     assert await pull(broker, join(broker, Peer()), 7) == (ResponseCode.SUCCESS, 8)
 
 
 async def test_who_is_not_online_but_has_committed_is_checked_too(broker: ServedBroker) -> None:
-    broker.offsets.commit("orders", GROUP, 0, 7)
+    broker.tables.offsets.commit("orders", GROUP, 0, 7)
     assert await pull(broker, Peer(), 14) == (ResponseCode.PULL_OFFSET_MOVED, 7)
 
 
@@ -171,12 +171,12 @@ def commit(broker: ServedBroker, peer: Peer, offset: int, flag: int) -> int | No
     ext = fields | {"commitOffset": str(offset)}
     command = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, flag=flag, opaque=1, ext=ext)
     broker.begin(peer, command)
-    return broker.offsets.get("orders", GROUP, 0)
+    return broker.tables.offsets.get("orders", GROUP, 0)
 
 
 async def test_a_consumer_commits_nothing_of_an_older_log_in_passing(broker: ServedBroker) -> None:
     """Java clients commit what they remember, and may do so before they pull."""
-    broker.offsets.commit("orders", GROUP, 0, 7)
+    broker.tables.offsets.commit("orders", GROUP, 0, 7)
     peer = join(broker, Peer())
     assert commit(broker, peer, 14, FLAG_ONEWAY) == 7
     assert commit(broker, peer, 9, FLAG_ONEWAY) == 9
@@ -195,9 +195,9 @@ async def test_what_is_kept_of_connections_and_hosts_is_bounded(
     monkeypatch.setattr(reader_positions, "HOSTS_MAX", 2)
     peer = join(broker, Peer(), "BROADCASTING")
     for queue_id in range(4):
-        broker.positions.tell(peer.connection, "orders", queue_id, 5)
-        broker.positions.claim(peer.connection, GROUP, "orders", queue_id)
+        broker.kernel.positions.tell(peer.connection, "orders", queue_id, 5)
+        broker.kernel.positions.claim(peer.connection, GROUP, "orders", queue_id)
     known = peer.attributes["positions"]
     assert len(known.checked) <= 2  # type: ignore[attr-defined]
     assert len(known.told) <= 2  # type: ignore[attr-defined]
-    assert len(broker.positions.hosts) == 2
+    assert len(broker.kernel.positions.hosts) == 2

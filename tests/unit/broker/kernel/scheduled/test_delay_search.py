@@ -20,17 +20,17 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def restart_without_table(rig: Rig, content: bytes | None) -> None:
     """Stop, lose the table, its backup and the journal, and open the store again."""
     rig.restart()
-    path = rig.broker.delayed.table.path
+    path = rig.broker.kernel.scheduled.delayed.table.path
     path.with_name(path.name + ".bak").unlink(missing_ok=True)
     path.unlink()
     if content is not None:
         path.write_bytes(content)
     for note in (rig.root / "rockhopper" / "delay").glob("*"):
         note.unlink()
-    table = rig.broker.delayed.table
+    table = rig.broker.kernel.scheduled.delayed.table
     table.offsets.clear()
     assert not table.load()
-    rig.broker.delayed.open()
+    rig.broker.kernel.scheduled.delayed.open()
     rig.start()
 
 
@@ -48,7 +48,7 @@ def test_what_was_delivered_is_not_repeated_and_the_rest_comes(
     for number in range(pending):
         rig.delay(TEN_SECONDS, b"pending %d" % number)
     restart_without_table(rig, content)
-    assert rig.broker.delayed.offset(TEN_SECONDS) == 20
+    assert rig.broker.kernel.scheduled.delayed.offset(TEN_SECONDS) == 20
     rig.wait(60)
     expected = [b"%d" % number for number in range(20)]
     expected += [b"pending %d" % number for number in range(pending)]
@@ -65,7 +65,7 @@ def test_messages_that_became_due_while_nobody_ran_are_delivered(rig: Rig) -> No
     rig.wait(10)
     for number in range(5):
         rig.delay(TEN_SECONDS, b"%d" % number)
-    rig.broker.delayed.stop()
+    rig.broker.kernel.scheduled.delayed.stop()
     rig.clock.advance(3_600_000)
     restart_without_table(rig, DAMAGED)
     rig.wait(1)

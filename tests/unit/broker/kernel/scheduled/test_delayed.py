@@ -40,7 +40,7 @@ class Rig:
         """Begin to deliver."""
 
         async def start() -> None:
-            self.broker.delayed.start()
+            self.broker.kernel.scheduled.delayed.start()
 
         self.loop.run(start())
 
@@ -48,16 +48,16 @@ class Rig:
         """Stop cleanly and open the same store again."""
 
         async def stop() -> None:
-            closing = asyncio.create_task(self.broker.delayed.close())
+            closing = asyncio.create_task(self.broker.kernel.scheduled.delayed.close())
             await asyncio.sleep(0)
             self.flush()
             await closing
-            self.broker.delayed.table.save()
+            self.broker.kernel.scheduled.delayed.table.save()
             await self.broker.store.close()
 
         self.loop.run(stop())
         self.broker = self._make()
-        self.broker.delayed.table.load()
+        self.broker.kernel.scheduled.delayed.table.load()
 
     def flush(self) -> None:
         """Flush the commit log, as the flush service does every half second."""
@@ -216,12 +216,12 @@ def test_offsets_wait_until_what_they_say_is_on_disk(rig: Rig) -> None:
     rig.start()
     rig.delay(TEN_SECONDS)
     rig.wait(10)
-    rig.broker.delayed.settle()
-    assert rig.broker.delayed.table.offsets == {}
-    assert rig.broker.delayed.offset(TEN_SECONDS) == 1
+    rig.broker.kernel.scheduled.delayed.settle()
+    assert rig.broker.kernel.scheduled.delayed.table.offsets == {}
+    assert rig.broker.kernel.scheduled.delayed.offset(TEN_SECONDS) == 1
     rig.flush()
-    rig.broker.delayed.settle()
-    assert rig.broker.delayed.table.offsets == {TEN_SECONDS: 1}
+    rig.broker.kernel.scheduled.delayed.settle()
+    assert rig.broker.kernel.scheduled.delayed.table.offsets == {TEN_SECONDS: 1}
 
 
 def test_what_is_on_disk_is_settled_at_its_time(rig: Rig) -> None:
@@ -229,19 +229,19 @@ def test_what_is_on_disk_is_settled_at_its_time(rig: Rig) -> None:
     rig.delay(TEN_SECONDS)
     rig.wait(10)
     rig.flush()
-    assert rig.broker.delayed.table.offsets == {}
+    assert rig.broker.kernel.scheduled.delayed.table.offsets == {}
     rig.wait(9)
-    assert rig.broker.delayed.table.offsets == {}
+    assert rig.broker.kernel.scheduled.delayed.table.offsets == {}
     rig.wait(1)
-    assert rig.broker.delayed.table.offsets == {TEN_SECONDS: 1}
+    assert rig.broker.kernel.scheduled.delayed.table.offsets == {TEN_SECONDS: 1}
 
 
 def test_offsets_outside_the_queue_are_moved_into_it(rig: Rig) -> None:
-    rig.broker.delayed.table.offsets = {TEN_SECONDS: 99, MINUTE: 5}
+    rig.broker.kernel.scheduled.delayed.table.offsets = {TEN_SECONDS: 99, MINUTE: 5}
     rig.delay(TEN_SECONDS)
     rig.start()
-    assert rig.broker.delayed.offset(TEN_SECONDS) == 1
-    assert rig.broker.delayed.offset(MINUTE) == 0
+    assert rig.broker.kernel.scheduled.delayed.offset(TEN_SECONDS) == 1
+    assert rig.broker.kernel.scheduled.delayed.offset(MINUTE) == 0
     rig.delay(TEN_SECONDS, b"next")
     rig.wait(10)
     assert rig.bodies() == [b"next"]
@@ -289,7 +289,7 @@ def test_store_that_takes_nothing_is_tried_again_and_reported_once(rig: Rig) -> 
 def test_stopped_delivery_delivers_nothing(rig: Rig) -> None:
     rig.start()
     rig.delay(TEN_SECONDS)
-    rig.broker.delayed.stop()
+    rig.broker.kernel.scheduled.delayed.stop()
     rig.wait(10)
     assert rig.bodies() == []
 
@@ -305,7 +305,7 @@ def test_what_waits_at_a_level_that_is_no_more_is_delivered_by_the_last_one(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig.delay(20)
-    rig.broker.delayed.open()
+    rig.broker.kernel.scheduled.delayed.open()
     rig.start()
     assert "messageDelayLevel does not define" in capsys.readouterr().out
     rig.wait(2 * 3600 - 1)

@@ -15,7 +15,7 @@ from tests.support.timer_rig import START_MS, TimerRig
 def redirect(tmp_path: Path) -> Iterator[Redirect]:
     rig = TimerRig(tmp_path / "store")
     rig.start()
-    yield by_delay(DelayLevels(), rig.broker.timers, rig.clock)
+    yield by_delay(DelayLevels(), rig.broker.kernel.scheduled.timers, rig.clock)
     rig.close()
 
 

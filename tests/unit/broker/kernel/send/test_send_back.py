@@ -11,7 +11,7 @@ async def test_a_negative_level_buries_and_says_how_far_the_log_must_be_safe(
 ) -> None:
     broker.create_topic("t")
     put = broker.put("t")
-    end_offset = broker.send_back.store_again("g", put.commit_log_offset, -1)
+    end_offset = broker.kernel.send_back.store_again("g", put.commit_log_offset, -1)
     assert end_offset == broker.store.max_commit_log_offset
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
 
@@ -19,9 +19,9 @@ async def test_a_negative_level_buries_and_says_how_far_the_log_must_be_safe(
 async def test_a_maximum_of_the_asker_counts_unless_it_is_negative(broker: ServedBroker) -> None:
     broker.create_topic("t")
     put = broker.put("t", reconsume_times=2)
-    broker.send_back.store_again("g", put.commit_log_offset, 0, times_max=-1)
+    broker.kernel.send_back.store_again("g", put.commit_log_offset, 0, times_max=-1)
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 0)
-    broker.send_back.store_again("g", put.commit_log_offset, 0, times_max=2)
+    broker.kernel.send_back.store_again("g", put.commit_log_offset, 0, times_max=2)
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
 
 
@@ -29,14 +29,14 @@ async def test_a_message_of_another_topic_is_not_found(broker: ServedBroker) -> 
     broker.create_topic("t")
     put = broker.put("t")
     with pytest.raises(Refusal, match="look message by offset failed"):
-        broker.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("other",))
+        broker.kernel.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("other",))
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 0)
-    broker.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("t",))
+    broker.kernel.send_back.store_again("g", put.commit_log_offset, -1, of_topics=("t",))
     assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
 
 
 async def test_what_is_nowhere_is_refused(broker: ServedBroker) -> None:
     with pytest.raises(Refusal, match="look message by offset failed"):
-        broker.send_back.store_again("g", 12_345, -1)
+        broker.kernel.send_back.store_again("g", 12_345, -1)
     with pytest.raises(GroupNotFound):
-        broker.send_back.store_again("a b", 0, -1)
+        broker.kernel.send_back.store_again("a b", 0, -1)

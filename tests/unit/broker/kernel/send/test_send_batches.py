@@ -34,7 +34,7 @@ def topics(broker: ServedBroker) -> None:
     broker.create_topic("orders", 1)
     attributes = {"queue.type": "BatchCQ"}
     topic = TopicConfig("wrapped", read_queue_nums=1, write_queue_nums=1, attributes=attributes)
-    broker.topics.put(topic)
+    broker.tables.topics.put(topic)
 
 
 def test_properties_are_taken_apart_only_where_one_may_delay(

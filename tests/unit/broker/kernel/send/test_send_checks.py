@@ -69,7 +69,7 @@ async def test_a_broker_that_is_not_open_yet_says_when(broker: ServedBroker, clo
 async def test_a_new_topic_has_as_many_queues_as_were_asked_for(broker: ServedBroker) -> None:
     answer = await send(broker, "new", defaultTopicQueueNums="2")
     assert answer.code == ResponseCode.SUCCESS
-    topic = broker.topics.get("new")
+    topic = broker.tables.topics.get("new")
     assert topic is not None
     assert topic.write_queue_nums == 2
 
@@ -91,7 +91,7 @@ async def test_a_new_topic_has_as_many_queues_as_were_asked_for(broker: ServedBr
 async def test_what_a_consumer_gave_up_on_goes_to_the_dead_letters(
     broker: ServedBroker, times: str, most: str | None, delay: str | None, is_dead: bool
 ) -> None:
-    group = broker.groups.find_or_create("g")
+    group = broker.tables.groups.find_or_create("g")
     assert group is not None
     group.retry_max_times = 3
     changes = {"reconsumeTimes": times, "queueId": "0"}
@@ -102,7 +102,7 @@ async def test_what_a_consumer_gave_up_on_goes_to_the_dead_letters(
     answer = await send(broker, "%RETRY%g", **changes)
     assert answer.code == ResponseCode.SUCCESS
     dead = broker.store.queue_range("%DLQ%g", 0)[1]
-    delayed = broker.topics.get("%DLQ%g") is not None
+    delayed = broker.tables.topics.get("%DLQ%g") is not None
     assert bool(dead or delayed) is is_dead
 
 

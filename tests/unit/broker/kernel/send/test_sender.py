@@ -65,7 +65,7 @@ def log_offset_of(message_id: str) -> int:
 
 async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
     broker.put(TOPIC, queue_id=2)
-    placed, _ = broker.sender.send(
+    placed, _ = broker.kernel.sender.send(
         send(properties={"UNIQ_KEY": "A1", "TAGS": "t", "a": "b"}, sys_flag=SYS_FLAG_COMPRESSED)
     )
     message = stored(broker)[1]
@@ -85,25 +85,25 @@ async def test_a_message_is_stored_as_it_was_sent(broker: ServedBroker) -> None:
 
 
 async def test_the_brokers_own_properties_are_not_the_clients(broker: ServedBroker) -> None:
-    broker.sender.send(send(properties={"MSG_REGION": "forged", "REAL_TOPIC": "other"}))
+    broker.kernel.sender.send(send(properties={"MSG_REGION": "forged", "REAL_TOPIC": "other"}))
     (message,) = stored(broker)
     assert message.properties["MSG_REGION"] == "DefaultRegion"
     assert "REAL_TOPIC" not in message.properties
 
 
 async def test_a_message_without_a_key_gets_one(broker: ServedBroker) -> None:
-    first, _ = broker.sender.send(send())
-    second, _ = broker.sender.send(send())
+    first, _ = broker.kernel.sender.send(send())
+    second, _ = broker.kernel.sender.send(send())
     assert [len(placed.transaction_id or "") for placed in (first, second)] == [32, 32]
     assert first.transaction_id != second.transaction_id
     assert stored(broker)[1].properties["UNIQ_KEY"] == second.transaction_id
 
 
 async def test_who_waits_for_the_disk_is_told_how_far(broker: ServedBroker) -> None:
-    _, waits = broker.sender.send(send(properties={"WAIT": "true"}))
-    _, by_default = broker.sender.send(send())
+    _, waits = broker.kernel.sender.send(send(properties={"WAIT": "true"}))
+    _, by_default = broker.kernel.sender.send(send())
     assert waits < by_default == broker.store.max_commit_log_offset
-    _, does_not = broker.sender.send(send(properties={"WAIT": "false"}))
+    _, does_not = broker.kernel.sender.send(send(properties={"WAIT": "false"}))
     assert does_not == 0
     first, _, last = stored(broker)
     assert "WAIT" not in first.properties
@@ -113,9 +113,9 @@ async def test_who_waits_for_the_disk_is_told_how_far(broker: ServedBroker) -> N
 async def test_what_is_counted_are_messages_and_the_bytes_of_their_records(
     broker: ServedBroker,
 ) -> None:
-    broker.sender.send(send(b"x" * 100))
+    broker.kernel.sender.send(send(b"x" * 100))
     batch = encode_batch([(0, b"y", b""), (0, b"z", b"")])
-    broker.sender.send(send(batch, is_batch=True))
+    broker.kernel.sender.send(send(batch, is_batch=True))
     traffic = broker.stats.get_send_traffic(TOPIC)
     assert (traffic.messages, traffic.bytes) == (3, broker.store.max_commit_log_offset)
     assert broker.stats.put_failed == 0
@@ -126,7 +126,7 @@ async def test_a_batch_gets_an_id_for_each_message_and_consecutive_offsets(
 ) -> None:
     broker.put(TOPIC, queue_id=2)
     batch = encode_batch([(0, b"y", b"TAGS\x01t\x02"), (3, b"z", b"")])
-    placed, _ = broker.sender.send(
+    placed, _ = broker.kernel.sender.send(
         send(batch, is_batch=True, sys_flag=SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP)
     )
     _, first, second = stored(broker)
@@ -143,7 +143,7 @@ async def test_a_batch_gets_an_id_for_each_message_and_consecutive_offsets(
 async def test_a_delay_level_moves_a_message_and_beats_a_time(
     broker: ServedBroker, clock: Clock
 ) -> None:
-    placed, _ = broker.sender.send(
+    placed, _ = broker.kernel.sender.send(
         send(properties={"DELAY": "99", "TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
     )
     (message,) = stored(broker, SCHEDULE_TOPIC, 17)
@@ -157,14 +157,14 @@ async def test_a_delay_level_moves_a_message_and_beats_a_time(
 
 @pytest.mark.parametrize("level", ["0", "-3"])
 async def test_levels_below_one_delay_nothing(broker: ServedBroker, level: str) -> None:
-    broker.sender.send(send(properties={"DELAY": level}))
+    broker.kernel.sender.send(send(properties={"DELAY": level}))
     assert len(stored(broker)) == 1
 
 
 async def test_a_time_gets_a_handle_to_withdraw_the_message_by(
     broker: ServedBroker, clock: Clock
 ) -> None:
-    placed, _ = broker.sender.send(
+    placed, _ = broker.kernel.sender.send(
         send(properties={"TIMER_DELIVER_MS": str(clock.now_ms + 60_000)})
     )
     assert placed.recall_handle
@@ -198,9 +198,9 @@ async def test_the_first_feature_that_diverts_a_message_decides_where_it_is_stor
     def miss(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> None:
         raise AssertionError("called after the diversion")
 
-    broker.sender.diversions[:] = [look, divert, miss]
+    broker.kernel.sender.diversions[:] = [look, divert, miss]
     broker.create_topic("aside")
-    placed, _ = broker.sender.send(send(properties={"DELAY": "1", "UNIQ_KEY": "A"}))
+    placed, _ = broker.kernel.sender.send(send(properties={"DELAY": "1", "UNIQ_KEY": "A"}))
     (message,) = stored(broker, "aside", 1)
     assert asked == [(TOPIC, 2)]
     assert aside.places == [(0, message.commit_log_offset)]
@@ -218,9 +218,9 @@ async def test_features_prepare_the_messages_that_have_their_property(
         properties["marked"] = topic.name
         return queue_id + 1
 
-    broker.sender.preparations[:] = [("odd", mark), ("marked", mark), ("missing", mark)]
+    broker.kernel.sender.preparations[:] = [("odd", mark), ("marked", mark), ("missing", mark)]
     for properties in ({"UNIQ_KEY": "A"}, {"UNIQ_KEY": "B", "odd": "1"}):
-        broker.sender.send(send(properties=properties, queue_id=0))
+        broker.kernel.sender.send(send(properties=properties, queue_id=0))
     (plain,), (prepared,) = stored(broker, TOPIC, 0), stored(broker, TOPIC, 2)
     assert "marked" not in plain.properties
     assert prepared.properties["marked"] == TOPIC
@@ -230,9 +230,9 @@ async def test_a_message_that_a_feature_refuses_is_not_stored(broker: ServedBrok
     def refuse(request: Send, properties: dict[str, str], topic: str, queue_id: int) -> None:
         raise NoPermission("not now")
 
-    broker.sender.diversions[:] = [refuse]
+    broker.kernel.sender.diversions[:] = [refuse]
     with pytest.raises(NoPermission, match="not now"):
-        broker.sender.send(send())
+        broker.kernel.sender.send(send())
     assert stored(broker) == []
 
 
@@ -259,16 +259,16 @@ async def test_what_is_refused_is_counted_and_leaves_nothing(
     broker: ServedBroker, wrong: Send, error: type[Refusal | StoreError]
 ) -> None:
     with pytest.raises(error):
-        broker.sender.send(wrong)
+        broker.kernel.sender.send(wrong)
     assert broker.stats.put_failed == 1
     assert broker.store.max_commit_log_offset == 0
 
 
 async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:
     broker.config.store.live.message_size_max_bytes = 100
-    broker.sender.send(send(bytes(100)))
+    broker.kernel.sender.send(send(bytes(100)))
     with pytest.raises(RecordTooLargeError, match="101 bytes"):
-        broker.sender.send(send(bytes(101)))
+        broker.kernel.sender.send(send(bytes(101)))
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_half_message_is_known_by_flag_or_property(
 
 
 async def test_a_half_message_is_refused_where_no_feature_takes_it(broker: ServedBroker) -> None:
-    broker.sender.diversions.clear()
+    broker.kernel.sender.diversions.clear()
     with pytest.raises(NoPermission, match="serves no transactions"):
-        broker.sender.send(send(properties={"TRAN_MSG": "true"}))
+        broker.kernel.sender.send(send(properties={"TRAN_MSG": "true"}))
     assert stored(broker) == []

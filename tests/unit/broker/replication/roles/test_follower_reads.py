@@ -52,7 +52,7 @@ async def test_a_follower_shows_what_is_confirmed_and_commits_nothing(
     assert [message.body for message in decode_messages(found.body)] == [b"kept"]
     refused = await pull(readable, follower, sys_flag=5)
     assert refused.code == ResponseCode.SYSTEM_BUSY
-    assert readable.brokers[follower].offsets.get("orders", "readers", 0) is None
+    assert readable.brokers[follower].tables.offsets.get("orders", "readers", 0) is None
 
 
 async def test_nothing_is_read_there_otherwise(

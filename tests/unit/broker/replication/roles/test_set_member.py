@@ -105,7 +105,7 @@ async def test_a_master_that_stops_acknowledges_nothing_that_the_others_do_not_g
             await admin.create_topic("late")
         await stopping
     second = await three.master(but=first)
-    topics = three.brokers[second].topics.configs
+    topics = three.brokers[second].tables.topics.configs
     assert "early" in topics
     assert "late" not in topics
 
@@ -183,12 +183,12 @@ async def test_topics_groups_and_offsets_are_there_after_a_switch(three: Replica
     first = await three.master()
     async with Producer(three.nameserver, group="p") as producer:
         await producer.send("made", b"1", queue=0)
-    three.brokers[first].offsets.commit("made", "readers", 0, 1)
+    three.brokers[first].tables.offsets.commit("made", "readers", 0, 1)
     second = await three.member(first).switch(None)
     await three.master(but=first)
     broker = three.brokers[second]
-    assert broker.topics.configs["made"].write_queue_nums == 3
-    assert broker.offsets.get("made", "readers", 0) == 1
+    assert broker.tables.topics.configs["made"].write_queue_nums == 3
+    assert broker.tables.offsets.get("made", "readers", 0) == 1
 
 
 async def test_no_client_comes_in_before_its_changes_are_told_to_the_others(
@@ -405,7 +405,7 @@ async def test_a_replica_is_seeded_anew_when_an_operator_says_so(three: ReplicaS
     await three.same_logs()
     await three.member(master).switch(number)
     await three.master(but=master)
-    assert "orders" in three.brokers[number].topics.configs
+    assert "orders" in three.brokers[number].tables.topics.configs
     assert await read_all(three.nameserver, "orders", 1) == [b"kept"]
 
 
@@ -566,7 +566,7 @@ async def test_a_master_whose_lease_may_be_over_promises_nothing_until_it_is_sur
             patch.setattr(machine, "leads_alone", lambda _now_ms: False)
             asked = Asked(client)
             assert (await asked.read).code == ResponseCode.SUCCESS
-            await until(lambda: "late" in three.brokers[first].topics)
+            await until(lambda: "late" in three.brokers[first].tables.topics)
             assert not any(each.done() for each in asked.promises)
         assert await asked.codes() == [ResponseCode.SUCCESS] * 3
 

@@ -25,23 +25,23 @@ def test_topics_groups_and_values_are_there_after_a_failover(pair: Pair) -> None
     master = pair.master
 
     async def change() -> None:
-        master.topics.put(TopicConfig("orders", read_queue_nums=3))
-        master.topics.put(TopicConfig("gone"))
-        master.topics.delete("gone")
-        master.groups.put(SubscriptionGroup(GROUP, retry_max_times=5))
-        master.groups.forbid(GROUP, "orders", readable=False)
+        master.tables.topics.put(TopicConfig("orders", read_queue_nums=3))
+        master.tables.topics.put(TopicConfig("gone"))
+        master.tables.topics.delete("gone")
+        master.tables.groups.put(SubscriptionGroup(GROUP, retry_max_times=5))
+        master.tables.groups.forbid(GROUP, "orders", readable=False)
         master.values.set_value("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
 
     master.run(change())
     pair.take()
     leader = pair.fail_over()
-    orders, group = leader.topics.get("orders"), leader.groups.get(GROUP)
+    orders, group = leader.tables.topics.get("orders"), leader.tables.groups.get(GROUP)
     assert orders is not None
     assert orders.read_queue_nums == 3
-    assert "gone" not in leader.topics
+    assert "gone" not in leader.tables.topics
     assert group is not None
     assert group.retry_max_times == 5
-    assert leader.groups.is_forbidden(GROUP, "orders")
+    assert leader.tables.groups.is_forbidden(GROUP, "orders")
     assert leader.values.get("ORDER_TOPIC_CONFIG", "orders") == "broker-a:4"
 
 
@@ -49,23 +49,23 @@ def test_what_is_not_confirmed_is_not_applied(pair: Pair) -> None:
     confirmed = pair.master.store.max_commit_log_offset
     pair.master.create_topic("orders")
     pair.follower.take(pair.master, confirmed)
-    assert "orders" not in pair.follower.topics
+    assert "orders" not in pair.follower.tables.topics
     pair.take()
-    assert "orders" in pair.follower.topics
+    assert "orders" in pair.follower.tables.topics
 
 
 def test_committed_offsets_come_a_moment_later(pair: Pair) -> None:
     master = pair.master
 
     async def commit() -> None:
-        master.offsets.commit("orders", GROUP, 0, 7)
-        master.offsets.commit("orders", "other", 0, 3)
-        master.offsets.delete_group("other")
+        master.tables.offsets.commit("orders", GROUP, 0, 7)
+        master.tables.offsets.commit("orders", "other", 0, 3)
+        master.tables.offsets.delete_group("other")
 
     master.run(commit())
     pair.gather()
-    assert pair.follower.offsets.queues("orders", GROUP) == {0: 7}
-    assert pair.follower.offsets.queues("orders", "other") == {}
+    assert pair.follower.tables.offsets.queues("orders", GROUP) == {0: 7}
+    assert pair.follower.tables.offsets.queues("orders", "other") == {}
 
 
 def test_a_topic_that_was_deleted_and_made_anew_holds_what_came_later(pair: Pair) -> None:
@@ -75,7 +75,7 @@ def test_a_topic_that_was_deleted_and_made_anew_holds_what_came_later(pair: Pair
 
     async def delete() -> None:
         master.tables.deletions.delete_topics(["orders"]).remove()
-        master.topics.delete("orders")
+        master.tables.topics.delete("orders")
 
     master.run(delete())
     master.create_topic("orders")
@@ -104,7 +104,7 @@ def test_queues_of_a_batch_topic_are_made_as_such(pair: Pair) -> None:
 
     async def create() -> None:
         batch = {"queue.type": "BatchCQ"}
-        master.topics.put(TopicConfig("batches", write_queue_nums=1, attributes=batch))
+        master.tables.topics.put(TopicConfig("batches", write_queue_nums=1, attributes=batch))
 
     master.run(create())
     master.put("batches")
@@ -153,7 +153,7 @@ def test_timers_are_delivered_once(pair: Pair) -> None:
     assert master.bodies("orders") == [b"before"]
     pair.take()
     leader = pair.fail_over()
-    assert leader.timers.pending_count == 1
+    assert leader.kernel.scheduled.timers.pending_count == 1
     pair.pass_time(20)
     assert leader.bodies("orders") == [b"before", b"after"]
 
@@ -191,10 +191,10 @@ def test_a_follower_goes_on_where_it_was_killed(pair: Pair) -> None:
     again = pair.follower = pair.member("b")
     again.follow()
     assert again.applier.is_whole
-    assert "before" in again.topics
+    assert "before" in again.tables.topics
     pair.master.create_topic("after")
     pair.take()
-    assert "after" in again.topics
+    assert "after" in again.tables.topics
 
 
 def test_a_snapshot_takes_away_what_an_ex_master_had(pair: Pair) -> None:
@@ -208,12 +208,12 @@ def test_a_snapshot_takes_away_what_an_ex_master_had(pair: Pair) -> None:
     fresh.follow()
 
     async def have_tables() -> None:
-        fresh.topics.put(TopicConfig("unconfirmed"))
+        fresh.tables.topics.put(TopicConfig("unconfirmed"))
 
     fresh.run(have_tables())
     fresh.take(leader)
-    assert "unconfirmed" not in fresh.topics
-    assert "orders" in fresh.topics
+    assert "unconfirmed" not in fresh.tables.topics
+    assert "orders" in fresh.tables.topics
 
 
 def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
@@ -221,8 +221,8 @@ def test_queue_locks_are_known_to_the_next_master(pair: Pair) -> None:
     queues = [("orders", "broker-a", queue_id) for queue_id in range(2)]
 
     async def lock() -> None:
-        master.locks.lock(GROUP, "client", peer.connection, queues)
-        master.locks.unlock(GROUP, "client", peer.connection, queues[:1])
+        master.kernel.locks.lock(GROUP, "client", peer.connection, queues)
+        master.kernel.locks.unlock(GROUP, "client", peer.connection, queues[:1])
 
     master.run(lock())
     pair.gather()
@@ -264,14 +264,14 @@ def test_what_is_dispatched_and_not_confirmed_waits(pair: Pair) -> None:
     confirmed = master.store.max_commit_log_offset
 
     async def make_group() -> None:
-        master.groups.put(SubscriptionGroup(GROUP))
+        master.tables.groups.put(SubscriptionGroup(GROUP))
 
     master.run(make_group())
     follower.take(master, replicated_offset=confirmed)
     assert follower.store.dispatched_offset > confirmed
-    assert GROUP not in follower.groups
+    assert GROUP not in follower.tables.groups
     pair.take()
-    assert GROUP in follower.groups
+    assert GROUP in follower.tables.groups
 
 
 def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: Pair) -> None:
@@ -293,7 +293,7 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
     seeded.follow()
     pair.take()
     leader = pair.fail_over()
-    assert leader.timers.pending_count == 1
+    assert leader.kernel.scheduled.timers.pending_count == 1
     pair.pass_time(200)
     assert leader.bodies("orders") == [b"before", b"after"]
 
@@ -303,13 +303,13 @@ def test_who_begins_to_lead_has_what_was_not_dispatched_yet(pair: Pair) -> None:
     confirmed = master.store.max_commit_log_offset
 
     async def make_group() -> None:
-        master.groups.put(SubscriptionGroup(GROUP))
+        master.tables.groups.put(SubscriptionGroup(GROUP))
 
     master.run(make_group())
     follower.take(master, dispatched_offset=confirmed)
-    assert GROUP not in follower.groups
+    assert GROUP not in follower.tables.groups
     follower.run(follower.applier.finish())
-    assert GROUP in follower.groups
+    assert GROUP in follower.tables.groups
 
 
 def test_dispatch_waits_for_a_topic_and_not_for_timers(
@@ -331,7 +331,7 @@ def test_dispatch_waits_for_a_topic_and_not_for_timers(
 
     monkeypatch.setattr(follower.store, "catch_up", catch_up)
     pair.take()
-    assert "orders" in follower.topics
+    assert "orders" in follower.tables.topics
     assert dispatched[-1] < 2000
     pair.loop.advance(0)
     while timers.pending_count < 2000:

@@ -41,7 +41,7 @@ def test_offsets_are_gathered_for_a_twentieth_of_a_second(pair: Pair) -> None:
 
     async def commit() -> None:
         for offset in range(100):
-            master.offsets.commit("orders", GROUP, 0, offset)
+            master.tables.offsets.commit("orders", GROUP, 0, offset)
 
     master.run(commit())
     pair.pass_time(0.045)
@@ -58,8 +58,8 @@ def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
 
     async def commit() -> int:
         store.safe_point.replicate(store.max_commit_log_offset, 5000)
-        master.offsets.commit("orders", GROUP, 0, 1)
-        return master.passed_ms()
+        master.tables.offsets.commit("orders", GROUP, 0, 1)
+        return master.clock.passed_ms()
 
     async def confirm() -> None:
         store.safe_point.confirm(store.max_commit_log_offset)
@@ -79,8 +79,8 @@ def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair
 
     async def change() -> None:
         store.safe_point.replicate(store.max_commit_log_offset, 5000)
-        master.topics.put(TopicConfig("told"))
-        saved = asyncio.ensure_future(master.topics.saved())
+        master.tables.topics.put(TopicConfig("told"))
+        saved = asyncio.ensure_future(master.tables.topics.saved())
         stopping = asyncio.ensure_future(writer_of(master).stop())
         for _ in range(20):
             await asyncio.sleep(0)
@@ -88,14 +88,14 @@ def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair
         store.safe_point.confirm(store.max_commit_log_offset)
         await saved
         await stopping
-        master.topics.put(TopicConfig("untold"))
+        master.tables.topics.put(TopicConfig("untold"))
         with pytest.raises(NotReplicatedError):
-            await master.topics.saved()
+            await master.tables.topics.saved()
         await master.tables.saved()
 
     master.run(change())
     pair.follower.take(master)
-    assert "told" in pair.follower.topics
+    assert "told" in pair.follower.tables.topics
 
 
 def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
@@ -104,8 +104,8 @@ def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
 
     async def change() -> None:
         safe_point.replicate(master.store.max_commit_log_offset, 5000)
-        master.topics.put(TopicConfig("orders"))
-        saved = asyncio.ensure_future(master.topics.saved())
+        master.tables.topics.put(TopicConfig("orders"))
+        saved = asyncio.ensure_future(master.tables.topics.saved())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not saved.done()
@@ -120,8 +120,8 @@ def test_an_answer_that_is_not_confirmed_in_time_says_so(pair: Pair) -> None:
 
     async def change() -> "asyncio.Task[None]":
         master.store.safe_point.replicate(master.store.max_commit_log_offset, 5000)
-        master.topics.put(TopicConfig("orders"))
-        return asyncio.ensure_future(master.topics.saved())
+        master.tables.topics.put(TopicConfig("orders"))
+        return asyncio.ensure_future(master.tables.topics.saved())
 
     saved = master.run(change())
     while not saved.done():
@@ -133,7 +133,7 @@ def test_at_a_planned_end_what_is_gathered_is_told(pair: Pair) -> None:
     master, before = pair.master, end(pair.master)
 
     async def commit_and_stop() -> None:
-        master.offsets.commit("orders", GROUP, 0, 5)
+        master.tables.offsets.commit("orders", GROUP, 0, 5)
         await writer_of(master).stop()
 
     master.run(commit_and_stop())
@@ -144,11 +144,11 @@ def test_after_the_end_nothing_is_told(pair: Pair) -> None:
     master, before = pair.master, end(pair.master)
 
     async def drop_and_change() -> None:
-        master.offsets.commit("orders", GROUP, 0, 5)
+        master.tables.offsets.commit("orders", GROUP, 0, 5)
         writer_of(master).drop()
-        master.topics.put(TopicConfig("orders", write_queue_nums=1))
-        master.offsets.commit("orders", GROUP, 0, 6)
-        await master.topics.on_disk()
+        master.tables.topics.put(TopicConfig("orders", write_queue_nums=1))
+        master.tables.offsets.commit("orders", GROUP, 0, 6)
+        await master.tables.topics.on_disk()
 
     master.run(drop_and_change())
     master.put_delayed("orders", b"hello")
@@ -172,7 +172,7 @@ def test_another_snapshot_comes_before_retention_takes_the_last(pair: Pair) -> N
     commit_log = master.store.opened.commit_log
 
     async def commit(offset: int) -> None:
-        master.offsets.commit("orders", GROUP, 0, offset)
+        master.tables.offsets.commit("orders", GROUP, 0, offset)
 
     master.run(commit(1))
     pair.pass_time(0.2)

@@ -92,8 +92,17 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
     tmp_path: Path, wall: Clock
 ) -> None:
     broker = ServedBroker(tmp_path, wall, {})
-    lasting: list[Any] = [broker.store, broker.producers, broker.delayed, broker.timers.rolling]
-    points: list[Any] = [broker.timers, broker.timers.delivery, broker.sender]
+    lasting: list[Any] = [
+        broker.store,
+        broker.kernel.producers,
+        broker.kernel.scheduled.delayed,
+        broker.kernel.scheduled.timers.rolling,
+    ]
+    points: list[Any] = [
+        broker.kernel.scheduled.timers,
+        broker.kernel.scheduled.timers.delivery,
+        broker.kernel.sender,
+    ]
     if "pop" in NAMES:
         lasting += pop_of(broker), pop_of(broker).reviving
     if "transactions" in NAMES:
@@ -104,7 +113,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
         lasting.append(sinks_of(broker))
     for part in lasting:
         assert part._now_ms == broker.clock.steady_ms, part
-    for part in (broker.locks, broker.consumers):
+    for part in (broker.kernel.locks, broker.kernel.consumers):
         assert part._now_ms == broker.clock.passed_ms, part
     for part in points:
         assert part._now_ms is wall, part
@@ -113,13 +122,13 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
 
 def test_members_stay_when_the_clock_is_set_forward(tmp_path: Path, wall: Clock) -> None:
     broker, peer = ServedBroker(tmp_path, wall, {}), Peer()
-    broker.consumers.register(
+    broker.kernel.consumers.register(
         "readers", Client(peer.connection, "c1", 0, 479), ConsumeSettings(), {}
     )
     wall.set_by(HOUR_MS)
-    broker.consumers.expire()
-    assert broker.consumers.get("readers") is not None
+    broker.kernel.consumers.expire()
+    assert broker.kernel.consumers.get("readers") is not None
     wall.advance(HOUR_MS)
-    broker.consumers.expire()
-    assert broker.consumers.get("readers") is None
+    broker.kernel.consumers.expire()
+    assert broker.kernel.consumers.get("readers") is None
     broker.store.abandon()

@@ -57,7 +57,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     settings = {"flushDiskType": "SYNC_FLUSH", "storeReplyMessageEnable": "true"}
     served = ServedBroker(tmp_path, Clock(), settings)
     served.create_topic("orders")
-    served.timers.open()
+    served.kernel.scheduled.timers.open()
     yield served
     flush(served)
     await served.close()
@@ -93,7 +93,7 @@ def batch(broker: ServedBroker) -> Sample:
 
 
 def send_back(broker: ServedBroker) -> Sample:
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
     offset = broker.put("orders").commit_log_offset
     ext = {"offset": str(offset), "group": "billing", "delayLevel": "0"}
     return Code.CONSUMER_SEND_MSG_BACK, ext, b""

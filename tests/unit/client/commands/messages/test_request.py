@@ -25,7 +25,7 @@ async def test_a_request_is_replied_to_by_what_a_command_prints(
     arguments = ("reply", "words", "--group", "words", "--command", "wc -c", "--max", "1")
     process = await Shell(broker.nameserver).start(*arguments)
     async with asyncio.timeout(HANG_S):
-        await until(lambda: bool(broker.consumers.groups_of_topic("words")))
+        await until(lambda: bool(broker.kernel.consumers.groups_of_topic("words")))
     asked = await shell.run("request", "words", "four", "--timeout", str(HANG_S))
     assert (asked.code, asked.out, asked.err) == (0, "4\n", "")
     out, _ = await process.communicate()

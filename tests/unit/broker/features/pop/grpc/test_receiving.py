@@ -62,7 +62,7 @@ async def test_a_message_that_comes_later_ends_the_wait(
 
 async def test_a_call_that_waited_is_checked_again(served: GrpcBroker, client: GrpcClient) -> None:
     waiting = client.ask_for("ReceiveMessage", receiving("t"))
-    group = served.groups.get(receiving("t").group.name)
+    group = served.tables.groups.get(receiving("t").group.name)
     assert group is not None
     group.consume_enable = False
     served.put("t", b"late")
@@ -75,7 +75,7 @@ async def test_a_call_that_waited_is_not_served_in_another_order(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
     waiting = client.ask_for("ReceiveMessage", receiving("t"))
-    group = served.groups.get(receiving("t").group.name)
+    group = served.tables.groups.get(receiving("t").group.name)
     assert group is not None
     group.consume_message_orderly = True
     served.put("t", b"late")
@@ -186,10 +186,10 @@ async def test_a_wrong_filter_is_refused(client: GrpcClient) -> None:
 async def test_an_ordered_group_gets_one_batch_of_a_queue_and_counts_attempts(
     served: GrpcBroker, client: GrpcClient, clock: Clock
 ) -> None:
-    group = served.groups.find_or_create("g")
+    group = served.tables.groups.find_or_create("g")
     assert group is not None
     ordered = type(group).from_json("g", group.to_json() | {"consumeMessageOrderly": True})
-    served.groups.put(ordered)
+    served.tables.groups.put(ordered)
     for body in (b"1", b"2"):
         await client.ask("SendMessage", sending("fifo", body, message_group="m"))
     first = await received(client, receiving("fifo", batch_size=1))

@@ -26,7 +26,7 @@ async def pop(broker: ServedBroker, **changes: str) -> Command:
 @pytest.fixture(autouse=True)
 def orders(broker: ServedBroker) -> None:
     broker.create_topic("orders")
-    broker.groups.find_or_create("billing")
+    broker.tables.groups.find_or_create("billing")
     broker.put("orders")
 
 
@@ -51,7 +51,7 @@ async def test_what_is_not_there_is_named(
 
 
 async def test_a_broker_a_topic_and_a_group_may_be_closed(broker: ServedBroker) -> None:
-    group = broker.groups.get("billing")
+    group = broker.tables.groups.get("billing")
     assert group is not None
     group.consume_enable = False
     answer = await pop(broker)
@@ -70,7 +70,7 @@ async def test_one_that_waited_is_checked_again(broker: ServedBroker, code: Requ
     fields = pop_fields(topic="orders", consumerGroup="billing", queueId="1", pollTime=60_000)
     task = asyncio.create_task(broker.ask(code, fields))
     await until(lambda: len(pop_of(broker).polling) == 1)
-    group = broker.groups.get("billing")
+    group = broker.tables.groups.get("billing")
     assert group is not None
     group.consume_enable = False
     broker.put("orders", queue_id=1)
@@ -111,7 +111,7 @@ async def test_a_client_whose_clock_is_behind_is_logged_once(broker: ServedBroke
     unknown = [Peer("10.0.0.9"), Peer("10.0.0.9", 40_001)]
     for peer, name in ((first, "c1"), (again, "c1"), (other, "c2")):
         member = Client(peer.connection, name, language=0, version=479)
-        broker.consumers.register("billing", member, ConsumeSettings(), {})
+        broker.kernel.consumers.register("billing", member, ConsumeSettings(), {})
     with capture_logs() as logs:
         for peer in (first, first, again, other, *unknown):
             answer = await broker.ask(RequestCode.POP_MESSAGE, fields, peer=peer)

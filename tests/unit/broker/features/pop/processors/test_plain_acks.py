@@ -54,7 +54,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Ho
     made = [HotBroker(tmp_path / name) for name in ("hot", "general")]
     for broker in made:
         served = broker.served
-        served.groups.put(SubscriptionGroup("readers"))
+        served.tables.groups.put(SubscriptionGroup("readers"))
         for _ in range(MESSAGES):
             served.put("orders", queue_id=1)
         lane = pop_of(served).lanes.open("readers", "orders", 1, 0)
@@ -75,7 +75,7 @@ def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, list[int], int | 
     return (
         b"".join(broker.peer.written),
         list(lane.entries),
-        served.offsets.get("orders", "readers", 1),
+        served.tables.offsets.get("orders", "readers", 1),
         served.stats.acked("orders", "readers").messages,
     )
 

@@ -77,7 +77,7 @@ async def test_a_consumer_learns_how_its_group_consumes(
     assert not settings.subscription.fifo
     assert settings.backoff_policy.max_attempts == 17
     assert settings.backoff_policy.WhichOneof("strategy") == strategy
-    group = served.consumers.get("g")
+    group = served.kernel.consumers.get("g")
     assert group is not None
     assert group.client_ids() == [CLIENT_ID]
     assert list(group.subscriptions()) == ["t"]
@@ -126,17 +126,17 @@ async def test_who_beats_stays_and_who_is_silent_goes(
     clock.advance(30_000)
     served.gateway.sessions.expire()
     assert len(served.gateway.sessions) == 0
-    group = served.consumers.get("g")
+    group = served.kernel.consumers.get("g")
     assert group is None or not group.members
     await telemetry.ended()
 
 
 async def test_who_says_goodbye_is_gone(served: GrpcBroker, client: GrpcClient) -> None:
     await told(client, settings_of_producer("tx"))
-    assert [each.client_id for each in served.producers.clients("tx")] == [CLIENT_ID]
+    assert [each.client_id for each in served.kernel.producers.clients("tx")] == [CLIENT_ID]
     termination = request("NotifyClientTermination")
     assert (await client.ask("NotifyClientTermination", termination)).status.code == Code.OK
-    assert served.producers.clients("tx") == []
+    assert served.kernel.producers.clients("tx") == []
     again = await client.ask("NotifyClientTermination", termination)
     assert again.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
 

@@ -210,7 +210,7 @@ async def test_what_is_no_transaction_id_is_refused(client: GrpcClient, text: st
 async def test_a_delayed_message_is_recalled_once(
     served: GrpcBroker, client: GrpcClient, clock: Clock
 ) -> None:
-    served.timers.open()
+    served.kernel.scheduled.timers.open()
     sent = await client.ask("SendMessage", sending("later", delivery_timestamp_ms=clock() + 60_000))
     recall = request("RecallMessage", topic="later", recall_handle=sent.entries[0].recall_handle)
     reply = await client.ask("RecallMessage", recall)

@@ -57,7 +57,7 @@ async def test_who_does_not_wait_is_told_at_once(served: GrpcBroker, client: Grp
 
 
 async def test_a_committed_offset_is_found_again(served: GrpcBroker, client: GrpcClient) -> None:
-    served.groups.find_or_create("g")
+    served.tables.groups.find_or_create("g")
     missing = await client.ask("GetOffset", of_queue("GetOffset"))
     assert missing.status.code == Code.OFFSET_NOT_FOUND
     reply = await client.ask("UpdateOffset", of_queue("UpdateOffset", offset=7))

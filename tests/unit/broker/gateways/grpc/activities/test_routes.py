@@ -27,7 +27,7 @@ def address_of(queue: Any) -> tuple[str, int]:
 async def test_a_route_names_each_queue_and_what_may_be_done(
     served: GrpcBroker, client: GrpcClient
 ) -> None:
-    served.topics.put(TopicConfig("t", read_queue_nums=3, write_queue_nums=2))
+    served.tables.topics.put(TopicConfig("t", read_queue_nums=3, write_queue_nums=2))
     reply = await client.ask("QueryRoute", asking())
     assert [(each.id, each.permission) for each in reply.message_queues] == [
         (0, Permission.READ),
@@ -59,7 +59,7 @@ async def test_a_route_names_what_the_topic_takes(
     served: GrpcBroker, client: GrpcClient, declared: str | None, types: list[int]
 ) -> None:
     attributes = {} if declared is None else {"message.type": declared}
-    served.topics.put(TopicConfig("t", attributes=attributes))
+    served.tables.topics.put(TopicConfig("t", attributes=attributes))
     reply = await client.ask("QueryRoute", asking())
     assert list(reply.message_queues[0].accept_message_types) == types
 
@@ -96,10 +96,10 @@ async def test_each_broker_has_its_own_address(served: GrpcBroker, client: GrpcC
 async def test_a_consumer_is_assigned_all_queues_at_once_or_each(
     served: GrpcBroker, client: GrpcClient, is_fifo: bool, ids: list[int]
 ) -> None:
-    group = served.groups.find_or_create("g")
+    group = served.tables.groups.find_or_create("g")
     assert group is not None
     changed = group.to_json() | {"consumeMessageOrderly": is_fifo}
-    served.groups.put(type(group).from_json("g", changed))
+    served.tables.groups.put(type(group).from_json("g", changed))
     asked = request("QueryAssignment", topic="t", group="g")
     reply = await client.ask("QueryAssignment", asked)
     assert [each.message_queue.id for each in reply.assignments] == ids

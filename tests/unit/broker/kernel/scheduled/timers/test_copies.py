@@ -28,7 +28,7 @@ def copy_of(rig: TimerRig, message: StoredMessage, more: dict[str, str]) -> int 
     """Write a copy as a pass does; where it was staged."""
     store = rig.broker.store
     store.read_clock()
-    position = stage_copy(store, rig.broker.topics, message, message.properties, more)
+    position = stage_copy(store, rig.broker.tables.topics, message, message.properties, more)
     store.commit()
     return position
 

@@ -46,7 +46,7 @@ def test_a_kill_in_the_midst_of_a_pass_repeats_and_loses_nothing(
     def die(*_: object) -> None:
         raise KilledError
 
-    delivery = rig.broker.timers.delivery
+    delivery = rig.broker.kernel.scheduled.timers.delivery
     with monkeypatch.context() as patch:
         if moment == "noted":
             patch.setattr(delivery, "_message", die)
@@ -56,7 +56,7 @@ def test_a_kill_in_the_midst_of_a_pass_repeats_and_loses_nothing(
             patch.setattr(delivery, "_written", die)
         rig.clock.advance(60_000)
         for _ in range(4):
-            rig.broker.timers.index.open_due(rig.clock.now_ms)
+            rig.broker.kernel.scheduled.timers.index.open_due(rig.clock.now_ms)
         with pytest.raises(KilledError):
             delivery.deliver()
     rig.kill()
@@ -71,7 +71,7 @@ def test_a_torn_entry_and_a_torn_note_are_cut_off(rig: TimerRig) -> None:
     rig.send({"TIMER_DELAY_SEC": "20"}, b"b")
     rig.save()
     rig.wait(10)
-    directory = rig.broker.timers.index.files.directory
+    directory = rig.broker.kernel.scheduled.timers.index.files.directory
     for path in directory.iterdir():
         with path.open("ab") as file:
             file.write(b"torn")
@@ -101,7 +101,7 @@ def test_a_damaged_slot_file_loses_nothing(rig: TimerRig, damage: bytes | None) 
         rig.send({"TIMER_DELAY_SEC": str(150 + 60 * (number // 2))}, b"%d" % number)
     rig.save()
     rig.kill(start=False)
-    slot = sorted(rig.broker.timers.index.files.directory.iterdir())[1]
+    slot = sorted(rig.broker.kernel.scheduled.timers.index.files.directory.iterdir())[1]
     if damage is None:
         slot.unlink()
     else:

@@ -53,7 +53,7 @@ def golden(tmp_path: Path) -> Iterator[TimerRig]:
         "messageIndexEnable": "false",
     }
     made = TimerRig(root, settings, start_ms=GOLDEN_READ_MS + 848)
-    made.broker.topics.put(TopicConfig("TopicA", read_queue_nums=4, write_queue_nums=4))
+    made.broker.tables.topics.put(TopicConfig("TopicA", read_queue_nums=4, write_queue_nums=4))
     yield made
     made.close()
 
@@ -102,7 +102,9 @@ def test_what_rocketmq_noted_of_pops_is_handed_over_once_and_is_no_timer(rig: Ti
     notes: list[int] = []
     real_topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
     java_message(rig, START_MS + 5000, b"{}", REAL_TOPIC=real_topic, TAGS="ck")
-    rig.broker.timers.on_import.append(lambda: notes.append(rig.broker.timers.queue.range[1]))
+    rig.broker.kernel.scheduled.timers.on_import.append(
+        lambda: notes.append(rig.broker.kernel.scheduled.timers.queue.range[1])
+    )
     rig.start()
     assert notes == [1]
     assert rig.pending == 0
@@ -172,7 +174,7 @@ def test_messages_older_than_the_log_is_kept_are_appended_again(tmp_path: Path) 
     rig.send({"TIMER_DELAY_SEC": "7200", "UNIQ_KEY": "B"}, b"two hours")
     for _ in range(2 * 24):
         rig.wait(1800)
-        oldest = rig.broker.timers.index.min_offset
+        oldest = rig.broker.kernel.scheduled.timers.index.min_offset
         if oldest is not None:
             stored = rig.waiting_messages()[oldest]
             assert rig.clock.now_ms - stored.store_time_ms < 5.2 * 3_600_000

@@ -31,12 +31,12 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
 async def test_what_means_no_pending_message_is_refused(
     broker: ServedBroker, topic: str, handle: str, kind: type[Exception]
 ) -> None:
-    broker.timers.open()
+    broker.kernel.scheduled.timers.open()
     with pytest.raises(kind, match="recall failed"):
-        broker.timer_recall.recall(topic, handle, BORN_HOST)
+        broker.kernel.timer_recall.recall(topic, handle, BORN_HOST)
 
 
 async def test_it_can_be_forbidden(broker: ServedBroker) -> None:
     broker.config.live.recall_message_enable = False
     with pytest.raises(NoPermission):
-        broker.timer_recall.recall("t", "x", BORN_HOST)
+        broker.kernel.timer_recall.recall("t", "x", BORN_HOST)

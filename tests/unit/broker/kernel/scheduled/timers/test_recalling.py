@@ -13,7 +13,7 @@ from tests.support.timer_rig import START_MS, TimerRig, handle_of
 
 
 def recalled(rig: TimerRig, handle: RecallHandle) -> int | None:
-    timers = rig.broker.timers
+    timers = rig.broker.kernel.scheduled.timers
 
     async def run() -> int | None:
         return recall(rig.broker.store, timers.index, timers.queue, handle, 1000, BORN_HOST)
@@ -73,7 +73,7 @@ def test_a_message_is_recalled_once(rig: TimerRig, handle: RecallHandle) -> None
 def test_a_key_with_the_same_hash_is_not_enough(
     rig: TimerRig, handle: RecallHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = rig.broker.timers.index
+    index = rig.broker.kernel.scheduled.timers.index
     entries = list(filter(None, index.pending()))
     monkeypatch.setattr(index, "find", lambda key, from_ms, to_ms: iter(entries))
     assert recalled(rig, handle._replace(unique_key="K2")) is None
@@ -84,7 +84,9 @@ def test_a_key_with_the_same_hash_is_not_enough(
 def test_a_record_that_is_gone_is_not_recalled(
     rig: TimerRig, handle: RecallHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rig.broker.timers.queue, "message_at", lambda position, offset: None)
+    monkeypatch.setattr(
+        rig.broker.kernel.scheduled.timers.queue, "message_at", lambda position, offset: None
+    )
     assert recalled(rig, handle) is None
 
 

@@ -28,7 +28,7 @@ class Rolled:
 
     def __init__(self, rig: TimerRig) -> None:
         self.rig = rig
-        timers = rig.broker.timers
+        timers = rig.broker.kernel.scheduled.timers
         rig.start()
         self.index, self.queue = timers.index, timers.queue
         self.rolling = Rolling(
@@ -62,7 +62,7 @@ class Rolled:
 @pytest.fixture
 def rolled(rig: TimerRig, monkeypatch: pytest.MonkeyPatch) -> Rolled:
     # The broker's own would take a part of what a test counts.
-    monkeypatch.setattr(rig.broker.timers.rolling, "roll", lambda: False)
+    monkeypatch.setattr(rig.broker.kernel.scheduled.timers.rolling, "roll", lambda: False)
     return Rolled(rig)
 
 

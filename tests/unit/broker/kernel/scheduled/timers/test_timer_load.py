@@ -80,7 +80,7 @@ def test_a_hundred_thousand_in_one_second_hold_up_no_turn(
     clock = SimpleNamespace(perf_counter=lambda: next(ticks) * TURN_S / 4)
     monkeypatch.setattr(timers, "time", clock)
     turns: list[int] = []
-    work = rig.broker.timers._work
+    work = rig.broker.kernel.scheduled.timers._work
 
     def counted() -> bool:
         before = rig.pending
@@ -88,7 +88,7 @@ def test_a_hundred_thousand_in_one_second_hold_up_no_turn(
         turns.append(before - rig.pending)
         return more
 
-    monkeypatch.setattr(rig.broker.timers, "_work", counted)
+    monkeypatch.setattr(rig.broker.kernel.scheduled.timers, "_work", counted)
     rig.clock.advance(71_000)
     started_s = time.perf_counter()
     while rig.pending:

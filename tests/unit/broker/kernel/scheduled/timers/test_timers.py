@@ -31,7 +31,7 @@ def test_message_is_delivered_at_its_millisecond_and_not_before(rig: TimerRig) -
     assert rig.pending == 0
     rig.wait(3600)
     assert len(rig.bodies()) == 1
-    assert rig.broker.timers.delivery.late_count == 0
+    assert rig.broker.kernel.scheduled.timers.delivery.late_count == 0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_store_that_refuses_delays_delivery_and_loses_nothing(
         "timer messages wait because the store refuses writes"
     ) == 1
     assert rig.pending == 1
-    delivery = rig.broker.timers.delivery
+    delivery = rig.broker.kernel.scheduled.timers.delivery
     assert delivery.behind_ms >= RETRY_S * 1000
     rig.wait(RETRY_S)
     assert rig.bodies() == [b"hello"]
@@ -161,7 +161,7 @@ def test_a_write_that_fails_is_made_up_for(rig: TimerRig, monkeypatch: pytest.Mo
 def test_a_message_whose_topic_is_gone_is_dropped_with_an_error(rig: TimerRig) -> None:
     rig.start()
     rig.send({"TIMER_DELAY_SEC": "1"})
-    rig.broker.topics.delete("orders")
+    rig.broker.tables.topics.delete("orders")
     with capture_logs() as logs:
         rig.wait(1)
     assert "delayed message dropped" in [line["event"] for line in logs]
@@ -185,28 +185,32 @@ def test_finished_slots_leave_no_files(rig: TimerRig) -> None:
     rig.send({"TIMER_DELAY_SEC": "30"})
     rig.send({"TIMER_DELAY_SEC": "300"})
     rig.save()
-    assert len(list(rig.broker.timers.index.files.directory.iterdir())) == 2
+    assert len(list(rig.broker.kernel.scheduled.timers.index.files.directory.iterdir())) == 2
     rig.wait(100)
     # Notes outlive the entries until their deletion is on disk.
     rig.save()
     rig.save()
-    assert len(list(rig.broker.timers.index.files.directory.iterdir())) == 1
+    assert len(list(rig.broker.kernel.scheduled.timers.index.files.directory.iterdir())) == 1
     rig.wait(300)
     rig.save()
     rig.save()
-    assert list(rig.broker.timers.index.files.directory.iterdir()) == []
+    assert list(rig.broker.kernel.scheduled.timers.index.files.directory.iterdir()) == []
     assert rig.bodies() == [b"hello", b"hello"]
 
 
 def test_parked_count_leaves_the_timers_out(rig: TimerRig) -> None:
     rig.start()
     rig.send({"TIMER_DELAY_SEC": "30"})
-    assert len(rig.broker.long_polling) == 0
+    assert len(rig.broker.kernel.long_polling) == 0
 
 
 def test_what_stops_before_its_turn_goes_on_when_it_starts_again(rig: TimerRig) -> None:
     async def start_and_stop_and_start() -> None:
-        for act in (rig.broker.timers.start, rig.broker.timers.stop, rig.broker.timers.start):
+        for act in (
+            rig.broker.kernel.scheduled.timers.start,
+            rig.broker.kernel.scheduled.timers.stop,
+            rig.broker.kernel.scheduled.timers.start,
+        ):
             act()
 
     rig.start()

@@ -65,7 +65,7 @@ async def test_it_has_what_its_master_has(apache: ClassicMaster, make: Make) -> 
     async with make() as broker:
         await all_of(broker, apache)
         assert broker.store.queue_range("topic-0", 0) == (0, 600)
-        assert broker.offsets.get("topic-0", "billing", 0) == 3
+        assert broker.tables.offsets.get("topic-0", "billing", 0) == 3
         assert broker.tables.delays.table.offsets == {3: 4}
         follower = follower_of(broker)
         assert (follower.behind_bytes, follower.is_copying) == (0, True)
@@ -155,7 +155,7 @@ async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, mak
         assert broker.address == address
         assert broker.config.store.flush_disk_type.value == "ASYNC_FLUSH"
         assert (await send(address, "topic-0", b"new")).code == 0
-        assert broker.offsets.get("topic-0", "billing", 0) == 3
+        assert broker.tables.offsets.get("topic-0", "billing", 0) == 3
         (first, *_) = await pull(address, "topic-0")
         assert first.body == b"body 0"
     assert following_file.followed_master(StoreLayout.from_config(broker.config.store)) is None
