@@ -51,12 +51,12 @@ JOBS: dict[str, Job] = {
     "archive": Job("archiving", "Copy topics into Parquet files, each message once."),
     "compact": Job("compacting", "Merge the small files of an archive into large ones."),
     "expire": Job("expiring", "Remove the files of an archive whose messages are old."),
-    "replay": Job("replaying", "Put messages from Parquet files back into topics."),
-    "audit": Job("auditing", "Find what is wrong with a store, and with an archive of it."),
-    "rebuild": Job("rebuilding", "Make queues and index of a store anew from its commit log."),
+    "replay": Job("replaying", "Send messages from Parquet files to topics again."),
+    "audit": Job("auditing", "Check a store, and an archive of it, for damage."),
+    "rebuild": Job("rebuilding", "Rebuild the queues and index of a store from its commit log."),
     "search": Job("searching", "Find messages by key, tag, body or condition."),
-    "report": Job("reporting", "Tell of traffic, producers and lag, in tables and a page."),
-    "demo": Job("demonstrating", "Stream, count, archive and replay text, on this machine alone."),
+    "report": Job("reporting", "Report traffic, producers and lag, in tables and a page."),
+    "demo": Job("demonstrating", "Stream, count, archive and replay text, all on this machine."),
     "package": Job("packaging", "Write this package into a zip for a cluster's executors."),
 }
 """Jobs by name, in the order of the help text."""

@@ -39,7 +39,7 @@ def keep_old_option() -> Any:
         show_default=True,
         parse=duration_ms,
         metavar="TIME",
-        help="How long what is removed stays below _rockhopper/replaced.",
+        help="How long removed files stay below _rockhopper/replaced.",
     )
 
 

@@ -99,7 +99,7 @@ def topics_option() -> Any:
 
 def without_option() -> Any:
     """Return the field ``without``, for jobs that query all brokers."""
-    help_ = "This broker is gone for good: do not miss it; repeatable."
+    help_ = "Ignore this broker, which is gone for good; repeatable."
     return option("--without", default=(), multiple=True, metavar="BROKER", help=help_)
 
 
@@ -150,21 +150,21 @@ class StoreOptions(JobOptions):
         "--index-slots",
         least=1,
         metavar="N",
-        help="maxHashSlotNum of the broker, if the index files do not tell it.",
+        help="maxHashSlotNum of the broker, if the index files do not show it.",
     )
     index_entries: int | None = option(
         "--index-entries", least=2, metavar="N", help="maxIndexNum, likewise."
     )
     index_tags: bool | None = option(
         "--index-tags/--no-index-tags",
-        help="Whether tags are in the index, as in RocketMQ from 5.4 on; else as is found.",
+        help="Whether tags are in the index, as in RocketMQ 5.4 and later; default: detected.",
     )
     batch_topics: Iterable[str] = option(
         "--batch-topic",
         default=(),
         multiple=True,
         metavar="TOPIC",
-        help="A topic of type BatchCQ, if the store's configuration is not there; repeatable.",
+        help="A topic of type BatchCQ, if the store's configuration is missing; repeatable.",
     )
     delay_levels: str = option(
         "--delay-levels",

@@ -108,7 +108,7 @@ class _Publishing:
 
     def _tell_home(self) -> None:
         self._patiently(
-            f"the brokers besides {self._home} could not be told of {self._what()}",
+            f"cannot notify the brokers besides {self._home} of {self._what()}",
             lambda: tell_home(self._remote, self._sink_id, self._home, self._mine),
         )
 
@@ -154,8 +154,8 @@ class _Publishing:
             finished, (batch_id, shares) = batch_id, self._ask()
             if batch_id == finished:
                 raise PipelineError(
-                    f"{self._home} has published {self._what(finished)} and continues saying "
-                    "that it is to be published: look at its log, and start it again"
+                    f"{self._home} has published {self._what(finished)}, but still reports it "
+                    "as unpublished: check its log, and restart it"
                 )
         if batch_id < 0:
             return None

@@ -272,7 +272,7 @@ class Reviving:
         """Stage *message* for the dead letters; return False if no file can hold it.
 
         Raises:
-            StoreError: not now.
+            StoreError: the store refuses writes now.
         """
         properties = _properties_of_copy(message)
         origin = origin_topic(lane.group, lane.topic)

@@ -185,7 +185,7 @@ class DelayState(State):
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:
         """Apply a pass.
 
-        Everything before it is delivered; a promotion finds out how far the pass itself came.
+        All messages before the pass were delivered. A promotion determines which of its own were.
         """
         level, first_offset, end_offset = decode_numbers(payload, 3)
         self.table.set_offset(level, first_offset)

@@ -1,6 +1,6 @@
 """The messages between replicas, as values; wire.py encodes them.
 
-follower -> master   Hello, then an Ack for what it holds and whenever that grows
+follower -> master   Hello, then an Ack with its log's end, at first and after each growth
 master -> follower   Welcome, then the log from the first Ack on, and a Beat while there is none
                      TakeOver: the follower is to lead from now on
 both                 Refused: the receiver is not, or no longer, in the role it assumed

@@ -153,7 +153,7 @@ class MemorySet:
             self._changed()
 
     def count_start(self, replica: Replica, count: int) -> bool:
-        """Return whether no later start of that store is known."""
+        """Record the start number *count* of a replica; return whether it is the highest so far."""
         is_later = self.starts.get(replica, 0) < count
         if is_later:
             self.starts[replica] = count

@@ -76,7 +76,7 @@ _TOO_OLD = (
 
 
 class _Losing(NamedTuple):
-    """A follower that is far behind: whether it made up no ground in the last minute."""
+    """A follower that is far behind, and whether its lag did not shrink in the last minute."""
 
     since_ms: int
     lag_bytes: int

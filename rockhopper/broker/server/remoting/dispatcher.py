@@ -392,7 +392,7 @@ class Dispatcher:
         self._slow_counts: dict[RemotingConnection, int] = {}
 
     def promises_state(self, code: int) -> bool:
-        """Return whether responses to a request code promise state, as an unknown one may."""
+        """Return whether responses to a request code promise state; unknown codes may."""
         row = self._table.get(code)
         return row is None or row.promises_state
 

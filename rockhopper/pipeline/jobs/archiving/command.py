@@ -14,10 +14,10 @@ from rockhopper.pipeline.jobs.running import named_brokers, nameserver_text, opt
 @options_of(ArchiveOptions, is_copy=True)
 @nameserver_option
 def archive(directory: str, path: str | None, is_agreed: bool, **asked: Any) -> None:
-    """Copy what is new in topics into the Parquet files of DIRECTORY, each message once.
+    """Copy the new messages of topics into Parquet files in DIRECTORY, each message once.
 
-    Run it again and again: it goes on where it ended, also after a kill. All topics are archived
-    unless some are chosen, except RocketMQ's own and those that begin with %.
+    Each run continues where the last one ended, also after a kill. By default all topics are
+    archived, except RocketMQ's own and those that start with %.
 
     \b
     Examples:

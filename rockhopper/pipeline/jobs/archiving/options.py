@@ -30,12 +30,14 @@ class ArchiveOptions(BrokersOptions):
     directory: str | os.PathLike[str] = argument()
     _: KW_ONLY
     path: str | os.PathLike[str] | None = option(
-        "--path", metavar="STORE", help="Read the files of this store, rather than ask brokers."
+        "--path", metavar="STORE", help="Read the files of this store instead of brokers."
     )
     nameserver: str | None = None
     topics: Sequence[str] = topics_option()
     pattern: str | None = option(
-        "--pattern", metavar="REGEX", help="Only topics whose whole name matches."
+        "--pattern",
+        metavar="REGEX",
+        help="Only topics with matching names; the pattern covers the whole name.",
     )
     broker_name: str = option(
         "--broker-name",
@@ -56,7 +58,9 @@ class ArchiveOptions(BrokersOptions):
         help="Decode bodies into the column value.",
     )
     schema: str | None = option(
-        "--schema", metavar="FILE", help="By this JSON Schema, schema of Spark's or Avro schema."
+        "--schema",
+        metavar="FILE",
+        help="The schema: a JSON Schema, a schema of Spark or an Avro schema.",
     )
     """The text of that file."""
     registry: str = option(
@@ -69,7 +73,7 @@ class ArchiveOptions(BrokersOptions):
         "--subject",
         default="",
         metavar="NAME",
-        help="Without --schema: the subject whose newest schema is taken, else TOPIC-value.",
+        help="Without --schema: the subject whose newest schema is used; default: TOPIC-value.",
     )
     bad_values: str = option(
         "--bad-values",
@@ -88,18 +92,18 @@ class ArchiveOptions(BrokersOptions):
         "--allow-gaps",
         default=False,
         is_flag=True,
-        help="Go on where messages have expired meanwhile.",
+        help="Continue if messages have expired meanwhile.",
     )
     without: Sequence[str] = without_option()
     warehouse: str | os.PathLike[str] | None = option(
         "--warehouse",
         metavar="DIR",
-        help="Into iceberg:CATALOG.NAMESPACE.TABLE: the catalog's directory or URI.",
+        help="For iceberg:CATALOG.NAMESPACE.TABLE: the catalog's directory or URI.",
     )
     iceberg_version: str | None = option(
         "--iceberg-version",
         metavar="VERSION",
-        help="Likewise: of the runtime, if it is to be another than the one known to run.",
+        help="For iceberg: the version of the runtime, instead of the tested one.",
     )
 
     @cached_property

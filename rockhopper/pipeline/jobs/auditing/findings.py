@@ -42,14 +42,14 @@ _REBUILD = "stop the broker and run: python -m rockhopper.pipeline rebuild --in-
 _UNIT_KINDS = (FaultKind.UNIT_MISSING, FaultKind.UNIT_WRONG, FaultKind.UNIT_SURPLUS)
 REMEDIES: dict[FaultKind, str] = {
     FaultKind.LOG_DAMAGE: (
-        "restore the file from a replica or a backup; else what stood there is lost"
+        "restore the file from a replica or a backup; otherwise its messages are lost"
     ),
     FaultKind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
     FaultKind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
     FaultKind.BODY: "restore the file from a replica or a backup, or have the message sent again",
     FaultKind.RECORD: "restore the file from a replica or a backup, or have the message sent again",
     FaultKind.SYS_FLAG: (
-        "restore the file from a replica or a backup: by this flag the body is read"
+        "restore the file from a replica or a backup: this flag determines how the body is read"
     ),
     **dict.fromkeys((FaultKind.CONFLICT, *_UNIT_KINDS), _REBUILD),
     FaultKind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",

@@ -11,7 +11,7 @@ from rockhopper.pipeline.jobs.running import options_of, run_asked
 @click.command()
 @options_of(ExpireOptions)
 def expire(**asked: Any) -> None:
-    """Remove the files of ARCHIVE whose messages were all stored longer ago than that.
+    """Remove the files of ARCHIVE whose messages are all older than --older-than.
 
     \b
     Examples:

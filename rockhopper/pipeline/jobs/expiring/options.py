@@ -26,7 +26,7 @@ class ExpireOptions(JobOptions):
         "--older-than",
         parse=duration_ms,
         metavar="TIME",
-        help="Files whose messages were all stored longer ago, as 90d; to be given.",
+        help="Remove files whose messages are all older than this, such as 90d; required.",
     )
     topics: Sequence[str] = topics_option()
     keep_old_ms: int = keep_old_option()

@@ -11,10 +11,10 @@ from rockhopper.pipeline.jobs.running import options_of, run_asked
 @click.command()
 @options_of(RebuildOptions)
 def rebuild(**asked: Any) -> None:
-    """Make consume queues and index files of the directory STORE anew from its commit log.
+    """Rebuild the consume queues and index files of the directory STORE from its commit log.
 
-    Sizes are those of the files that are there, else RocketMQ's defaults. Exit code 1 says that
-    the log is damaged or messages are missing: the queues are as good as they can be then.
+    File sizes are those of the existing files, else RocketMQ's defaults. Exit code 1 means that the
+    log is damaged or messages are missing; the queues then have all messages that can be read.
 
     \b
     Examples:

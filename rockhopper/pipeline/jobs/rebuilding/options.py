@@ -17,7 +17,9 @@ class RebuildOptions(StoreOptions):
         "--in-place",
         default=False,
         is_flag=True,
-        help="Put them into the store, whose broker is stopped; what was there is moved aside.",
+        help=(
+            "Write into the store, whose broker must be stopped; the former files are moved aside."
+        ),
     )
     queue_file_size: int | None = option(
         "--queue-file-size", parse=size, metavar="SIZE", help="mappedFileSizeConsumeQueue."

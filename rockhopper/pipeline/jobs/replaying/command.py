@@ -13,10 +13,10 @@ from rockhopper.pipeline.jobs.running import named_brokers, options_of, run_aske
 @options_of(ReplayOptions, is_copy=True)
 @nameserver_option
 def replay(source: str, is_agreed: bool, **asked: Any) -> None:
-    """Put messages of SOURCE, an archive or other Parquet files, back into topics.
+    """Send the messages of SOURCE, an archive or other Parquet files, to topics again.
 
-    A replay that was interrupted goes on when the same is called again, and sends nothing twice.
-    TIME is ISO 8601 (UTC unless it says else) or milliseconds since 1970.
+    The same command continues an interrupted replay, and sends no message twice. TIME is ISO 8601
+    (UTC unless it names a zone) or milliseconds since 1970.
 
     \b
     Examples:

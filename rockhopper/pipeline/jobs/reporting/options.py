@@ -57,7 +57,7 @@ class ReportOptions(BrokersOptions):
         help="How tables are written.",
     )
     watch_s: float | None = option(
-        "--watch", type=float, metavar="SECONDS", help="Go on sampling lag, so often."
+        "--watch", type=float, metavar="SECONDS", help="Keep sampling lag at this interval."
     )
     watch_count: int | None = option(
         "--samples", type=int, metavar="N", help="With --watch: end after N samples."

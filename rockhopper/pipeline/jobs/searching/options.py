@@ -31,7 +31,7 @@ class SearchOptions(BrokersOptions):
         "--contains", "-c", metavar="TEXT", help="A piece of the body."
     )
     sql92: str | None = option(
-        "--sql92", metavar="CONDITION", help="Over properties, as consumers subscribe with."
+        "--sql92", metavar="CONDITION", help="A condition over properties, as in a subscription."
     )
     where: str | None = option("--where", metavar="CONDITION", help="Spark's SQL over the columns.")
     topics: Iterable[str] = topics_option()
@@ -39,10 +39,12 @@ class SearchOptions(BrokersOptions):
         "--from",
         parse=time_ms,
         metavar="TIME",
-        help="Stored then or later: ms or ISO 8601, UTC.",
+        help="Stored at this time or later: ms or ISO 8601, UTC.",
     )
     end_ms: int | None = option("--until", parse=time_ms, metavar="TIME", help="Stored before.")
-    limit: int = option("--limit", default=100, show_default=True, help="So many messages at most.")
+    limit: int = option(
+        "--limit", default=100, show_default=True, help="At most this many messages."
+    )
     broker_name: str | None = option(
         "--broker-name", metavar="NAME", help="The broker of the store at --path."
     )

@@ -326,7 +326,7 @@ class PopProcessors:
             self._pop.ack(ack.group, topic, ack.queue_id, offsets, info)
 
     def _named_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
-        """Return the offsets of a batch that may be in flight, however many bits it has."""
+        """Return the offsets of a batch that may be in flight; its bit set can be of any size."""
         lane = self._pop.lanes.get(ack.group, topic, ack.queue_id)
         if lane is None:
             return []

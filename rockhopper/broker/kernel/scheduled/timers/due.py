@@ -34,7 +34,7 @@ class DueTimers:
         self.count = 0
 
     def insert(self, due_ms: int, queue_offset: int, log_offset: int, size_bytes: int) -> None:
-        """Add a message behind those of the same time."""
+        """Add a message after those with the same time."""
         bucket = self._buckets.get(due_ms)
         if bucket is None:
             bucket = self._buckets[due_ms] = bytearray()

@@ -67,7 +67,7 @@ class TimerQueue:
         return message if message.queue_offset == queue_offset else None
 
     def message_at(self, log_offset: int, queue_offset: int) -> StoredMessage | None:
-        """Return it by its commit log offset, which is faster, and verify its queue offset."""
+        """Return the message at a commit log offset; None if its queue offset is another."""
         record = self._store.message_at(log_offset)
         if not record:
             return None

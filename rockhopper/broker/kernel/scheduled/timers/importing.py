@@ -1,8 +1,8 @@
 """Imports the pending messages of a RocketMQ broker by reading the queue from its start.
 
 RocketMQ's timer log and wheel are not needed. Its timercheck contains how much of the queue it had
-indexed, and up to which time it delivered those messages. Everything behind that is pending, and
-without a timercheck everything is. A past-due message counts as delivered if the message index
+indexed, and up to which time it delivered those messages. All later messages are pending;
+without a timercheck all messages are. A past-due message counts as delivered if the message index
 finds its copy.
 """
 

@@ -2,8 +2,8 @@
 
 The first report names the offset to begin at. 0 means the start of the newest file, or of the whole
 log if that is configured; any other offset counts exactly. Later reports acknowledge. An impossible
-report closes the connection: a slave with a longer log belongs to another master, and what it
-confirms is no copy of this log.
+report closes the connection: a slave with a longer log belongs to another master, and its
+log is not a copy of this one.
 
 RocketMQ trusts any report, and applies the largest one ever received to all later messages.
 """
