@@ -38,6 +38,7 @@ class StaticTopicFeature:
         # Pages that describe it.
         "tests/unit/docs/site/test_compatibility_page.py::test_each_code_is_served_or_listed",
         "tests/unit/docs/site/test_compatibility_page.py::test_the_page_is_up_to_date",
+        "tests/unit/docs/test_names_in_prose.py::test_files_of_a_store_are_those_of_the_code",
     )
 
     def state(self, layout: StoreLayout, clock: BrokerClock) -> StaticTopicState:
