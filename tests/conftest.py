@@ -34,12 +34,17 @@ _OF_THEIR_OWN = ("tests/interop/test_stores.py", "tests/interop/test_timers.py")
 
 
 class _Modules(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker takes whole modules, which share what they start; one has the session of Spark."""
+    """A worker takes whole modules, which share what they start.
+
+    One has the session of Spark, and one the tests of pages, which parse all sources.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path in _OF_THEIR_OWN:
             return nodeid
+        if path.startswith("tests/unit/docs/"):
+            return "the pages"
         return "the session of Spark" if path.endswith("_in_spark.py") else path
 
 

@@ -33,6 +33,7 @@ def complaint(text: str) -> str:
     return lines[0]
 
 
+@pytest.mark.costly
 async def test_a_second_daemon_on_the_store_says_what_to_do(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as running:
         code, text = await Daemon(tmp_path).fail(*FREE)
@@ -43,6 +44,7 @@ async def test_a_second_daemon_on_the_store_says_what_to_do(tmp_path: Path) -> N
         assert (await send(running.address, "orders", b"hello")).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("option", "key"),
     [
@@ -298,7 +300,9 @@ async def kill_again_and_again(store: Path, cycles: int, *options: str) -> None:
         assert await daemon.stop() == 0
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize(
+    "flush", [pytest.param("ASYNC_FLUSH", marks=pytest.mark.costly), "SYNC_FLUSH"]
+)
 async def test_a_killed_daemon_keeps_what_it_acknowledged(tmp_path: Path, flush: str) -> None:
     await kill_again_and_again(tmp_path, 2, "--set", f"flushDiskType={flush}")
 

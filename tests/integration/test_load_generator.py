@@ -91,6 +91,7 @@ async def test_every_message_has_a_unique_key_of_its_own() -> None:
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.costly
 async def test_every_message_of_a_batch_has_a_unique_key_of_its_own() -> None:
     status, result, requests = await run("batch", ok)
     keys = [part[:32] for _, body in requests for part in body.split(b"UNIQ_KEY\x01")[1:]]

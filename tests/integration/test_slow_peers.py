@@ -328,6 +328,7 @@ async def test_slow_requests_of_one_connection_are_bounded(unharmed: Unharmed, c
     await unharmed.check()
 
 
+@pytest.mark.costly
 async def test_p6_long_polls_beyond_the_most_are_told_to_wait(unharmed: Unharmed) -> None:
     await fill(unharmed, "orders", count=1)
     waiting = request(RequestCode.PULL_MESSAGE, pull_fields("orders", 1, suspend_ms=10**9))

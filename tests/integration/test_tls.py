@@ -141,6 +141,7 @@ async def test_no_send_fails_while_certificates_change(store: Path, authority: A
         assert await sending > 0
 
 
+@pytest.mark.costly
 async def test_floods_of_silence_and_half_handshakes_hold_up_nobody(
     store: Path, authority: Authority
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from rockhopper.broker.observing.log_stream import QUEUED_BYTES_MAX, LogStream
 from tests.support.hang import HANG_S
 
@@ -144,6 +146,7 @@ def run_with(streams: str) -> tuple[int, int]:
     return done.returncode, first
 
 
+@pytest.mark.costly
 def test_a_program_with_closed_or_full_standard_streams_logs_and_ends_well() -> None:
     for streams in ("2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full 2>&1"):
         code, first = run_with(streams)

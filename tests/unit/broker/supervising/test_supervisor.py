@@ -47,6 +47,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Supervisor]:
     await supervised.stop()
 
 
+@pytest.mark.costly
 async def test_each_has_its_name_its_port_and_its_directory(running: Supervisor) -> None:
     first, second = running.facts()["brokers"].split()
     ports = [int(address.rpartition(":")[2]) for address in (first, second)]

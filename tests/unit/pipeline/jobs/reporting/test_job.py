@@ -72,6 +72,7 @@ class Page(HTMLParser):
             self.open.pop()
 
 
+@pytest.mark.costly
 def test_a_report_is_a_page_and_tables(tmp_path: Path) -> None:
     WrittenLog(tmp_path / "store").add(300)
 
