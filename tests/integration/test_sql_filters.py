@@ -100,7 +100,7 @@ async def test_an_expression_that_does_not_compile_is_refused_with_the_place(
     await send_all(client)
     answer = await client.ask(Code.PULL_MESSAGE, named("price > AND"))
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert "there is 'AND' (character 9)" in (answer.remark or "")
+    assert "found 'AND' (character 9)" in (answer.remark or "")
 
 
 async def test_a_push_consumer_is_filtered_by_its_heartbeat(client: WireClient) -> None:

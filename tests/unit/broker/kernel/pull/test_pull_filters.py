@@ -30,7 +30,7 @@ def logged(filters: PullFilters, expression: str, group: str = "g") -> list[tupl
     [
         ("price > ", "does not compile", "the expression ends"),
         ("price > 5 ADN x = 1", "is ignored", "ADN x = 1"),
-        ("price > 8", "cannot be evaluated", "'cheap' is no whole number"),
+        ("price > 8", "cannot be evaluated", "'cheap' is not a whole number"),
     ],
 )
 def test_what_is_wrong_with_an_expression_is_logged_once_for_each_group(

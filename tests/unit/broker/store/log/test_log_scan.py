@@ -88,7 +88,7 @@ def test_every_kind_of_record_is_read(changes: dict[str, Any]) -> None:
         ({"store_time_ms": 0}, "store time"),
         ({"queue_id": -1}, "queue id"),
         ({"queue_offset": -1}, "queue offset"),
-        ({"commit_log_offset": BASE + 1}, "says that it stands at"),
+        ({"commit_log_offset": BASE + 1}, "has the commit log offset"),
     ],
 )
 def test_fields_that_make_no_sense_are_refused(changes: dict[str, Any], reason: str) -> None:

@@ -59,7 +59,7 @@ class Runs:
         session = SimpleNamespace(dataSource=SimpleNamespace(register=lambda _: None))
         monkeypatch.setattr(job, "iceberg_session", lambda *_: session)
         monkeypatch.setattr(job, "described", lambda *_: nullcontext())
-        monkeypatch.setattr(job, "_Run", lambda *_: self)
+        monkeypatch.setattr(job, "_CommitAttempt", lambda *_: self)
 
     def result(self) -> object:
         end = self.left.pop(0)
