@@ -263,7 +263,7 @@ class Broker(BrokerCore, StoreListener):
 
     def outcome(self) -> dict[str, int]:
         """The end of the store's log, after ``stop``."""
-        return {"log_end": self.store.high_watermark}
+        return {"log_end": self.store.safe_point.high_watermark}
 
     def prepare(self) -> None:
         """Bind the ports, so that ``addresses`` are known, and check that the store is not in use.
@@ -727,7 +727,7 @@ class Broker(BrokerCore, StoreListener):
             # Sends that wait for the disk get their answers before their connections go.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
-                    await self.store.safe(self.store.max_commit_log_offset)
+                    await self.store.safe_point.wait(self.store.log.written_offset)
         await self.server.close()
 
     def _cancel_timers(self) -> None:
@@ -772,7 +772,7 @@ class Broker(BrokerCore, StoreListener):
         """Apply the settings of *config* that may change at runtime."""
         before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
-        self.store.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
+        self.store.safe_point.flush_each(config.store.flush_disk_type is FlushDiskType.SYNC)
         delayed = self.kernel.scheduled.delayed
         if delayed.levels.change(config.live.delay_levels):
             delayed.levels_changed()

@@ -28,7 +28,7 @@ def settle(store: NotedStore) -> None:
 
     async def finish() -> None:
         broker = store.broker
-        await broker.store.flushed(broker.store.max_commit_log_offset)
+        await broker.store.safe_point.wait_for_disk(broker.store.log.written_offset)
         names = {"syncing notes of deliveries", "saving the timers", "saving the delay levels"}
         tasks = [task for task in asyncio.all_tasks() if task.get_name() in names]
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,10 +36,10 @@ def written(tmp_path: Path) -> bytes:
 
 def follow(store: MessageStore, log: bytes) -> None:
     """Copy the rest, and flush and dispatch now and then, as the services do."""
-    while (position := store.received_offset - START) < len(log):
-        store.append_raw(store.received_offset, log[position : position + FRAME_SIZE_BYTES])
-        store.follow_to(store.max_commit_log_offset)
-        store.expire_before(START)
+    while (position := store.log.received_offset - START) < len(log):
+        store.append_raw(store.log.received_offset, log[position : position + FRAME_SIZE_BYTES])
+        store.follow_to(store.log.written_offset)
+        store.retention.expire_before(START)
         flush(store)
         while store.catch_up():
             pass

@@ -75,10 +75,10 @@ def test_a_kill_in_the_midst_of_an_end_neither_loses_nor_repeats(
     rig = TransactionRig(tmp_path / "store", {"messageIndexEnable": index})
     rig.send("K0")
     half = rig.send("K1")
-    start = rig.broker.store.max_commit_log_offset
+    start = rig.broker.store.log.written_offset
     assert rig.end(half, how) == 0
     (op,) = rig.messages(OP_TOPIC)
-    end = rig.broker.store.max_commit_log_offset
+    end = rig.broker.store.log.written_offset
     template = tmp_path / "template"
     shutil.copytree(rig.root, template)
     rig.close()
@@ -101,7 +101,7 @@ def test_a_second_kill_while_the_first_is_made_good_changes_nothing(
 ) -> None:
     rig = rigs(tmp_path / "store")
     half = rig.send("K1")
-    start = rig.broker.store.max_commit_log_offset
+    start = rig.broker.store.log.written_offset
     rig.end(half, how)
     (op,) = rig.messages(OP_TOPIC)
     shutil.copytree(rig.root, tmp_path / "first")
@@ -123,16 +123,16 @@ def fill_log_to(rig: TransactionRig, room_bytes: int) -> None:
 
     rig.broker.create_topic("filler")
     store = rig.broker.store
-    start = store.max_commit_log_offset
+    start = store.log.written_offset
     rig.loop.run(put(100))
-    overhead = store.max_commit_log_offset - start - 100
-    rig.loop.run(put(LOG_BYTES - store.max_commit_log_offset - overhead - room_bytes))
-    assert LOG_BYTES - store.max_commit_log_offset == room_bytes
+    overhead = store.log.written_offset - start - 100
+    rig.loop.run(put(LOG_BYTES - store.log.written_offset - overhead - room_bytes))
+    assert LOG_BYTES - store.log.written_offset == room_bytes
 
 
 def sizes_of_an_end(rig: TransactionRig) -> int:
     """The size of a final message."""
-    start = rig.broker.store.max_commit_log_offset
+    start = rig.broker.store.log.written_offset
     rig.end(rig.send("K9", "elsewhere"), COMMIT)
     half_and_final = rig.messages(OP_TOPIC)[-1].commit_log_offset - start
     (final,) = rig.messages("elsewhere")

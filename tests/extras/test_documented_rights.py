@@ -102,7 +102,7 @@ async def send_with_traces(asked: Asked) -> None:
     nameserver = asked.broker.nameserver
     async with Producer(nameserver, credentials=asked.user, trace=True) as producer:
         await producer.send("orders", BODY)
-    assert asked.broker.store.queue_range("RMQ_SYS_TRACE_TOPIC", 0)
+    assert asked.broker.store.reading.queue_range("RMQ_SYS_TRACE_TOPIC", 0)
 
 
 async def consume(asked: Asked) -> None:
@@ -318,11 +318,11 @@ async def test_what_was_recorded_is_served_again_until_the_secret_is_changed(
             async with WireClient(broker.address) as attacker:
                 return (await attacker.ask(code, ext, body)).code
 
-        before = broker.store.queue_range("orders", 0)[1]
+        before = broker.store.reading.queue_range("orders", 0)[1]
         for _ in range(2):
             code = await replay(RequestCode.SEND_MESSAGE_V2, recorded, BODY)
             assert code == ResponseCode.SUCCESS
-        assert broker.store.queue_range("orders", 0)[1] == before + 2
+        assert broker.store.reading.queue_range("orders", 0)[1] == before + 2
         # The signature is not of the request code.
         for each in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
             assert await replay(each, asked) == ResponseCode.SUCCESS
@@ -330,4 +330,4 @@ async def test_what_was_recorded_is_served_again_until_the_secret_is_changed(
         assert (
             await replay(RequestCode.SEND_MESSAGE_V2, recorded, BODY) == ResponseCode.NO_PERMISSION
         )
-        assert broker.store.queue_range("orders", 0)[1] == before + 2
+        assert broker.store.reading.queue_range("orders", 0)[1] == before + 2

@@ -122,17 +122,17 @@ async def test_the_frames_in_front_of_a_broken_one_are_answered(unharmed: Unharm
         first, second = await peer.answers(2)
         assert (first.code, second.code) == (ResponseCode.SUCCESS, 3)
         assert await peer.until_closed() == b""
-    assert unharmed.broker.store.queue_range("orders", 0) == (0, 1)
+    assert unharmed.broker.store.reading.queue_range("orders", 0) == (0, 1)
     await unharmed.check()
 
 
 async def test_f12_half_a_frame_and_a_close_stores_nothing(unharmed: Unharmed) -> None:
-    end = unharmed.broker.store.max_commit_log_offset
+    end = unharmed.broker.store.log.written_offset
     async with RawPeer(unharmed.broker.address) as peer:
         peer.send(SEND[:-2])
         peer.finish()
         assert await peer.until_closed() == b""
-    assert unharmed.broker.store.max_commit_log_offset == end
+    assert unharmed.broker.store.log.written_offset == end
     assert "orders" not in unharmed.broker.tables.topics
     await unharmed.check()
 

@@ -137,13 +137,13 @@ async def test_it_is_refused_in_plain_words(
 ) -> None:
     async with RawPeer(unharmed.broker.address) as peer:
         assert (await peer.ask(code, fields(code), b"first")).code == ResponseCode.SUCCESS
-        end = unharmed.broker.store.max_commit_log_offset
+        end = unharmed.broker.store.log.written_offset
         answer = await peer.ask(code, fields(code, **changes), b"hello")
         assert answer.code == expected, answer.remark
         assert is_plain(answer), answer.remark
         assert any(part in (answer.remark or "") for part in word.split("|")), answer.remark
         assert {"MSG_REGION", "TRACE_ON"} <= (answer.ext or {}).keys()
-        assert unharmed.broker.store.max_commit_log_offset == end
+        assert unharmed.broker.store.log.written_offset == end
         assert (await peer.ask(code, fields(code), b"second")).code == ResponseCode.SUCCESS
     await unharmed.check()
 
@@ -177,11 +177,11 @@ async def test_s11_an_empty_body_is_a_message(unharmed: Unharmed, code: int) -> 
 async def test_s12_a_body_of_5_mib_is_too_large(roomy: Unharmed, code: int) -> None:
     async with RawPeer(roomy.broker.address) as peer:
         await peer.ask(SEND, fields(SEND), b"first")
-        end = roomy.broker.store.max_commit_log_offset
+        end = roomy.broker.store.log.written_offset
         answer = await peer.ask(code, fields(code), bytes(5 << 20))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert is_plain(answer)
-        assert roomy.broker.store.max_commit_log_offset == end
+        assert roomy.broker.store.log.written_offset == end
         assert (await peer.ask(code, fields(code), bytes(17 << 18))).code == 13
     await roomy.check()
 
@@ -285,13 +285,13 @@ async def test_m1_to_m7_nothing_of_a_broken_batch_is_stored(
     async with RawPeer(unharmed.broker.address) as peer:
         if topic_exists:
             await peer.ask(BATCH, fields(BATCH), inner())
-        end = unharmed.broker.store.max_commit_log_offset
-        held = unharmed.broker.store.queue_range("orders", 0)
+        end = unharmed.broker.store.log.written_offset
+        held = unharmed.broker.store.reading.queue_range("orders", 0)
         answer = await peer.ask(BATCH, fields(BATCH), body)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer.remark
         assert is_plain(answer)
-        assert unharmed.broker.store.max_commit_log_offset == end
-        assert unharmed.broker.store.queue_range("orders", 0) == held
+        assert unharmed.broker.store.log.written_offset == end
+        assert unharmed.broker.store.reading.queue_range("orders", 0) == held
         good = await peer.ask(BATCH, fields(BATCH), inner() * 3)
         assert good.code == ResponseCode.SUCCESS, good.remark
         assert (good.ext or {})["queueOffset"] == str(held[1])

@@ -28,7 +28,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 def filled_queue(broker: Broker) -> int:
-    return next(q for q in range(8) if broker.store.queue_range("bulk", q)[1] == MESSAGES)
+    return next(q for q in range(8) if broker.store.reading.queue_range("bulk", q)[1] == MESSAGES)
 
 
 async def bulk(peer: RawPeer, **fields: object) -> tuple[int, dict[str, str], list[StoredMessage]]:

@@ -28,7 +28,7 @@ async def send(broker: Broker) -> int:
 
 
 def end_of(broker: Broker) -> int:
-    return broker.store.max_commit_log_offset
+    return broker.store.log.written_offset
 
 
 async def test_a_master_that_waits_for_nobody_is_copied() -> None:
@@ -37,7 +37,7 @@ async def test_a_master_that_waits_for_nobody_is_copied() -> None:
         for _ in range(10):
             assert await send(broker) == ResponseCode.SUCCESS
         await slave.copy_to(end_of(broker))
-        log = next(broker.store.layout.commit_log.iterdir()).read_bytes()
+        log = next(broker.store.opened.layout.commit_log.iterdir()).read_bytes()
         assert slave.data == log[: end_of(broker)]
 
 
@@ -53,7 +53,7 @@ async def test_without_a_slave_a_send_is_stored_and_not_confirmed() -> None:
             slave.report(0)
             await slave.copy_to(end_of(broker))
             slave.report(end_of(broker))
-            await until(lambda: broker.store.queue_range(TOPIC, 0)[1] == 1)
+            await until(lambda: broker.store.reading.queue_range(TOPIC, 0)[1] == 1)
             copying = asyncio.ensure_future(_acknowledge(slave, end_of(broker)))
             assert await send(broker) == ResponseCode.SUCCESS
             await copying

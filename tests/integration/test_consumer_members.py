@@ -216,10 +216,10 @@ async def test_failing_messages_climb_the_whole_ladder_once(
     first = Consumer("billing", "orders", **options)  # type: ignore[arg-type]
     second = Consumer("billing", "orders", **options)  # type: ignore[arg-type]
     async with first, second:
-        await until(lambda: broker.store.queue_range("%DLQ%billing", 0)[1] == 100)
+        await until(lambda: broker.store.reading.queue_range("%DLQ%billing", 0)[1] == 100)
     assert len(times) == 100
     assert set(times.values()) == {17}
-    assert broker.store.queue_range("%DLQ%billing", 0)[1] == 100
+    assert broker.store.reading.queue_range("%DLQ%billing", 0)[1] == 100
 
 
 async def test_members_that_join_leave_and_die_lose_nothing(

@@ -65,7 +65,7 @@ async def test_delay_level_minus_one_sends_straight_to_the_dead_letters(
     await send(producer, 1)
     with pytest.raises(RetryLater):
         await leave_with(RetryLater(delay_level=-1), billing(broker), 1)
-    assert broker.store.queue_range(dlq_topic("billing"), 0)[1] == 1
+    assert broker.store.reading.queue_range(dlq_topic("billing"), 0)[1] == 1
     assert committed(broker) == 1
 
 
@@ -147,7 +147,7 @@ async def test_in_order_a_message_goes_to_the_dead_letters_after_the_maximum(
     async with billing(broker, orderly=True, handler=handle, **options):
         await until(lambda: (b"1", 0) in seen)
     assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]
-    assert broker.store.queue_range(dlq_topic("billing"), 0)[1] == 1
+    assert broker.store.reading.queue_range(dlq_topic("billing"), 0)[1] == 1
 
 
 async def test_in_order_an_exception_leaves_the_message_the_first_of_its_queue(

@@ -181,4 +181,4 @@ async def test_restart_keeps_offsets_groups_and_what_is_delayed(tmp_path: Path) 
         assert again.body == b"difficult"
     async with Broker(config) as broker:
         assert broker.kernel.scheduled.delayed.offset(1) == 1
-        assert broker.store.queue_range("%RETRY%billing", 0) == (0, 1)
+        assert broker.store.reading.queue_range("%RETRY%billing", 0) == (0, 1)

@@ -303,7 +303,7 @@ async def test_lock_of_another_member_buries_no_plain_message(
         answer = await plain.ask(Code.SEND_MESSAGE_V2, ext, b"failed")
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         topic = "%RETRY%billing" if where == "retry" else "%DLQ%billing"
-        assert broker.store.queue_range(topic, 0) == (0, 1)
+        assert broker.store.reading.queue_range(topic, 0) == (0, 1)
 
 
 async def test_orderly_consumer_that_gave_up_reaches_the_dead_letters(broker: Broker) -> None:
@@ -316,7 +316,7 @@ async def test_orderly_consumer_that_gave_up_reaches_the_dead_letters(broker: Br
         ext |= {"f": "0", "g": "1700000000000", "h": "0", "i": "", "j": "3", "l": "3"}
         answer = await orderly.ask(Code.SEND_MESSAGE_V2, ext, b"hopeless")
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-        assert broker.store.queue_range("%DLQ%billing", 0) == (0, 1)
+        assert broker.store.reading.queue_range("%DLQ%billing", 0) == (0, 1)
 
 
 async def test_retry_topic_of_a_group_that_may_not_exist_is_not_made() -> None:

@@ -113,8 +113,8 @@ async def test_a_purge_survives_a_restart(tmp_path_factory: pytest.TempPathFacto
             await _purge(admin, broker, "orders")
         await producer.send("orders", b"after", queue=0)
     async with Broker(build_config(TEMPORARY_SETTINGS | {"storePathRootDir": str(root)})) as broker:
-        assert broker.store.queue_range("orders", 0) == (3, 4)
-        assert b"after" in broker.store.get_message("orders", 0, 3, 32).body
+        assert broker.store.reading.queue_range("orders", 0) == (3, 4)
+        assert b"after" in broker.store.reading.get_message("orders", 0, 3, 32).body
 
 
 @pytest.mark.costly

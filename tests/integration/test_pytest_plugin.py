@@ -85,7 +85,7 @@ async def test_each_test_finds_the_broker_as_good_as_new(
 ) -> None:
     async with Producer() as producer:  # NAMESRV_ADDR says where
         assert (await producer.send("orders", b"%d" % number, queue=0)).queue_offset == 0
-    assert rockhopper.call(lambda broker: broker.store.queue_range("orders", 0)) == (0, 1)
+    assert rockhopper.call(lambda broker: broker.store.reading.queue_range("orders", 0)) == (0, 1)
 
 
 async def test_a_project_may_have_a_package_broker_of_its_own(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ async def test_reply_is_pushed_to_the_requester_and_kept(broker: Broker) -> None
     assert ext["storeHost"] == broker.address
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     assert len((answer.ext or {})["msgId"]) == 32
-    assert broker.store.queue_range("DefaultCluster_REPLY_TOPIC", 0) == (0, 1)
+    assert broker.store.reading.queue_range("DefaultCluster_REPLY_TOPIC", 0) == (0, 1)
 
 
 async def test_reply_is_only_pushed_where_the_setting_says_so() -> None:
@@ -91,7 +91,7 @@ async def test_reply_is_only_pushed_where_the_setting_says_so() -> None:
         answer = await waiting
         assert answer.code == ResponseCode.SUCCESS
         assert (answer.ext or {})["msgId"] == "0"
-        assert broker.store.queue_range("DefaultCluster_REPLY_TOPIC", 0) == (0, 0)
+        assert broker.store.reading.queue_range("DefaultCluster_REPLY_TOPIC", 0) == (0, 0)
 
 
 @pytest.mark.parametrize(

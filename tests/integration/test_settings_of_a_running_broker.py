@@ -58,7 +58,7 @@ async def test_delay_levels_change_for_what_waits_already_and_for_new_levels() -
         assert await update(broker, "messageDelayLevel=" + "1h " * 16 + "1s\\ 1s") == 0
 
         def delivered() -> int:
-            return sum(broker.store.queue_range("orders", queue)[1] for queue in range(4))
+            return sum(broker.store.reading.queue_range("orders", queue)[1] for queue in range(4))
 
         async with asyncio.timeout(HANG_S):
             await until(lambda: delivered() == 1)
@@ -79,11 +79,11 @@ async def test_flush_mode_changes_live_both_ways() -> None:
         assert await update(broker, "flushDiskType=SYNC_FLUSH") == 0
         async with asyncio.timeout(HANG_S):
             await send(broker.address, "orders", b"on disk")
-        assert store.flushed_offset == store.max_commit_log_offset
+        assert store.log.flushed_offset == store.log.written_offset
         assert await update(broker, "flushDiskType=ASYNC_FLUSH") == 0
         await send(broker.address, "orders", b"in the page cache")
-        assert store.high_watermark == store.max_commit_log_offset
-        assert store.written_is_safe
+        assert store.safe_point.high_watermark == store.log.written_offset
+        assert store.safe_point.is_what_is_written
 
 
 async def test_retention_changes_live_and_not_below_what_waits() -> None:
@@ -127,6 +127,6 @@ async def test_what_was_changed_live_is_gone_with_the_next_start(tmp_path: Path)
         await send(broker.address, "orders", b"on disk")
     async with Broker(build_config(settings)) as again:
         live = again.config.store.live
-        assert (live.file_reserved_hours, again.store.written_is_safe) == (72, True)
+        assert (live.file_reserved_hours, again.store.safe_point.is_what_is_written) == (72, True)
         assert again.kernel.scheduled.delayed.levels.level_max == 18
-        assert again.store.queue_range("orders", 0)[1] == 1
+        assert again.store.reading.queue_range("orders", 0)[1] == 1

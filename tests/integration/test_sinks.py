@@ -189,7 +189,7 @@ async def test_delayed_messages_of_a_batch_wait(broker: Broker) -> None:
         await ask(peer, RequestCode.SINK_STAGE, body, batchId=0, part="p0")
         await publish(peer, 0, p0=2)
         assert await bodies(peer) == ["now"]
-        assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == (0, 1)
+        assert broker.store.reading.queue_range("SCHEDULE_TOPIC_XXXX", 17) == (0, 1)
 
 
 @pytest.mark.costly

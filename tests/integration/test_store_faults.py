@@ -166,7 +166,7 @@ async def test_a_disk_full_under_the_index_costs_no_acknowledged_message(
     await until(lambda: broker.store.is_writable)
     assert await bodies(broker) == [b"first"] + [b"keyed"] * acknowledged
     for key in ("k0", "k3999"):
-        found = broker.store.query("orders", key, 1000, 0, 2**62)
+        found = broker.store.reading.query("orders", key, 1000, 0, 2**62)
         assert len(found) == acknowledged
 
 
@@ -248,7 +248,7 @@ async def test_a_write_error_refuses_the_whole_pass_and_the_next_one_works(
     real = os.pwrite
     in_log = fault.around(real, lambda descriptor, *_: "/commitlog/" in file_of(descriptor))
     monkeypatch.setattr(os, "pwrite", in_log)
-    end = broker.store.max_commit_log_offset
+    end = broker.store.log.written_offset
     async with RawPeer(broker.address) as peer:
         fault.is_on = True
         peer.send(
@@ -261,7 +261,7 @@ async def test_a_write_error_refuses_the_whole_pass_and_the_next_one_works(
         assert {answer.code for answer in answers} == {ResponseCode.SYSTEM_ERROR}
         assert sorted(answer.opaque for answer in answers) == list(range(20))
         assert all("Errno" not in (answer.remark or "") for answer in answers)
-        assert broker.store.max_commit_log_offset == end
+        assert broker.store.log.written_offset == end
         fault.is_on = False
         answer = await peer.ask(RequestCode.SEND_MESSAGE, send_fields("orders"), b"second")
         assert (answer.ext or {})["queueOffset"] == "1"

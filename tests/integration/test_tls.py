@@ -173,10 +173,10 @@ async def test_a_follower_copies_over_tls(authority: Authority) -> None:
     master = {"haMode": "classic", "haListenPort": str(free_port())}
     async with Broker.temporary(sealed | master) as leading:
         await send(leading.nameserver, TlsOptions(authority.ca))
-        end = leading.store.max_commit_log_offset
+        end = leading.store.log.written_offset
         assert end > 0
         async with Broker.temporary(sealed | {"followMaster": leading.address}) as following:
-            await until(lambda: following.store.max_commit_log_offset == end)
+            await until(lambda: following.store.log.written_offset == end)
 
 
 async def test_who_a_balancer_announces_is_no_administrator_of_this_host() -> None:

@@ -402,11 +402,11 @@ async def test_under_sync_flush_answers_wait_for_the_disk() -> None:
     settings = {"flushDiskType": "SYNC_FLUSH"}
     async with Broker.temporary(settings) as broker, WireClient(broker.address) as client:
         half = await send_half(client)
-        assert broker.store.flushed_offset == broker.store.max_commit_log_offset
+        assert broker.store.log.flushed_offset == broker.store.log.written_offset
         first = client.send(Code.END_TRANSACTION, end_fields(half, COMMIT))
         repeated = client.send(Code.END_TRANSACTION, end_fields(half, COMMIT))
         assert (await first).code == ResponseCode.SUCCESS
-        assert broker.store.flushed_offset == broker.store.max_commit_log_offset
+        assert broker.store.log.flushed_offset == broker.store.log.written_offset
         assert (await repeated).code == ResponseCode.SUCCESS
         assert bodies(await pull(broker.address, "orders")) == [b"pay K1"]
 

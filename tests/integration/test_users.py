@@ -77,13 +77,13 @@ async def test_a_follower_asks_its_master_as_a_user(capsys: pytest.CaptureFixtur
         credentials = Credentials("root", SECRET)
         async with Producer(leading.nameserver, credentials=credentials) as producer:
             await producer.send("orders", b"signed")
-        end = leading.store.max_commit_log_offset
+        end = leading.store.log.written_offset
         follower = SETTINGS | {
             "followMaster": leading.address,
             "innerClientAuthenticationCredentials": inner,
         }
         async with Broker.temporary(follower) as following:
-            await until(lambda: following.store.max_commit_log_offset == end)
+            await until(lambda: following.store.log.written_offset == end)
     assert SECRET not in capsys.readouterr().out
 
 

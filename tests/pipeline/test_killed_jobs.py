@@ -116,7 +116,7 @@ def test_a_replay(tmp_path: Path) -> None:
         broker.create("copy", 4)
 
         def visible() -> int:
-            ends = (broker.broker.store.queue_range("copy", queue)[1] for queue in range(4))
+            ends = (broker.broker.store.reading.queue_range("copy", queue)[1] for queue in range(4))
             return sum(ends)
 
         arguments = ["replay", str(root), "--to", "copy", "-n", broker.nameserver, "--rate", "2000"]

@@ -50,7 +50,7 @@ def topic(perm: int, queues: int = 3) -> Event:
 
 def forget_the_topic(broker: HotBroker) -> None:
     broker.served.tables.topics.delete(TOPIC)
-    broker.served.store.delete_topics([TOPIC])
+    broker.served.store.visibility.delete_topics([TOPIC])
     broker.served.create_topic(TOPIC, 3)
 
 
@@ -183,7 +183,7 @@ def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Serve
                     offset,
                     counted,
                     broker.served.stats.get_found,
-                    broker.served.store.tested_count,
+                    broker.served.store.reading.reader.tested_count,
                 )
             finally:
                 broker.close()

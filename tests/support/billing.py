@@ -43,4 +43,4 @@ def committed(broker: Broker, group: str = "billing", topic: str = "orders") -> 
 
 def sent_back(broker: Broker) -> int:
     """Return how many messages were scheduled for a retry through the delay levels."""
-    return broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 2)[1]
+    return broker.store.reading.queue_range("SCHEDULE_TOPIC_XXXX", 2)[1]

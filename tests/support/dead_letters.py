@@ -33,7 +33,7 @@ def _message(number: int) -> Message:
 
 def dead(broker: Broker) -> int:
     """Return the number of dead letters so far."""
-    return broker.store.queue_range("%DLQ%billing", 0)[1]
+    return broker.store.reading.queue_range("%DLQ%billing", 0)[1]
 
 
 async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> int:

@@ -82,5 +82,5 @@ class HotBroker:
 
     def log_bytes(self) -> bytes:
         """Return the bytes of the commit log."""
-        end = self.served.store.max_commit_log_offset
+        end = self.served.store.log.written_offset
         return (self.root / "commitlog" / f"{0:020d}").read_bytes()[:end] if end else b""

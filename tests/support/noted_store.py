@@ -142,7 +142,7 @@ class NotedStore:
 
     def bodies(self, topic: str) -> list[bytes]:
         """Return all bodies in queue 0 of a topic."""
-        result = self.broker.store.get_message(topic, 0, 0, 100)
+        result = self.broker.store.reading.get_message(topic, 0, 0, 100)
         return [message.body for message in decode_messages(result.body)]
 
     def facts(self) -> dict[str, object]:

@@ -59,7 +59,7 @@ def open_store(
         extent=Extent(mapped_files_max, cut_at),
     )
     if config.light_queues_enabled and config.multi_dispatch_enabled:
-        store.multi_dispatch.enable()
+        store.staging.multi_dispatch.enable()
     return store
 
 
@@ -80,8 +80,16 @@ def stage(
     store: MessageStore, body: bytes = b"hello", topic: str = "TopicA", queue_id: int = 0
 ) -> int:
     """Add a message to the pass, like the hot path; return its commit log offset."""
-    staged = store.stage_plain(
-        store.tail(topic, queue_id), body, "UNIQ_KEY\x01AB12\x02", b"", 0, 0, 0, BORN_HOST, 0
+    staged = store.staging.stage_plain(
+        store.staging.tail(topic, queue_id),
+        body,
+        "UNIQ_KEY\x01AB12\x02",
+        b"",
+        0,
+        0,
+        0,
+        BORN_HOST,
+        0,
     )
     assert staged is not None
     return staged[0]
@@ -89,7 +97,7 @@ def stage(
 
 def body_filling(store: MessageStore, spare_bytes: int, topic: str = "TopicA") -> bytes:
     """Return a body for a staged message that leaves *spare_bytes* in the current log file."""
-    free = FILE_SIZE_BYTES - store.max_commit_log_offset % FILE_SIZE_BYTES
+    free = FILE_SIZE_BYTES - store.log.written_offset % FILE_SIZE_BYTES
     overhead = 91 + len(topic) + len("UNIQ_KEY\x01AB12\x02")
     return bytes(free - overhead - spare_bytes)
 
@@ -99,7 +107,7 @@ def messages(
 ) -> list[StoredMessage]:
     """Return all messages from *offset* on, in as many pulls as needed."""
     found: list[StoredMessage] = []
-    while (result := store.get_message(topic, queue_id, offset, 32)).count:
+    while (result := store.reading.get_message(topic, queue_id, offset, 32)).count:
         found += decode_messages(result.body)
         offset = result.next_offset
     return found
@@ -119,9 +127,9 @@ def flush(store: MessageStore) -> None:
 
 def flush_derived_files(store: MessageStore) -> None:
     """Flush queues and index, then save the checkpoint, like the flush service."""
-    for _ in store.derived_flush.steps(True):
+    for _ in store.flush_service.derived.steps(True):
         pass
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
 
 
 def close(store: MessageStore) -> None:

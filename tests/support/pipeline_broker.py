@@ -129,9 +129,9 @@ class PipelineBroker:
         store = self.broker.store
         found: list[StoredMessage] = []
         for queue_id in range(16):
-            offset, end = store.queue_range(topic, queue_id)
+            offset, end = store.reading.queue_range(topic, queue_id)
             while offset < end:
-                read = store.get_bulk(topic, queue_id, offset, 16_384, 8 << 20)
+                read = store.reading.get_bulk(topic, queue_id, offset, 16_384, 8 << 20)
                 found += decode_messages(read.body)
                 offset = read.next_offset
         return found

@@ -89,11 +89,11 @@ class PopWorld:
                 GROUP, retry_max_times=self._retry_max_times
             )
         for name in (TOPIC, RETRY, DEAD):
-            if name == TOPIC or self.store.queue_range(name, 0)[1]:
+            if name == TOPIC or self.store.reading.queue_range(name, 0)[1]:
                 self.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
         self.offsets.from_json({"offsetTable": committed})
         self.pop_service = PopService(
-            PopState(self.store.layout, clock),
+            PopState(self.store.opened.layout, clock),
             config,
             self.store,
             self.topics,
@@ -189,4 +189,4 @@ class PopWorld:
 
     def dead(self) -> list[StoredMessage]:
         """Return the dead letters."""
-        return decode_messages(self.store.get_message(DEAD, 0, 0, 1000).body)
+        return decode_messages(self.store.reading.get_message(DEAD, 0, 0, 1000).body)

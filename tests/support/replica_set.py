@@ -115,4 +115,4 @@ class ReplicaSet:
     async def same_logs(self) -> None:
         """Return once all running replicas have and confirm the master's log."""
         brokers = self.brokers.values()
-        await until(lambda: len({each.store.max_commit_log_offset for each in brokers}) == 1)
+        await until(lambda: len({each.store.log.written_offset for each in brokers}) == 1)

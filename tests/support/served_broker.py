@@ -53,7 +53,7 @@ class ServedBroker(BrokerCore):
         self.load_tables()
         self.open_store(STORE_HOST)
         # A machine that stalls uses no budget: time passes only when a test advances it.
-        budget = self.store.reader.budget
+        budget = self.store.reading.reader.budget
         began_s = budget.clock()
         budget.clock = lambda: began_s + clock.monotonic_ns() / 1e9
         self.build(STORE_HOST)

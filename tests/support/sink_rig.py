@@ -47,7 +47,7 @@ class Sinks:
             store_host=STORE_HOST,
             suffix=b"CLUSTER\x01c\x02",
         )
-        self.state = SinksState(self.store.layout, BrokerClock(clock, clock.monotonic_ns))
+        self.state = SinksState(self.store.opened.layout, BrokerClock(clock, clock.monotonic_ns))
         self.prepared, self.decisions = self.state.prepared, self.state.decisions
         self.contents = self.state.contents
         self.tables = tuple(self.state.tables)

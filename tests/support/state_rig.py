@@ -101,11 +101,11 @@ class Member(BrokerCore):
     ) -> None:
         """Copy the master's log up to *end_offset*, and apply the replicated state if allowed."""
         ours, theirs = self.store, master.store
-        end = theirs.max_commit_log_offset if end_offset is None else end_offset
+        end = theirs.log.written_offset if end_offset is None else end_offset
         file_size = self.config.store.commit_log_file_size_bytes
 
         async def take() -> None:
-            while (start := ours.received_offset) < end:
+            while (start := ours.log.received_offset) < end:
                 file_end = start - start % file_size + file_size
                 data = theirs.opened.commit_log.read(start, min(end, file_end))
                 ours.append_raw(start, data)
@@ -120,7 +120,7 @@ class Member(BrokerCore):
         """Apply the rest, and lead."""
         self.run(self.applier.finish())
         for tail in self.store.staging.tails.values():
-            tail.next_offset = self.store.queue_range(tail.topic, tail.queue_id)[1]
+            tail.next_offset = self.store.reading.queue_range(tail.topic, tail.queue_id)[1]
         self.lead()
 
     def kill(self) -> None:
@@ -168,7 +168,9 @@ class Member(BrokerCore):
 
     def bodies(self, topic: str) -> list[bytes]:
         """Return the bodies in the queue of a topic."""
-        return [m.body for m in decode_messages(self.store.get_message(topic, 0, 0, 1000).body)]
+        return [
+            m.body for m in decode_messages(self.store.reading.get_message(topic, 0, 0, 1000).body)
+        ]
 
     def create_topic(self, name: str) -> None:
         """Create a topic with one queue."""

@@ -157,9 +157,9 @@ class TimerRig:
     def delivered(self, topic: str = "orders", queue_id: int = 1) -> list[StoredMessage]:
         """Return all delivered messages."""
         messages: list[StoredMessage] = []
-        offset, high = self.broker.store.queue_range(topic, queue_id)
+        offset, high = self.broker.store.reading.queue_range(topic, queue_id)
         while offset < high:
-            result = self.broker.store.get_message(topic, queue_id, offset, 32)
+            result = self.broker.store.reading.get_message(topic, queue_id, offset, 32)
             messages += decode_messages(result.body)
             offset = result.next_offset
         return messages

@@ -118,9 +118,9 @@ class TransactionRig:
     def messages(self, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
         """Return the messages of a queue."""
         found: list[StoredMessage] = []
-        offset, end = self.broker.store.queue_range(topic, queue_id)
+        offset, end = self.broker.store.reading.queue_range(topic, queue_id)
         while offset < end:
-            result = self.broker.store.get_message(topic, queue_id, offset, 32)
+            result = self.broker.store.reading.get_message(topic, queue_id, offset, 32)
             found += decode_messages(result.body)
             offset = max(result.next_offset, offset + 1)
         return found

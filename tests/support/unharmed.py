@@ -138,13 +138,13 @@ class Unharmed:
         try:
             report = opened.report
             assert (report.holes, report.cut, report.lost_messages) == ([], None, {})
-            assert opened.commit_log.written_offset == broker.store.max_commit_log_offset
+            assert opened.commit_log.written_offset == broker.store.log.written_offset
             for topic in list(broker.tables.topics.configs):
-                for queue_id in broker.store.queue_ids(topic):
+                for queue_id in broker.store.reading.queue_ids(topic):
                     queue = opened.queues.get(topic, queue_id)
                     assert queue is not None
                     held = (max(queue.min_offset, 0), queue.max_offset)
-                    assert held == broker.store.queue_range(topic, queue_id)
+                    assert held == broker.store.reading.queue_range(topic, queue_id)
         finally:
             opened.close(clean=False)
 

@@ -217,14 +217,14 @@ class HotPass:
         starts = SEND_STARTS.get(serialize_type)
         if starts is None or not header.startswith(starts) or not reply_batch.can_stage():
             return 0
-        born_host, place = reply_batch.connection.born_host, self._store.place()
+        born_host, place = reply_batch.connection.born_host, self._store.staging.place()
         taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
         if isinstance(taken, str) and self._admit(taken) is not None:
             taken = take_sends(frames, first, self._sendable, self._common, born_host, *place)
         if taken is None or isinstance(taken, str):
             return 0
         count, records, runs, packed_keys, counted, owed, halves = taken
-        self._store.stage_encoded(records, runs, packed_keys)
+        self._store.staging.stage_encoded(records, runs, packed_keys)
         count_up(counted)
         reply_batch.count_sends(_BATCH if header.startswith(BATCH_PREFIX) else _SEND, count)
         for answers, log_offset, waits in owed:
@@ -325,7 +325,7 @@ class HotPass:
             return None
         tail, traffic = target
         try:
-            staged = self._store.stage_plain(
+            staged = self._store.staging.stage_plain(
                 tail,
                 body,
                 fields.i,
@@ -369,14 +369,14 @@ class HotPass:
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
             or not self._live.is_writable
-            or self._live.accept_send_from_ms > self._store.read_clock()
+            or self._live.accept_send_from_ms > self._store.staging.read_clock()
             or not self._may(Action.PUB, ResourceKind.TOPIC, name)
         ):
             return None
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
         if queue_nums > 1024:
             return None
-        tails = [self._store.tail(name, queue_id) for queue_id in range(queue_nums)]
+        tails = [self._store.staging.tail(name, queue_id) for queue_id in range(queue_nums)]
         sendable = (tails, self._stats.get_send_traffic(name))
         self._sendable[name] = sendable
         return sendable
@@ -397,7 +397,7 @@ class HotPass:
         tail, traffic = target
         first_offset = tail.next_offset
         try:
-            placed = self._store.stage_batch(
+            placed = self._store.staging.stage_batch(
                 tail, body, fields.f, fields.g, reply_batch.connection.born_host
             )
         except StoreError:
@@ -408,7 +408,7 @@ class HotPass:
         count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         traffic.messages += count
         traffic.calls += 1
-        traffic.bytes += self._store.staged_offset - log_offset
+        traffic.bytes += self._store.log.staged_offset - log_offset
         answer = b""
         if not request.flag & FLAG_ONEWAY:
             ids = message_ids(self._id_host, units)

@@ -218,7 +218,7 @@ class PlainPulls:
         was not served yet. Without *may_park*, pulls that would have to wait are not served.
         """
         store = self._store
-        log = store.newest_of_log()
+        log = store.log.newest()
         needs_looks = self._offsets.has_resets or self._topics.mappings
         if take_pulls is None or log is None or needs_looks:
             return 0, None
@@ -244,8 +244,8 @@ class PlainPulls:
     ) -> tuple[int, bytes | None, Readable | None, int]:
         assert take_pulls is not None
         store = self._store
-        limits = store.reader.limits
-        store.reader.stage.begin_between()
+        limits = store.reading.reader.limits
+        store.reading.reader.stage.begin_between()
         try:
             taken = take_pulls(
                 frames,
@@ -260,17 +260,17 @@ class PlainPulls:
                 ),
                 PASS_BYTES_MAX - reply_batch.size_bytes,
                 *log,
-                store.reader.tail_start,
+                store.reading.reader.tail_start,
                 may_park,
             )
         finally:
-            store.reader.stage.finish_read()
+            store.reading.reader.stage.finish_read()
         count, answers, counted, commits, key, misplaced, offset, parked = taken
         for commit in commits:
             self._offsets.commit(*commit)
         reply_batch.count(RequestCode.PULL_MESSAGE, count - len(parked))
         for (_, traffic, reads, *_), pulls, messages, size_bytes, next_offset, tested in counted:
-            store.reader.stage.tested_count += tested
+            store.reading.reader.stage.tested_count += tested
             self._stats.get_found += pulls
             traffic.calls += pulls
             traffic.messages += messages
@@ -293,7 +293,7 @@ class PlainPulls:
     ) -> None:
         queue = readable[0]
         self._stats.get_missed += 1
-        tail = self._store.tail(queue.topic, queue.queue_id)
+        tail = self._store.staging.tail(queue.topic, queue.queue_id)
         parked = _ParkedPull(self, connection, frame, tail, offset)
         wait_ms = suspend_ms if self._live.long_polling else self._live.short_polling_ms
         self._long_polling.park(parked, wait_ms / 1000)
@@ -332,7 +332,7 @@ class PlainPulls:
         queue, place = readable[0], readable[5]
         try:
             units = queue.mapped(offset)
-            records = None if units is None else self._store.log_around(units[2])
+            records = None if units is None else self._store.log.mapped(units[2])
         except (OSError, StoreError):
             return False
         if units is None or records is None:
@@ -352,7 +352,7 @@ class PlainPulls:
         traffic = self._stats.got(pull.topic, pull.group)
         reads = traffic.queues.get(pull.queue_id)
         if reads is not None:
-            test = None if sql is None else self._store.reader.stage.test_of(sql)
+            test = None if sql is None else self._store.reading.reader.stage.test_of(sql)
             if sql is not None and test is None:
                 return
             readable = self._readable(pull.connection)

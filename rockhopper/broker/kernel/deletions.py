@@ -43,7 +43,7 @@ class Deletions(State):
         Raises:
             OSError: the deletion could not be recorded; nothing is forgotten.
         """
-        queues = self._store.delete_topics(topics)
+        queues = self._store.visibility.delete_topics(topics)
         self._deleted.note(fastjson.dumps(list(topics)).encode())
         return queues
 

@@ -97,7 +97,7 @@ class BrokerCore:
             extent=Extent(mapped_files_max, cut_at),
         )
         protect_store(self.config)
-        self.clock.not_before(self.store.store_time_ms)
+        self.clock.not_before(self.store.log.store_time_ms)
         self.tables.agree_with(self.store)
 
     def build(
@@ -145,7 +145,7 @@ def build_kernel(
         )
 
     # Before the parts begin to write by themselves.
-    log_end_at_start = store.max_commit_log_offset
+    log_end_at_start = store.log.written_offset
     flush_times = Latencies()
     store.flush_service.times = flush_times
     long_polling = LongPolling(store)

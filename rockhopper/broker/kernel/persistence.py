@@ -86,7 +86,7 @@ class OffsetState(State):
 
     def agree_with(self, store: MessageStore) -> None:
         """Reduce offsets beyond the end of their queue."""
-        self.table.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+        self.table.clamp(lambda topic, queue_id: store.reading.queue_range(topic, queue_id)[1])
 
     def gathered(self) -> list[Entry]:
         """Return the last change of each queue."""

@@ -62,7 +62,7 @@ class Contents(Part):
     def _empty_store(self) -> None:
         system: list[str] = []
         users: list[str] = []
-        for name in {*self._store.topics(), *self._topics.configs}:
+        for name in {*self._store.reading.topics(), *self._topics.configs}:
             (system if self._topics.is_system(name) else users).append(name)
         self._deletions.delete_topics(users).remove()
         self._deletions.purge_topics(system)

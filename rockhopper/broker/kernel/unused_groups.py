@@ -54,7 +54,7 @@ class UnusedGroups(Part):
         gone = []
         for name in due:
             topic = retry_topic(name)
-            if name in used or self._store.queue_range(topic, 0)[1] > 0:
+            if name in used or self._store.reading.queue_range(topic, 0)[1] > 0:
                 continue
             if self._consumers.get(name) is not None:
                 self._groups.note_made(name)

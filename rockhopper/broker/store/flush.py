@@ -76,7 +76,7 @@ class FlushService:
         queue_flush_thorough_interval_ms: int,
     ) -> None:
         self._log = commit_log
-        self._derived = derived
+        self.derived = derived
         self._mappings = mappings
         self._store = store
         self._interval_s = flush_interval_ms / 1000
@@ -163,11 +163,11 @@ class FlushService:
         if now_s < self._queues_due_s or self._stopping:
             return
         thorough = now_s >= self._thorough_due_s
-        for _ in self._derived.steps(thorough):
+        for _ in self.derived.steps(thorough):
             self._flush_commit_log_if_due(time.monotonic())
             if self._stopping:
                 return
-        self._derived.save_checkpoint()
+        self.derived.save_checkpoint()
         self._queues_due_s = time.monotonic() + self._queue_interval_s
         if thorough:
             self._thorough_due_s = now_s + self._thorough_interval_s

@@ -2,13 +2,13 @@
 
 A write takes three steps, so that the messages of one read of a socket cost one system call:
 
-    store.read_clock()              one clock read for the pass
-    store.stage(...)                any number of times: builds records, assigns queue offsets
+    store.staging.read_clock()      one clock read for the pass
+    store.staging.stage(...)        any number of times: builds records, assigns queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
 
 A record is *safe* once it may be acknowledged and read (safe_point.py): when it is written; under
-SYNC_FLUSH, when it is on disk; and with replicas, when they have it. ``when_safe`` is the one way
-to wait for that.
+SYNC_FLUSH, when it is on disk; and with replicas, when they have it. ``safe_point.when`` is the
+one way to wait for that.
 
 Everything here belongs to the event loop's thread. Three things run elsewhere: fsync (flush.py),
 making the next file, and deleting old ones (retention.py).
@@ -16,6 +16,7 @@ making the next file, and deleting old ones (retention.py).
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 
@@ -34,11 +35,12 @@ from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.multi_dispatch import MultiDispatch
 from rockhopper.broker.store.queues.queue_tail import QueueTail, StagedMessages
+from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.safe_point import SafePoint, StoreListener
-from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
+from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings, Wake
 from rockhopper.broker.store.staging import Staging
 from rockhopper.broker.store.store_reading import StoreReading
 from rockhopper.broker.store.visibility import Visibility
@@ -51,8 +53,12 @@ RELEASE_IDLE_INTERVAL_S = 60.0
 TAIL_S = 1.0
 
 
-class MessageStore(StoreReading):
-    """One store directory, locked, recovered and open."""
+class MessageStore:
+    """One store directory, locked, recovered and open.
+
+    Callers use its parts: ``staging`` and ``log`` to write, ``reading`` for queries, ``safe_point``
+    to wait, ``dispatch`` and ``visibility`` for what readers see, ``retention`` for disk space.
+    """
 
     def __init__(
         self,
@@ -63,27 +69,19 @@ class MessageStore(StoreReading):
         wall_ms: Callable[[], int],
         batch_topic: Callable[[str], bool],
     ) -> None:
-        self._config = config
-        self._now_ms = now_ms
-        self._batch_topic = batch_topic
-        super().__init__(config, opened)
-        self.multi_dispatch = MultiDispatch(opened.queues.topics())
+        self.opened = opened
+        """The files, and the result of recovery."""
+        self.log = opened.commit_log
+        self.retention = opened.retention
         self.staging = Staging(
-            opened.commit_log, self._new_tail, opened.tags_codes, self.multi_dispatch, now_ms
+            opened.commit_log,
+            partial(_new_tail, opened, batch_topic),
+            opened.tags_codes,
+            MultiDispatch(opened.queues.topics()),
+            now_ms,
         )
-        # The hot path calls these once per message, so they are bound directly.
-        self.tail = self.staging.tail
-        self.read_clock = self.staging.read_clock
-        self.stage = self.staging.stage
-        self.stage_again = self.staging.stage_again
-        self.place = self.staging.place
-        self.stage_encoded = self.staging.stage_encoded
-        self.stage_plain = self.staging.stage_plain
-        self.stage_batch = self.staging.stage_batch
-        self.stage_run = self.staging.stage_run
-        self.forget_unused = self.staging.forget_unused
         self._reput = ReputService(self.catch_up)
-        self._dispatch = Dispatch(
+        self.dispatch = Dispatch(
             opened.commit_log,
             opened.queues,
             opened.index,
@@ -92,15 +90,9 @@ class MessageStore(StoreReading):
             opened.deleted_topics.hides,
             self._reput,
         )
-        self.watchers = self._dispatch.watchers
-        self.visibility = visibility = Visibility(opened, self._dispatch, self.staging)
-        self.hold = visibility.hold
-        self.release = visibility.release
-        self.delete_topics = visibility.delete_topics
-        self.purge_topics = visibility.purge_topics
-        self.derived_flush = DerivedFlush(opened, self._dispatch)
+        self.visibility = Visibility(opened, self.dispatch, self.staging)
         # Recovery has dispatched and synced everything up to here.
-        self._log.flushed_time_ms = self._dispatch.store_time_ms
+        self.log.flushed_time_ms = self.dispatch.store_time_ms
         self.failure: StoreFailedError | None = None
         # Whether its files may be damaged; False if its broker was only deposed.
         self._is_damaged = False
@@ -113,8 +105,8 @@ class MessageStore(StoreReading):
         self.listeners: set[StoreListener] = set()
         self.put_times = PutTimes()
         self.flush_service = FlushService(
-            self._log,
-            self.derived_flush,
+            self.log,
+            DerivedFlush(opened, self.dispatch),
             opened.mappings,
             self,
             flush_interval_ms=config.flush_interval_ms,
@@ -122,36 +114,26 @@ class MessageStore(StoreReading):
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
         )
         self.safe_point = SafePoint(
-            config, self._log, self._dispatch, self.flush_service, self.listeners
+            config, self.log, self.dispatch, self.flush_service, self.listeners
         )
-        self.when_safe = self.safe_point.when
-        self.safe = self.safe_point.wait
-        self.flushed = self.safe_point.wait_for_disk
-        self.has_dispatched = self.safe_point.has_dispatched
-        self.retention = opened.retention
+        wake = Wake()
+        self.reading = StoreReading(config, opened, self.dispatch, wake)
         scrub = Scrub(
-            self._log,
-            self._queues,
-            self.places,
-            self.mender,
-            self.reader,
-            self._index_scrub,
-            dispatched=lambda: self.dispatched_offset,
-            is_gone=opened.is_gone,
+            opened,
+            self.reading.places,
+            self.reading.mender,
+            self.reading.reader,
+            dispatched=lambda: self.dispatch.offset,
         )
         self.scrub = ScrubService(
             scrub,
-            self.mender,
-            self._dispatch,
+            self.reading.mender,
+            self.dispatch,
             ScrubSettings.from_config(config),
             wall_ms,
-            self._scrub_wake,
+            wake,
         )
-        self._release_idle_at_s = 0.0
-        self._releasing: Iterator[int] | None = None
-        # Records older than one to two times TAIL_S are no longer in the log's tail.
-        self._next_tail = self.reader.tail_start
-        self._tail_until_s = 0.0
+        self._upkeep = Upkeep(opened, self.reading.reader)
 
     @classmethod
     def open(
@@ -210,7 +192,7 @@ class MessageStore(StoreReading):
         Raises:
             StoreError: as from the flush service; it does not mark the store as failed.
         """
-        self.note_flushed(self._log.flush())
+        self.note_flushed(self.log.flush())
 
     async def close(self, *, opens_again: bool = False) -> None:
         """Dispatch and flush everything, write the checkpoint, and mark the stop as clean.
@@ -219,7 +201,7 @@ class MessageStore(StoreReading):
         the true content of the disk. The same is true for a deposed store that *opens_again*.
         """
         self.safe_point.close()
-        self.release()
+        self.visibility.release()
         await self.retention.stop()
         await self._reput.stop()
         await self.scrub.stop()
@@ -233,30 +215,20 @@ class MessageStore(StoreReading):
                 self.fail(StoreFailedError(f"the store could not be flushed at the end: {error}"))
             except StoreFailedError as error:
                 self.fail(error)
-        is_whole = not self._is_damaged and self._dispatch.behind is None
+        is_whole = not self._is_damaged and self.dispatch.behind is None
         self.opened.close(clean=ends_clean and is_whole)
 
     def _finish(self) -> None:
-        self._log.drop_torn()
-        self.note_flushed(self._log.flush())
+        self.log.drop_torn()
+        self.note_flushed(self.log.flush())
         try:
             while self.catch_up():
                 pass
         except (StoreError, OSError) as error:
             log.error("queues and index are behind the log and will be rebuilt", reason=str(error))
-        for _ in self.derived_flush.steps(True):
+        for _ in self.flush_service.derived.steps(True):
             pass
-        self.derived_flush.save_checkpoint()
-
-    def _new_tail(self, topic: str, queue_id: int) -> QueueTail:
-        tail = QueueTail(
-            topic,
-            queue_id,
-            self.opened.next_queue_offset(topic, queue_id),
-            is_batch=self._batch_topic(topic),
-        )
-        tail.consume_queue = self._queues.get(topic, queue_id)
-        return tail
+        self.flush_service.derived.save_checkpoint()
 
     def check_writable(self) -> None:
         """Raise the StoreError to return to producers if messages cannot be accepted now."""
@@ -264,8 +236,8 @@ class MessageStore(StoreReading):
             raise self.failure
         if self.retention.full_reason is not None:
             raise DiskFullError(self.retention.full_reason)
-        if self._dispatch.behind is not None:
-            raise self._dispatch.behind
+        if self.dispatch.behind is not None:
+            raise self.dispatch.behind
         if self.refusal is not None:
             raise self.refusal
         self.safe_point.check_waiting()
@@ -276,14 +248,9 @@ class MessageStore(StoreReading):
         return (
             self.failure is None
             and self.retention.full_reason is None
-            and self._dispatch.behind is None
+            and self.dispatch.behind is None
             and self.refusal is None
         )
-
-    @property
-    def staged_offset(self) -> int:
-        """The end of the records staged so far."""
-        return self._log.staged_offset
 
     def commit(self) -> int:
         """Write the pass and return the offset up to which the log is written.
@@ -304,7 +271,7 @@ class MessageStore(StoreReading):
         else:
             self.put_times.record(elapsed_s, messages)
         self._hand_on(staged)
-        return self._log.written_offset
+        return self.log.written_offset
 
     def _hand_on(self, staged: StagedMessages | None) -> None:
         if staged is not None:
@@ -319,9 +286,9 @@ class MessageStore(StoreReading):
             StoreError: it is not stored.
         """
         self.check_writable()
-        self.read_clock()
-        tail = self.tail(message.topic, message.queue_id)
-        log_offset = self.stage(
+        self.staging.read_clock()
+        tail = self.staging.tail(message.topic, message.queue_id)
+        log_offset = self.staging.stage(
             tail,
             message.body,
             decode_properties(message.properties),
@@ -334,33 +301,18 @@ class MessageStore(StoreReading):
         )
         queue_offset = tail.next_offset - 1
         end = self.commit()
-        return PutResult(log_offset, queue_offset, end, self._log.store_time_ms)
-
-    @property
-    def written_is_safe(self) -> bool:
-        """Whether written messages are safe at once; else see ``high_watermark``."""
-        return self.safe_point.is_what_is_written
-
-    @property
-    def high_watermark(self) -> int:
-        """Messages before this commit log offset may be acknowledged."""
-        return self.safe_point.high_watermark
+        return PutResult(log_offset, queue_offset, end, self.log.store_time_ms)
 
     def catch_up(self) -> bool:
         """Dispatch a limited part of the backlog; return whether there is more to do.
 
         Raises:
-            StoreError, OSError: dispatch has stopped at ``dispatched_offset``.
+            StoreError, OSError: dispatch has stopped at ``dispatch.offset``.
         """
-        bound = self.high_watermark
+        bound = self.safe_point.high_watermark
         if self._follows_to is not None:
             bound = min(bound, self._follows_to)
-        return self._dispatch.catch_up(bound)
-
-    @property
-    def received_offset(self) -> int:
-        """On a follower: the offset of the next bytes of the master's log."""
-        return self._log.received_offset
+        return self.dispatch.catch_up(bound)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """Append bytes of a master's log as they arrive; they wait for ``follow_to``.
@@ -369,31 +321,13 @@ class MessageStore(StoreReading):
 
         Raises:
             LogMismatchError: they do not continue the log.
-            StoreError: only the bytes before ``received_offset`` are in the log.
+            StoreError: only the bytes before ``log.received_offset`` are in the log.
         """
         if self.failure is not None:
             raise self.failure
         if self.retention.full_reason is not None:
             raise DiskFullError(self.retention.full_reason)
-        self._log.append_raw(offset, data)
-
-    def drop_torn(self) -> None:
-        """Drop an incomplete last record. Raises StoreError."""
-        self._log.drop_torn()
-
-    def log_bytes(self, start: int, end: int) -> bytes:
-        """Return the written bytes of [start, end), which must be in one file; perhaps fewer."""
-        return self._log.read(start, min(end, self._log.written_offset))
-
-    def tail_of_copy(self, size_bytes_max: int) -> tuple[int, bytes]:
-        """Return the last bytes of the log, from one file, and the offset at which they start.
-
-        For a follower that compares them with its master's.
-        """
-        end, file_size = self._log.written_offset, self._log.file_size_bytes
-        last = max(end - 1, 0)
-        start = max(end - size_bytes_max, last - last % file_size, self._log.min_offset)
-        return start, self._log.read(start, end)
+        self.log.append_raw(offset, data)
 
     def follow_to(self, end_offset: int) -> None:
         """Let messages before *end_offset* into their queues, once they are safe here.
@@ -402,17 +336,8 @@ class MessageStore(StoreReading):
         record.
         """
         self._follows_to = end_offset
-        self._log.store_time_ms = self._dispatch.store_time_ms
+        self.log.store_time_ms = self.dispatch.store_time_ms
         self._reput.wake()
-
-    def expire_before(self, min_offset: int) -> None:
-        """From now on, let only files before *min_offset* expire."""
-        if self.retention.is_started:
-            self.retention.delete_before = min_offset
-
-    def expires_sooner_after(self, has_taken_care: Callable[[int], bool]) -> None:
-        """Call *has_taken_care* before files expire sooner than before, see ReservedTime."""
-        self.opened.reserved_time.has_taken_care.append(has_taken_care)
 
     def note_async_flush(self) -> None:
         """Record that queues may soon be ahead of the disk; call it before ``flush_each``. Blocks.
@@ -420,22 +345,18 @@ class MessageStore(StoreReading):
         Raises:
             OSError: it is not recorded: the next start would take the loss of a crash for damage.
         """
-        inventory.no_longer_sync(self.layout)
-
-    def flush_each(self, is_sync: bool) -> None:
-        """Change when messages are safe, see SafePoint."""
-        self.safe_point.flush_each(is_sync)
+        inventory.no_longer_sync(self.opened.layout)
 
     def lead(self) -> None:
         """Accept writes from now on, as a former follower; its whole log must be dispatched."""
-        assert self.dispatched_offset == self._log.written_offset
+        assert self.dispatch.offset == self.log.written_offset
         self._follows_to = None
         self.staging.begin_anew()
-        self.multi_dispatch.begin_anew(self._queues.topics())
+        self.staging.multi_dispatch.begin_anew(self.opened.queues.topics())
 
     def depose(self, error: StoreFailedError) -> None:
         """Stop all writes, and answer waiting requests with *error*; then close and reopen."""
-        self._log.seal(error)
+        self.log.seal(error)
         self.failure = error
         self.safe_point.fail(error)
 
@@ -446,16 +367,7 @@ class MessageStore(StoreReading):
             self._reput.wake()
         for listener in self.listeners:
             listener.store_flushed()
-        now_s = time.monotonic()
-        if now_s >= self._tail_until_s:
-            self._tail_until_s = now_s + TAIL_S
-            self.reader.tail_start, self._next_tail = self._next_tail, self._log.written_offset
-        if self._releasing is None and now_s >= self._release_idle_at_s:
-            self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
-            self._releasing = self._queues.release_idle()
-        if self._releasing is not None and next(self._releasing, None) is None:
-            self._releasing = None
-            self.opened.mappings.forget_unmapped()
+        self._upkeep.take_turn()
 
     def fail(self, error: StoreFailedError) -> None:
         """Refuse messages from now on, because files may be damaged."""
@@ -475,20 +387,39 @@ class MessageStore(StoreReading):
             self.is_lost = True
             self.fail(StoreFailedError(lost))
 
-    @property
-    def disks_used_percent(self) -> tuple[int, int]:
-        """Of the disks of commit log and consume queues; −1 if unknown."""
-        return self.retention.used_percents
 
-    def counted_ms(self) -> int:
-        """Return the time by which the age of messages counts, see TrustedTime; never after now."""
-        return self.retention.counted_ms()
+class Upkeep:
+    """What is done every now and then after a flush, to keep memory and CPU in bounds."""
 
-    def delete_expired_soon(self) -> None:
-        """Delete expired commit log files now, whatever deleteWhen says."""
-        if self.retention.is_started:
-            self.retention.ask()
+    def __init__(self, opened: OpenedStore, reader: MessageReader) -> None:
+        self._opened = opened
+        self._reader = reader
+        self._release_idle_at_s = 0.0
+        self._releasing: Iterator[int] | None = None
+        # Records older than one to two times TAIL_S are no longer in the log's tail.
+        self._next_tail = reader.tail_start
+        self._tail_until_s = 0.0
 
-    def topics(self) -> list[str]:
-        """Return the topics that have queues with messages, or had."""
-        return self._queues.topics()
+    def take_turn(self) -> None:
+        """Move the start of the log's tail, and unmap some idle queues, if it is time."""
+        now_s = time.monotonic()
+        opened = self._opened
+        if now_s >= self._tail_until_s:
+            self._tail_until_s = now_s + TAIL_S
+            end = opened.commit_log.written_offset
+            self._reader.tail_start, self._next_tail = self._next_tail, end
+        if self._releasing is None and now_s >= self._release_idle_at_s:
+            self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
+            self._releasing = opened.queues.release_idle()
+        if self._releasing is not None and next(self._releasing, None) is None:
+            self._releasing = None
+            opened.mappings.forget_unmapped()
+
+
+def _new_tail(
+    opened: OpenedStore, batch_topic: Callable[[str], bool], topic: str, queue_id: int
+) -> QueueTail:
+    next_offset = opened.next_queue_offset(topic, queue_id)
+    tail = QueueTail(topic, queue_id, next_offset, is_batch=batch_topic(topic))
+    tail.consume_queue = opened.queues.get(topic, queue_id)
+    return tail

@@ -276,6 +276,11 @@ class RetentionService:
             self.full_reason = self._full or reason
             self.ask()
 
+    def expire_before(self, min_offset: int) -> None:
+        """From now on, let only files before *min_offset* expire."""
+        if self.is_started:
+            self.delete_before = min_offset
+
     async def start(self) -> None:
         """Check the disk, and continue to do so in a task."""
         self.is_started = True

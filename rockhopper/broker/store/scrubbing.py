@@ -26,8 +26,7 @@ from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.index_scrubbing import IndexScrub
-from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering.entry_repair import EntryRepair
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
@@ -77,25 +76,22 @@ class Scrub:
 
     def __init__(
         self,
-        commit_log: CommitLog,
-        queues: ConsumeQueueTable,
+        opened: OpenedStore,
         places: RecordPlaces,
         mender: EntryRepair,
         reader: MessageReader,
-        index: IndexScrub | None,
         *,
         dispatched: Callable[[], int],
-        is_gone: Callable[[str, int], bool],
     ) -> None:
-        """*is_gone* returns whether a record of a topic, at an offset, was deleted with it."""
-        self._log = commit_log
-        self._queues = queues
+        """*dispatched* returns the offset up to which messages are in their queues."""
+        self._log = opened.commit_log
+        self._queues = opened.queues
         self._places = places
         self._mender = mender
         self._reader = reader
-        self.index = index
+        self.index = None if opened.index is None else IndexScrub(opened.index, opened.layout)
         self._dispatched = dispatched
-        self._is_gone = is_gone
+        self._is_gone = opened.is_gone
         self.pass_count = 0
         """Passes completed since the start."""
         self.start_pass()
@@ -218,6 +214,17 @@ class ScrubService:
         self._task: asyncio.Task[None] | None = None
         self.others: list[Scrubbed] = []
         """Scrubbed at the end of each pass."""
+
+    @property
+    def mended_count(self) -> int:
+        """How many entries of queues and index were repaired since the start."""
+        index = self.passes.index
+        return self._mender.mended_count + (0 if index is None else index.mended_count)
+
+    @property
+    def index_fault_count(self) -> int:
+        """How many faults of the index and its keys were logged but not repaired in place."""
+        return 0 if self.passes.index is None else self.passes.index.fault_count
 
     def start(self) -> None:
         """Start the task; needs a running event loop."""

@@ -54,7 +54,7 @@ class Staging:
         """The host that every record states as its store host."""
         self._new_tail = new_tail
         self._tags_codes = tags_codes
-        self._multi_dispatch = multi_dispatch
+        self.multi_dispatch = multi_dispatch
         self._now_ms = now_ms
         self.tails: dict[tuple[str, int], QueueTail] = {}
         # By topic, so that forgetting one needs no search through all.
@@ -84,7 +84,7 @@ class Staging:
         """Forget a topic, so that a new one with its name starts afresh."""
         for queue_id in self._queue_ids.pop(topic, ()):
             self.tails.pop((topic, queue_id)).is_deleted = True
-        self._multi_dispatch.forget(topic)
+        self.multi_dispatch.forget(topic)
 
     def forget_unused(self, tail: QueueTail) -> None:
         """Forget a light queue that never had a message, unless a reader waits for one.
@@ -264,7 +264,7 @@ class Staging:
         """
         light_tails: Sequence[QueueTail] = ()
         if not _MULTI_DISPATCH.isdisjoint(properties):
-            properties, light_tails = self._multi_dispatch.place(tail, properties, self.tail)
+            properties, light_tails = self.multi_dispatch.place(tail, properties, self.tail)
         try:
             head = flag, sys_flag, born_time_ms, born_host, reconsume_times, prepared_offset
             log_offset = self._stage_own(tail, body, properties, batch_count, *head)

@@ -40,7 +40,7 @@ def frame(code: int, ext: dict[str, str], body: bytes, kind: int) -> Frame:
 
 
 def stored(broker: HotBroker, topic: str = "orders") -> list[StoredMessage]:
-    return decode_messages(broker.served.store.get_message(topic, 0, 0, 32).body)
+    return decode_messages(broker.served.store.reading.get_message(topic, 0, 0, 32).body)
 
 
 def assert_clean(properties: dict[str, str]) -> None:
@@ -74,7 +74,7 @@ def test_not_in_a_batch(broker: HotBroker, kind: int) -> None:
 
 def test_not_in_a_batch_that_stays_one_record(broker: HotBroker) -> None:
     broker.serve([frame(320, SEND | {"b": "Batches", "i": TEXT, "m": "true"}, BATCH, 0)])
-    record = decode_message(broker.served.store.get_message("Batches", 0, 0, 32).body)
+    record = decode_message(broker.served.store.reading.get_message("Batches", 0, 0, 32).body)
     assert_clean(record.properties)
     inner = decode_batch(record.body)
     assert [body for _, body, _ in inner] == [b"one", b"two"]

@@ -74,7 +74,7 @@ class BulkPullProcessor:
         else:
             outcome, result = self._told(
                 pull,
-                self._store.get_message(
+                self._store.reading.get_message(
                     pull.topic, pull.queue_id, pull.offset, pull.count_max, subscription
                 ),
             )
@@ -115,14 +115,16 @@ class BulkPullProcessor:
         topic = self._topics.get(pull.topic)
         if topic is None or pull.queue_id < topic.read_queue_nums:
             return False
-        return self._store.queue_range(pull.topic, pull.queue_id)[1] > 0
+        return self._store.reading.queue_range(pull.topic, pull.queue_id)[1] > 0
 
     def _left_queues(self, name: str) -> list[int]:
         """Return the queues beyond the topic's last one that contain messages."""
         topic = self._topics.get(name)
         count = 0 if topic is None else topic.read_queue_nums
-        beyond = [number for number in self._store.queue_ids(name) if number >= count]
-        ranges = {number: self._store.queue_range(name, number) for number in sorted(beyond)}
+        beyond = [number for number in self._store.reading.queue_ids(name) if number >= count]
+        ranges = {
+            number: self._store.reading.queue_range(name, number) for number in sorted(beyond)
+        }
         return [number for number, (low, high) in ranges.items() if low < high]
 
     def _check_id(self, topic: str, topic_id: str | None) -> None:
@@ -133,7 +135,7 @@ class BulkPullProcessor:
             )
 
     def _read(self, pull: Pull, size_max_bytes: int) -> tuple[PullOutcome, GetResult]:
-        found = self._store.get_bulk(
+        found = self._store.reading.get_bulk(
             pull.topic, pull.queue_id, pull.offset, pull.count_max, size_max_bytes
         )
         return self._told(pull, found)

@@ -15,11 +15,11 @@ class LightQueuePart(FeaturePart):
     def __init__(self, kernel: Kernel) -> None:
         config, store = kernel.config.store, kernel.store
         if config.light_queues_enabled and config.multi_dispatch_enabled:
-            store.multi_dispatch.enable()
-        self.prepare_send = LightQueueSends(config, store.multi_dispatch).preparations()
+            store.staging.multi_dispatch.enable()
+        self.prepare_send = LightQueueSends(config, store.staging.multi_dispatch).preparations()
 
         def has_no_messages(topic: str, queue_id: int) -> bool:
-            return is_light(topic) and store.queue_range(topic, queue_id)[1] == 0
+            return is_light(topic) and store.reading.queue_range(topic, queue_id)[1] == 0
 
         kernel.tables.offsets.ignored.append(has_no_messages)
 

@@ -141,7 +141,7 @@ class _CheckpointReader:
 
     def read_revive_queue(self, topic: str, queue_id: int) -> None:
         """Read the records that became due and were not handled."""
-        high = self._store.queue_range(topic, queue_id)[1]
+        high = self._store.reading.queue_range(topic, queue_id)[1]
         settled = self._offsets.get(topic, REVIVE_GROUP, queue_id)
         start = 0 if settled is None else settled + 1
         due_ms = 0
@@ -158,7 +158,7 @@ class _CheckpointReader:
 
     def read_timers(self) -> None:
         """Read the records that are not due yet, or may not be."""
-        high = self._store.queue_range(TIMER_TOPIC, 0)[1]
+        high = self._store.reading.queue_range(TIMER_TOPIC, 0)[1]
         start = self._offsets.get(TIMER_TOPIC, REVIVE_GROUP, 0) or 0
         notes = Subscription(TIMER_TOPIC, _ANY_NOTE)
         seen = 0
@@ -177,9 +177,9 @@ class _CheckpointReader:
     def _messages(
         self, topic: str, queue_id: int, start: int, subscription: Subscription | None = None
     ) -> Iterator[StoredMessage]:
-        offset, high = start, self._store.queue_range(topic, queue_id)[1]
+        offset, high = start, self._store.reading.queue_range(topic, queue_id)[1]
         while offset < high:
-            result = self._store.get_message(
+            result = self._store.reading.get_message(
                 topic, queue_id, offset, _BATCH_COUNT_MAX, subscription
             )
             if result.status is GetStatus.FOUND:

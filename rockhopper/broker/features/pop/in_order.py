@@ -39,11 +39,13 @@ def read(
     """Messages from *start* on, without gaps and filtered messages; and their first offset."""
     is_filtered = subscription is not None and subscription.matches_properties is not None
     for _ in range(READS_PER_QUEUE):
-        result = store.get_message(lane.topic, lane.queue_id, start, count_max, subscription)
+        result = store.reading.get_message(
+            lane.topic, lane.queue_id, start, count_max, subscription
+        )
         if result.status in _AT_THE_END or result.next_offset == start:
             return start, result
         start = result.next_offset
-        if is_filtered and not store.reader.budget.has_room():
+        if is_filtered and not store.reading.reader.budget.has_room():
             break
     answer.is_unfinished = True
     return start, result
@@ -126,7 +128,7 @@ class InOrder:
         if not doomed:
             return set()
         self._store.check_writable()
-        self._store.read_clock()
+        self._store.staging.read_clock()
         buried = []
         for offset, record in doomed.items():
             message = decode_message(record)

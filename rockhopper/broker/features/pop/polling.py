@@ -88,7 +88,7 @@ class PopPolling:
         self._waiting: dict[Key, dict[Waiter, None]] = {}
         # Topic -> queue id or ANY_QUEUE -> the number of waiting requests, by key.
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
-        self._watchers = store.watchers
+        self._watchers = store.dispatch.watchers
         self._by_connection: dict[Peer, set[Waiter]] = {}
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []

@@ -149,7 +149,7 @@ class Reviving:
 
     def settle(self) -> None:
         """Remove messages whose copies are on disk."""
-        for lane in self._lanes.settle(self._store.flushed_offset):
+        for lane in self._lanes.settle(self._store.log.flushed_offset):
             self.commit(lane)
 
     def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
@@ -166,7 +166,7 @@ class Reviving:
         counted = self.revived, self.buried
         try:
             self._store.check_writable()
-            self._store.read_clock()
+            self._store.staging.read_clock()
             for offset in offsets:
                 message = self._message(lane, offset)
                 if message is None:
@@ -231,7 +231,7 @@ class Reviving:
             log.error("pop journal not written: messages may be delivered twice", reason=str(error))
 
     def _message(self, lane: Lane, offset: int) -> StoredMessage | None:
-        result = self._store.get_message(lane.topic, lane.queue_id, offset, 1)
+        result = self._store.reading.get_message(lane.topic, lane.queue_id, offset, 1)
         if result.status is not GetStatus.FOUND:
             return None
         try:
@@ -302,7 +302,7 @@ class Reviving:
         origin_id = properties.get(PROPERTY_ORIGIN_MESSAGE_ID, "")
         try:
             _, _, log_offset = decode_offset_message_id(origin_id)
-            record = self._store.message_at(log_offset)
+            record = self._store.reading.reader.record(log_offset)
             sent = decode_message(record) if record else None
         except (ProtocolError, StoreError, ValueError, LookupError):
             return None
@@ -328,7 +328,7 @@ class Reviving:
         times = message.reconsume_times + 1
         copy = Copy(topic, queue_id, message, properties, reconsume_times=times)
         try:
-            self._store.stage_again(copy)
+            self._store.staging.stage_again(copy)
         except RecordTooLargeError as error:
             log.error(
                 "a popped message cannot be stored again for redelivery",

@@ -78,7 +78,7 @@ class PopService(Part):
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
-        self.turns = FilterTurns(store.reader.budget)
+        self.turns = FilterTurns(store.reading.reader.budget)
         """Filtered pulls must share this scheduler, because they use the same budget."""
         self._stats = stats
         self._now_ms = now_ms = state.now_ms
@@ -110,7 +110,7 @@ class PopService(Part):
 
         Raises OSError: a file cannot be read or written.
         """
-        self.lanes.load(self._store.max_commit_log_offset)
+        self.lanes.load(self._store.log.written_offset)
         for lane in self.lanes:
             # After a kill the journal may have a group that is not yet in the saved table.
             self._groups.find_or_create(lane.group)
@@ -127,7 +127,7 @@ class PopService(Part):
 
     def start(self) -> None:
         """Forget deleted topics and groups, and start to revive; needs a running event loop."""
-        clamped = self.lanes.clamp(self._store.queue_range)
+        clamped = self.lanes.clamp(self._store.reading.queue_range)
         if clamped:
             log.warning("popped messages are no longer in the log", lanes=clamped)
         self.expire()
@@ -149,7 +149,7 @@ class PopService(Part):
         end = self.lanes.unsettled_end
         if end and self._store.failure is None:
             try:
-                await self._store.flushed(end)
+                await self._store.safe_point.wait_for_disk(end)
             except StoreError as error:
                 log.warning("redelivered messages may be delivered twice", reason=str(error))
         self.reviving.settle()
@@ -229,7 +229,7 @@ class PopService(Part):
 
     def _has_retries(self, wanted: PopRequest) -> bool:
         for topic, queue_id, _ in self.sources.retry_queues(wanted):
-            high = self._store.queue_range(topic, queue_id)[1]
+            high = self._store.reading.queue_range(topic, queue_id)[1]
             lane = self.lanes.get(wanted.group, topic, queue_id)
             if high > (0 if lane is None else lane.cursor):
                 return True
@@ -272,7 +272,7 @@ class PopService(Part):
         """Pop a retry topic with an invisible time of 0: copies go where the group reads."""
         name = topic.name
         for queue_id in range(topic.read_queue_nums):
-            high = self._store.queue_range(name, queue_id)[1]
+            high = self._store.reading.queue_range(name, queue_id)[1]
             if high <= (self._offsets.get(name, wanted.group, queue_id) or 0):
                 continue
             lane = self._lane(wanted, name, queue_id, retry=True)
@@ -408,17 +408,17 @@ class PopService(Part):
         return lane
 
     def _first_offset(self, topic: str, queue_id: int, from_newest: bool) -> int:
-        low, high = self._store.queue_range(topic, queue_id)
+        low, high = self._store.reading.queue_range(topic, queue_id)
         if not from_newest:
             return low
         if self._live.initial_offset is InitialOffset.STRICT:
             return high
         # As in RocketMQ: a queue that still has its first message from the start, else the newest
         # message.
-        return low if self._store.has_first_message(topic, queue_id) else max(high - 1, 0)
+        return low if self._store.reading.has_first_message(topic, queue_id) else max(high - 1, 0)
 
     def _pop_lane(self, wanted: PopRequest, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
-        high = self._store.queue_range(lane.topic, lane.queue_id)[1]
+        high = self._store.reading.queue_range(lane.topic, lane.queue_id)[1]
         if lane.cursor == high and lane.batch is None:
             return
         left = wanted.count_max - answer.count
@@ -556,7 +556,7 @@ class PopService(Part):
         for looked, (topic, queue_id, _) in enumerate(self.sources.list_sources(wanted, near)):
             if looked and looked % QUEUES_PER_SLICE == 0:
                 yield
-            high = self._store.queue_range(topic, queue_id)[1]
+            high = self._store.reading.queue_range(topic, queue_id)[1]
             lane = self.lanes.get(wanted.group, topic, queue_id)
             if lane is not None:
                 if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
@@ -576,11 +576,11 @@ class PopService(Part):
                     break
                 yield
             start = self._position(wanted.group, topic, queue_id)
-            high = self._store.queue_range(topic, queue_id)[1]
+            high = self._store.reading.queue_range(topic, queue_id)[1]
             left = wanted.count_max - answer.count
             found: list[tuple[int, bytes]] = []
             if left > 0:
-                result = self._store.get_message(topic, queue_id, start, left)
+                result = self._store.reading.get_message(topic, queue_id, start, left)
                 if result.status is GetStatus.FOUND:
                     found = list(split_records(result.body))
                     start = result.next_offset
@@ -601,7 +601,7 @@ class PopService(Part):
         pending = self._offsets.pending_reset(topic, group, queue_id)
         if pending is not None:
             return pending
-        low = self._store.queue_range(topic, queue_id)[0]
+        low = self._store.reading.queue_range(topic, queue_id)[0]
         lane = self.lanes.get(group, topic, queue_id)
         committed = self._offsets.get(topic, group, queue_id)
         return max(low, lane.cursor if lane is not None else 0, committed or 0)

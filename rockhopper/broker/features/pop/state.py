@@ -52,7 +52,7 @@ class PopState(State):
 
     def follow(self, store: MessageStore) -> None:
         """Read the journal. Raises OSError."""
-        self.lanes.load(store.max_commit_log_offset)
+        self.lanes.load(store.log.written_offset)
 
     async def leave(self) -> None:
         """Close the journal."""

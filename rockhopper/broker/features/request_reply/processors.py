@@ -118,7 +118,7 @@ class ReplyProcessor:
         except StoreError as error:
             return store_error_response(error)
         try:
-            await self._store.safe(end)
+            await self._store.safe_point.wait(end)
         except StoreError as error:
             response.code, response.remark = unconfirmed_code(error), str(error)
         return response

@@ -104,7 +104,7 @@ class BatchAppender:
         """Return the number of messages of *batch* in the log from an offset on."""
         count = 0
         of_runs: Counter[int] = Counter()
-        for properties in self._store.properties_from(from_offset):
+        for properties in self._store.opened.properties_from(from_offset):
             if _NAME not in properties:
                 continue
             found = _MARK(decode_properties(properties).get(PROPERTY_SINK, ""))
@@ -140,22 +140,22 @@ class BatchAppender:
                 if number > start:
                     if not placed:
                         store.check_writable()
-                        store.read_clock()
+                        store.staging.read_clock()
                     topic = self._topics.get(item.topic)
                     if topic is None or item.topic in self.deleted:
                         dropped[item.topic] += size
                         placed.append((size, []))
                     else:
-                        first = store.staged_offset
+                        first = store.log.staged_offset
                         for log_offsets, tail in self._stage(item, topic, batch, number - size):
                             # Before the next message, which may fail.
                             placed.append((_count(log_offsets), log_offsets))
                             if tail not in held:
                                 held.add(tail)
-                                store.hold(tail)
+                                store.visibility.hold(tail)
                                 count += FIRST_OF_QUEUE_COUNT
                         self._stats.get_send_traffic(topic.name).count_request(
-                            size, store.staged_offset - first
+                            size, store.log.staged_offset - first
                         )
                         size_bytes += _body_size_bytes(item)
                 if count >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
@@ -169,7 +169,7 @@ class BatchAppender:
             # Ends the pass, unless this has just failed.
             with contextlib.suppress(StoreError):
                 store.commit()
-            yield done + _count_before(store.max_commit_log_offset, placed)
+            yield done + _count_before(store.log.written_offset, placed)
             raise
         if dropped:
             log.warning("sink messages dropped: their topics were deleted", topics=dropped)
@@ -192,11 +192,13 @@ class BatchAppender:
             return
         staged = None
         if not topic.attributes:
-            tail = self._store.tail(topic.name, queue_id)
+            tail = self._store.staging.tail(topic.name, queue_id)
             suffix = self._suffix_with(f"{batch}:{number}+")
             # A run is larger than a log file only if the files are configured very small.
             with contextlib.suppress(RecordTooLargeError):
-                staged = self._store.stage_run(tail, item.messages, suffix, item.born_time_ms)
+                staged = self._store.staging.stage_run(
+                    tail, item.messages, suffix, item.born_time_ms
+                )
         if staged is not None:
             yield staged[1], tail
             return
@@ -216,8 +218,8 @@ class BatchAppender:
             text += "\x02"
         store = self._store
         if not topic.attributes:
-            tail = store.tail(topic.name, queue_id)
-            staged = store.stage_plain(
+            tail = store.staging.tail(topic.name, queue_id)
+            staged = store.staging.stage_plain(
                 tail,
                 message.body,
                 text,
@@ -241,8 +243,8 @@ class BatchAppender:
         properties |= decode_properties(self._suffix.decode())
         properties[PROPERTY_SINK] = mark
         topic, queue_id = self._redirect(topic, queue_id, properties)
-        tail = self._store.tail(topic, queue_id)
-        log_offset = self._store.stage(
+        tail = self._store.staging.tail(topic, queue_id)
+        log_offset = self._store.staging.stage(
             tail,
             message.body,
             properties,

@@ -153,8 +153,8 @@ class SinkPublisher(Part):
                 missing=missing,
             )
             return
-        if intent.from_offset > self._store.max_commit_log_offset:
-            intent = msgspec.structs.replace(intent, from_offset=self._store.max_commit_log_offset)
+        if intent.from_offset > self._store.log.written_offset:
+            intent = msgspec.structs.replace(intent, from_offset=self._store.log.written_offset)
             self._journal.save_intent(intent)
         batch = _batch(intent)
         start = self._appender.appended_count(batch, intent.from_offset)
@@ -179,7 +179,7 @@ class SinkPublisher(Part):
         )
         for count in self._appender.append(batch, paths, start):
             start = count
-        self._store.release()
+        self._store.visibility.release()
         if start < intent.message_count:
             _report_lost(intent, start)
         await self._settle(intent, paths)
@@ -455,7 +455,7 @@ class SinkPublisher(Part):
                 batch_id,
                 sum(part.message_count for part in parts),
                 [path.name for path in paths],
-                self._store.max_commit_log_offset,
+                self._store.log.written_offset,
             )
             self._appender.deleted.clear()
             if intent.message_count:
@@ -562,7 +562,7 @@ class SinkPublisher(Part):
                 for count in self._appender.append(_batch(intent), paths, done):
                     done = count
                     await asyncio.sleep(0)
-                await self._dispatched(self._store.max_commit_log_offset)
+                await self._dispatched(self._store.log.written_offset)
                 break
             except (StoreError, OSError) as error:
                 if self._store.failure is not None:
@@ -573,13 +573,13 @@ class SinkPublisher(Part):
                     )
                 failing = True
             await asyncio.sleep(RETRY_S)
-        self._store.release()
+        self._store.visibility.release()
         if done < intent.message_count:
             _report_lost(intent, done)
 
     async def _dispatched(self, end_offset: int) -> None:
-        await self._store.safe(end_offset)
-        while not self._store.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
+        await self._store.safe_point.wait(end_offset)
+        while not self._store.safe_point.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
             await asyncio.sleep(DISPATCH_POLL_S)
 
     async def _settle(self, intent: Intent, paths: list[Path]) -> None:
@@ -589,7 +589,7 @@ class SinkPublisher(Part):
         self._published_channel.note(encode_published(last))
         while True:
             try:
-                await self._store.flushed(self._store.max_commit_log_offset)
+                await self._store.safe_point.wait_for_disk(self._store.log.written_offset)
                 await asyncio.to_thread(self._journal.save_published, dict(self.published))
                 await asyncio.to_thread(self._journal.finish, paths)
                 break

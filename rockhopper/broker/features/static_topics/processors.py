@@ -170,7 +170,7 @@ class StaticTopicProcessors:
             await self._commit_on_the_way(request, static, queue_id)
         flags &= ~PULL_FLAG_COMMIT_OFFSET
         low = pieces[0].logic_offset if len(pieces) > 1 else None
-        high = newest.logical(self._store.queue_range(static.topic, newest.queue_id)[1])
+        high = newest.logical(self._store.reading.queue_range(static.topic, newest.queue_id)[1])
         following = pieces[pieces.index(piece) + 1] if piece is not newest else None
         changes = {"queueId": str(piece.queue_id), "queueOffset": str(piece.physical(offset))}
         if following is not None:
@@ -255,7 +255,7 @@ class StaticTopicProcessors:
         if piece.is_ended:
             return piece.end_offset
         if piece.broker == static.broker:
-            return self._store.queue_range(static.topic, piece.queue_id)[1]
+            return self._store.reading.queue_range(static.topic, piece.queue_id)[1]
         changes = {"queueId": str(piece.queue_id)}
         answer = await self._asked(request, piece, changes, Code.GET_MAX_OFFSET)
         return int((answer.ext or {}).get("offset", "0"))

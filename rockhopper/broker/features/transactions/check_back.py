@@ -65,7 +65,7 @@ class CheckBack:
         self._producers = kernel.producers
         self._access = kernel.access
         now_ms = self._now_ms = kernel.clock.steady_ms
-        self.counted_ms = kernel.store.counted_ms
+        self.counted_ms = kernel.store.retention.counted_ms
         """The time that the age of log files is counted by."""
         self._timer = WallTimer(now_ms)
         self._is_running = False

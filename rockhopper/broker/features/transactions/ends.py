@@ -191,7 +191,7 @@ class TransactionEnds:
                 self._remember(message.queue_offset, committed=True)
                 self._count(self.committed, message)
                 return written.end_offset
-        end = self._store.max_commit_log_offset
+        end = self._store.log.written_offset
         return self._agreed(message.queue_offset, end, commit=commit, committed=committed)
 
     def _is_held(self, message: StoredMessage) -> bool:

@@ -99,9 +99,9 @@ class Ledger:
         failure: StoreError | None = None
         try:
             store.check_writable()
-            store.read_clock()
+            store.staging.read_clock()
             if copy is not None:
-                log_offset = store.stage_again(copy)
+                log_offset = store.staging.stage_again(copy)
             then(log_offset)
         except StoreError as error:
             failure = error
@@ -109,7 +109,7 @@ class Ledger:
             store.commit()
         except StoreError as error:
             failure = failure or error
-        end = store.max_commit_log_offset
+        end = store.log.written_offset
         # A log file may have ended between the two, and the disk may have no room for the next.
         if log_offset is not None and log_offset >= end:
             log_offset = None
@@ -117,8 +117,8 @@ class Ledger:
 
     def _stage_op(self, offsets: tuple[int, ...], final_position: int | None) -> None:
         store = self._store
-        store.stage(
-            store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID),
+        store.staging.stage(
+            store.staging.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID),
             op_body(offsets),
             op_properties(final_position),
             0,
@@ -130,12 +130,12 @@ class Ledger:
     @property
     def half_end(self) -> int:
         """Return the end of the half queue."""
-        return self._store.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID).next_offset
+        return self._store.staging.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID).next_offset
 
     @property
     def op_end(self) -> int:
         """Return the end of the op queue."""
-        return self._store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID).next_offset
+        return self._store.staging.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID).next_offset
 
     def note_progress(self, first: OpenHalf | None) -> None:
         """Commit the offsets of RocketMQ's group, up to where transactions have durably ended.
@@ -147,8 +147,8 @@ class Ledger:
         place = (self.half_end, self.op_end) if first is None else (first.offset, first.op_floor)
         if place != self._noted:
             self._noted = place
-            self._snapshots.append((store.max_commit_log_offset, *place))
-        flushed = store.flushed_offset
+            self._snapshots.append((store.log.written_offset, *place))
+        flushed = store.log.flushed_offset
         while self._snapshots and self._snapshots[0][0] <= flushed:
             _, half_offset, op_offset = self._snapshots.pop(0)
             for topic, offset in (
@@ -165,9 +165,9 @@ class Ledger:
     def half_at(self, log_offset: int) -> StoredMessage | None:
         """Return the half message at a commit log offset, which a client may have named."""
         store = self._store
-        if not store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
+        if not store.log.min_offset <= log_offset < store.log.written_offset:
             return None
-        record = store.message_at(log_offset)
+        record = store.reading.reader.record(log_offset)
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_HALF_TOPIC:
             return None
@@ -207,7 +207,7 @@ class Ledger:
         return list(halves.values())
 
     def _start_of(self, topic: str) -> int:
-        low, high = self._store.queue_range(topic, HALF_QUEUE_ID)
+        low, high = self._store.reading.queue_range(topic, HALF_QUEUE_ID)
         known = self._offsets.get(topic, TRANSACTION_GROUP, HALF_QUEUE_ID)
         return min(max(known or 0, low), high)
 
@@ -215,7 +215,7 @@ class Ledger:
         finished: set[int] = set()
         for message in self._read(TRANSACTION_OP_HALF_TOPIC, op_floor):
             final = whole_number(message.properties.get(PROPERTY_FINAL_OFFSET))
-            if final >= self._store.min_commit_log_offset and not self._store.message_at(final):
+            if final >= self._store.log.min_offset and not self._store.reading.reader.record(final):
                 log.error(
                     "a crash lost a committed message, and its transaction is open again", at=final
                 )
@@ -231,12 +231,12 @@ class Ledger:
         queue_id: int = HALF_QUEUE_ID,
     ) -> Iterator[StoredMessage]:
         """Yield the messages of a queue from *offset* on, except the offsets in *skip*."""
-        end = self._store.queue_range(topic, queue_id)[1]
+        end = self._store.reading.queue_range(topic, queue_id)[1]
         while offset < end:
             if offset in skip:
                 offset += 1
                 continue
-            result = self._store.get_message(topic, queue_id, offset, READ_COUNT)
+            result = self._store.reading.get_message(topic, queue_id, offset, READ_COUNT)
             if result.status is GetStatus.FOUND:
                 for message in decode_messages(result.body):
                     if message.queue_offset not in skip:
@@ -263,7 +263,9 @@ class Ledger:
         if not unique_key or not topic:
             return
         group = half.properties.get(PROPERTY_PRODUCER_GROUP)
-        for record in self._store.query(topic, unique_key, COPIES_LOOKED_AT_MAX, 0, END_OF_TIME_MS):
+        for record in self._store.reading.query(
+            topic, unique_key, COPIES_LOOKED_AT_MAX, 0, END_OF_TIME_MS
+        ):
             message = decode_message(record)
             if message.properties.get(PROPERTY_PRODUCER_GROUP) == group:
                 yield message
@@ -277,8 +279,8 @@ class Ledger:
                 for topic in (message.properties.get(PROPERTY_REAL_TOPIC, ""), *WAITING_TOPICS):
                     since_ms.setdefault(topic, half.stored_ms)
         for topic, time_ms in since_ms.items():
-            for queue_id in self._store.queue_ids(topic):
-                offset = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
+            for queue_id in self._store.reading.queue_ids(topic):
+                offset = self._store.reading.offset_by_time(topic, queue_id, time_ms, upper=False)
                 for message in self._read(topic, offset, queue_id=queue_id):
                     if _is_final(message):
                         log_offset = message.prepared_transaction_offset

@@ -110,10 +110,14 @@ class PlainEnds:
     def serve(self, reply_batch: ReplyBatch, frames: list[Frame], first: int) -> int:
         """Stage the ends from frame *first* on; return how many."""
         store = self._store
-        if encode_end is None or not store.written_is_safe or not reply_batch.can_stage():
+        if (
+            encode_end is None
+            or not store.safe_point.is_what_is_written
+            or not reply_batch.can_stage()
+        ):
             return 0
-        op_tail = store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
-        batch = _Batch(store.place(), self._now_ms(), op_tail)
+        op_tail = store.staging.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID)
+        batch = _Batch(store.staging.place(), self._now_ms(), op_tail)
         answers: list[bytes] = []
         for at in range(first, len(frames)):
             request = _decoded(*frames[at][:2])
@@ -129,7 +133,7 @@ class PlainEnds:
         ended = list(batch.ended.values())
         if ended:
             records, packed_keys = b"".join(batch.records), b"".join(batch.packed_keys)
-            store.stage_encoded(records, batch.runs(), packed_keys)
+            store.staging.stage_encoded(records, batch.runs(), packed_keys)
             reply_batch.sent(b"".join(answers), ended[0][1], waits=True)
             reply_batch.when_written(partial(self._written, ended))
         return len(ended)
@@ -143,7 +147,7 @@ class PlainEnds:
             or not half.is_as_it_came
         ):
             return False
-        record = self._store.claimed_at(half.log_offset)
+        record = self._store.log.record_at(half.log_offset)
         place = half_place(record, half.log_offset) if half_place is not None else None
         if place is None or encode_end is None:
             return False
@@ -184,7 +188,7 @@ class PlainEnds:
             return None
         if queue_id >= max(settings.write_queue_nums, settings.read_queue_nums, 1):
             return None
-        tail = self._store.tail(topic, queue_id)
+        tail = self._store.staging.tail(topic, queue_id)
         return None if tail.is_batch else tail
 
     def _written(self, ended: list[CommittedHalf], end: int) -> None:

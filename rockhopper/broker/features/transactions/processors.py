@@ -95,8 +95,8 @@ class TransactionProcessors:
         store = self._store
         _, _, log_offset = decode_offset_message_id(fields.msg_id or "")
         record = b""
-        if store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
-            record = store.message_at(log_offset)
+        if store.log.min_offset <= log_offset < store.log.written_offset:
+            record = store.reading.reader.record(log_offset)
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_CHECK_MAX_TIME_TOPIC:
             raise Refusal(

@@ -84,7 +84,7 @@ class Transactions(FeaturePart):
         )
         self.check_back = CheckBack(kernel, self.halves, self.ledger, counts, self.ends)
         self.ends.checks = self.check_back
-        store.expires_sooner_after(self.check_back.has_looked_since)
+        store.opened.reserved_time.has_taken_care.append(self.check_back.has_looked_since)
         kernel.producers.joined_listeners.append(self.check_back.producer_came)
         self._settle_timer: asyncio.TimerHandle | None = None
         self.processors = TransactionProcessors(store, self.ledger, self.ends, self.resume).rows()
@@ -124,7 +124,7 @@ class Transactions(FeaturePart):
         store = self._store
         self.settle()
         if self.ledger.awaits_flush:
-            await last_flush(store, store.max_commit_log_offset)
+            await last_flush(store, store.log.written_offset)
         self.settle()
 
     def _settle_later(self) -> None:
@@ -243,8 +243,8 @@ class Transactions(FeaturePart):
             raise Refusal(f"the transaction of message {message.message_id} was committed already")
         for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):
             if self.halves.get(copy.queue_offset) is not None:
-                return self._store.max_commit_log_offset
-        tail = self._store.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)
+                return self._store.log.written_offset
+        tail = self._store.staging.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)
         offset = tail.next_offset
         properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
         properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)

@@ -284,7 +284,7 @@ class Call:
 
 def reply_when_safe(store: MessageStore, call: Call, reply: Any, end_offset: int) -> Any:
     """Return *reply* if the log is safe up to *end_offset*; else None, and reply once it is."""
-    if end_offset <= store.high_watermark:
+    if end_offset <= store.safe_point.high_watermark:
         return reply
 
     def release(error: StoreError | None) -> None:
@@ -292,5 +292,5 @@ def reply_when_safe(store: MessageStore, call: Call, reply: Any, end_offset: int
             reply.status.CopyFrom(unconfirmed_status(error))
         call.reply(reply)
 
-    store.when_safe(end_offset, release)
+    store.safe_point.when(end_offset, release)
     return None

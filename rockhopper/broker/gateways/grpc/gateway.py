@@ -77,7 +77,7 @@ class GrpcGateway:
             message_size_bytes_max=config.store.live.message_size_max_bytes,
         )
         self._config = config
-        self._tables = store.layout.config
+        self._tables = store.opened.layout.config
         self._host = fixed_host(config.bind_address, config.broker_ip1)
         self._tls: Tls | None = None
         self._expiry: asyncio.TimerHandle | None = None

@@ -174,7 +174,7 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
         "holds",
     )
     for holds, percent in zip(
-        ("commit_log", "consume_queues"), store.disks_used_percent, strict=True
+        ("commit_log", "consume_queues"), store.retention.used_percents, strict=True
     ):
         if percent >= 0:
             used.add_sample(percent / 100, holds)
@@ -186,34 +186,34 @@ def _disks(store: MessageStore, live: LiveStoreSettings) -> Iterator[Family]:
 
 def _storage(kernel: Kernel) -> Iterator[Family]:
     store = kernel.store
-    end, oldest_ms = store.max_commit_log_offset, store.earliest_time_ms
+    end, oldest_ms = store.log.written_offset, store.reading.earliest_time_ms
     yield gauge(
         "rocketmq_storage_message_reserve_time", "Age of the oldest stored message"
     ).add_sample(max(kernel.clock.steady_ms() - oldest_ms, 0) if oldest_ms >= 0 else 0)
     yield gauge("rocketmq_storage_size", "Size of the commit log").add_sample(
-        end - store.min_commit_log_offset
+        end - store.log.min_offset
     )
     yield gauge(
         "rocketmq_storage_flush_behind_bytes", "Bytes appended and not yet flushed to disk"
-    ).add_sample(end - store.flushed_offset)
+    ).add_sample(end - store.log.flushed_offset)
     yield gauge(
         "rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not yet dispatched to queues"
-    ).add_sample(end - store.dispatched_offset)
+    ).add_sample(end - store.dispatch.offset)
     yield counter(
         "rockhopper_filter_tests_total", "Messages evaluated by SQL92 filters"
-    ).add_sample(store.tested_count)
+    ).add_sample(store.reading.reader.tested_count)
     yield counter(
         "rockhopper_damaged_messages_total", "Damaged messages found in the store"
-    ).add_sample(store.damaged_count)
+    ).add_sample(store.reading.reader.damaged_count)
     yield counter(
         "rockhopper_mended_entries_total", "Queue and index entries repaired from the log"
-    ).add_sample(store.mended_count)
+    ).add_sample(store.scrub.mended_count)
     yield counter(
         "rockhopper_altered_tables_total", "Table files found changed since they were saved"
     ).add_sample(kernel.tables.altered_count)
     yield counter(
         "rockhopper_index_faults_total", "Index entries and keys that disagree with the log"
-    ).add_sample(store.index_fault_count)
+    ).add_sample(store.scrub.index_fault_count)
     yield gauge("rockhopper_store_writable", "1 when the store accepts messages").add_sample(
         store.is_writable
     )

@@ -40,7 +40,7 @@ class LagAges:
         stored_ms = self._seen.get(place) or self._known.get(place)
         if stored_ms is None:
             self.looks += 1
-            stored_ms = store.store_time(topic, queue_id, offset)
+            stored_ms = store.reading.store_time(topic, queue_id, offset)
         self._seen[place] = stored_ms
         return stored_ms
 
@@ -80,7 +80,7 @@ class _Lag:
 
     def look_at(self, sums: _TopicLag, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Add one queue, in which *group* has committed *offset*."""
-        low, high = self._store.queue_range(topic, queue_id)
+        low, high = self._store.reading.queue_range(topic, queue_id)
         position = max(offset, low)
         behind = max(0, high - position)
         pulled = min(max(self._stats.pulled_offset(topic, group, queue_id), position), high)
@@ -110,7 +110,7 @@ def lag_families(kernel: Kernel, ages: LagAges) -> Iterator[Family | None]:
         kernel.tables.offsets,
         kernel.consumers,
         names,
-        kernel.store.has_messages,
+        kernel.store.reading.has_messages,
         kernel.retry_owners.groups,
     )
     for topic, group, offsets in followed:

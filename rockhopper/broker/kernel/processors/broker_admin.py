@@ -190,7 +190,7 @@ class BrokerAdminProcessors:
 
     async def get_runtime_info(self, _request: Request) -> Response:
         """28: return the runtime status."""
-        layout = self._store.layout
+        layout = self._store.opened.layout
         log_disk = await asyncio.to_thread(disk_usage, layout.commit_log)
         queue_disk = await asyncio.to_thread(disk_usage, layout.consume_queues)
         info = runtime_info(

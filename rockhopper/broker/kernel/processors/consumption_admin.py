@@ -84,15 +84,17 @@ class ConsumptionAdminProcessors:
         for queue_id in range(topic.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await next_slice()
-            low, high = store.queue_range(topic.name, queue_id)
-            earliest_ms = store.earliest_store_time(topic.name, queue_id)
+            low, high = store.reading.queue_range(topic.name, queue_id)
+            earliest_ms = store.reading.earliest_store_time(topic.name, queue_id)
             offset = self._offsets.get(topic.name, fields.group, queue_id) or 0
             consumed_ms = self._consumed_ms(topic.name, queue_id, offset) or earliest_ms
             delay_ms = 0
             if max(offset, low) < high:
-                next_ms = store.store_time(topic.name, queue_id, max(offset, low))
+                next_ms = store.reading.store_time(topic.name, queue_id, max(offset, low))
                 delay_ms = max(now_ms - next_ms, 0)
-            latest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else -1
+            latest_ms = (
+                store.reading.store_time(topic.name, queue_id, high - 1) if high > low else -1
+            )
             span = {
                 "consumeTimeStamp": consumed_ms,
                 "delayTime": delay_ms,
@@ -106,10 +108,10 @@ class ConsumptionAdminProcessors:
     def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the store time of the message before *offset*; 0 if there is none."""
         store = self._store
-        low, high = store.queue_range(topic, queue_id)
+        low, high = store.reading.queue_range(topic, queue_id)
         if not low < offset <= high:
             return 0
-        return max(store.store_time(topic, queue_id, offset - 1), 0)
+        return max(store.reading.store_time(topic, queue_id, offset - 1), 0)
 
     async def broker_consume_stats(self, request: Request) -> Response:
         """317: return the progress of every group in every topic.
@@ -133,7 +135,7 @@ class ConsumptionAdminProcessors:
                 looked_at += 1
                 if looked_at % QUEUES_PER_TURN == 0:
                     await next_slice()
-                _, high = self._store.queue_range(topic_name, queue_id)
+                _, high = self._store.reading.queue_range(topic_name, queue_id)
                 offset = max(self._offsets.get(topic_name, group, queue_id) or 0, 0)
                 key = MessageQueueKey(topic_name, self._config.broker_name, queue_id)
                 consumed_ms = self._consumed_ms(topic_name, queue_id, offset)

@@ -300,7 +300,7 @@ class GroupAdminProcessors:
         for name in self._topics.configs:
             if (
                 name.startswith(f"{RETRY_PREFIX}{group}")
-                and self._store.has_messages(name)
+                and self._store.reading.has_messages(name)
                 and group in self._retry_owners.groups(name)
             ):
                 yield name
@@ -348,10 +348,10 @@ class GroupAdminProcessors:
                 await next_slice()
             committed = self._offsets.get(topic, group, queue_id)
             offset = least if committed is None else max(committed, least)
-            low, high = self._store.queue_range(topic, queue_id)
+            low, high = self._store.reading.queue_range(topic, queue_id)
             consumed_ms = 0
             if low < offset <= high:
-                consumed_ms = self._store.store_time(topic, queue_id, offset - 1)
+                consumed_ms = self._store.reading.store_time(topic, queue_id, offset - 1)
             key = MessageQueueKey(topic, self._config.broker_name, queue_id)
             pulled = max(offset, self._stats.pulled_offset(topic, group, queue_id))
             texts.append(queue_text(key, OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))))

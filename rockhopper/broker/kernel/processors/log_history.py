@@ -63,7 +63,7 @@ class LogHistoryProcessor:
             ends.append(
                 None
                 if past.end_offset is None
-                else self._store.queue_end_at(topic, queue_id, past.end_offset)
+                else self._store.reading.queue_end_at(topic, queue_id, past.end_offset)
             )
             if question.group is not None:
                 self._positions.claim(request.connection, question.group, topic, queue_id)

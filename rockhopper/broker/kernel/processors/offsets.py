@@ -99,10 +99,10 @@ class OffsetProcessors:
                 ResponseCode.QUERY_NOT_FOUND,
                 "Not found, do not set to zero, maybe this group boot first",
             )
-        low, high = self._store.queue_range(topic, queue_id)
+        low, high = self._store.reading.queue_range(topic, queue_id)
         if low < high and topic.startswith(RETRY_PREFIX):
             return _offset(low)
-        is_young = self._store.has_first_message(topic, queue_id)
+        is_young = self._store.reading.has_first_message(topic, queue_id)
         if is_young and low < high and self._live.initial_offset is InitialOffset.COMPAT:
             return _offset(low)
         raise RequestError(
@@ -188,7 +188,7 @@ class OffsetProcessors:
         if means_it:
             return True
         committed = self._offsets.get(fields.topic, fields.consumer_group, fields.queue_id)
-        end = self._store.queue_range(fields.topic, fields.queue_id)[1]
+        end = self._store.reading.queue_range(fields.topic, fields.queue_id)[1]
         return committed is not None and committed > end
 
     def search_by_time(self, request: Request) -> Response:
@@ -196,8 +196,8 @@ class OffsetProcessors:
         fields = request.fields(SearchOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         store = self._store
-        low, high = store.queue_range(fields.topic, fields.queue_id)
-        offset = store.offset_by_time(
+        low, high = store.reading.queue_range(fields.topic, fields.queue_id)
+        offset = store.reading.offset_by_time(
             fields.topic,
             fields.queue_id,
             fields.timestamp,
@@ -211,7 +211,7 @@ class OffsetProcessors:
         """30: return the offset after the newest message."""
         fields = request.fields(GetMaxOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
-        high = self._store.queue_range(fields.topic, fields.queue_id)[1]
+        high = self._store.reading.queue_range(fields.topic, fields.queue_id)[1]
         self._positions.tell(request.connection, fields.topic, fields.queue_id, high)
         return _offset(high)
 
@@ -219,7 +219,7 @@ class OffsetProcessors:
         """31: return the offset of the oldest message; -1 in a new queue of type BatchCQ."""
         fields = request.fields(GetMinOffsetRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
-        low, high = self._store.queue_range(fields.topic, fields.queue_id)
+        low, high = self._store.reading.queue_range(fields.topic, fields.queue_id)
         if high == 0 and self._topics.is_batch(fields.topic):
             low = -1
         return _offset(low)
@@ -228,7 +228,7 @@ class OffsetProcessors:
         """32: return the store time of the oldest message, -1 if there is none."""
         fields = request.fields(GetEarliestMsgStoretimeRequest)
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
-        time_ms = self._store.earliest_store_time(fields.topic, fields.queue_id)
+        time_ms = self._store.reading.earliest_store_time(fields.topic, fields.queue_id)
         return Response(ext={"timestamp": str(time_ms)})
 
     async def all_consumer_offsets(self, _request: Request) -> Response:
@@ -242,7 +242,7 @@ def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: i
     if settings is None:
         raise TopicNotFound(f"topic[{topic}] not exist, apply first please!")
     count = max(settings.read_queue_nums, settings.write_queue_nums)
-    if 0 <= queue_id < count or store.queue_range(topic, queue_id)[1] > 0:
+    if 0 <= queue_id < count or store.reading.queue_range(topic, queue_id)[1] > 0:
         return
     raise InvalidParameter(f"queueId[{queue_id}] is illegal, topic [{topic}] has {count} queues")
 

@@ -65,9 +65,13 @@ class QueryProcessors:
             return self._found([])
         begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
         if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
-            by_tag, steps = store.search_tag(fields.topic, fields.key, count_max, begin_ms, end_ms)
+            by_tag, steps = store.reading.search_tag(
+                fields.topic, fields.key, count_max, begin_ms, end_ms
+            )
             return self._found_by(steps, by_tag.records)
-        by_key, steps = store.search_key(fields.topic, fields.key, count_max, begin_ms, end_ms)
+        by_key, steps = store.reading.search_key(
+            fields.topic, fields.key, count_max, begin_ms, end_ms
+        )
         return self._found_by(steps, lambda: by_key.newest_first[::-1])
 
     async def _found_by(
@@ -81,8 +85,8 @@ class QueryProcessors:
         store = self._store
         ext = encode_fields(
             QueryMessageResponse(
-                index_last_update_timestamp=store.store_time_ms,
-                index_last_update_phyoffset=store.dispatched_offset,
+                index_last_update_timestamp=store.log.store_time_ms,
+                index_last_update_phyoffset=store.dispatch.offset,
             )
         )
         if not records:

@@ -115,7 +115,7 @@ class ResetProcessors:
             for number, (queue_id, offset) in enumerate(list(queues.items())):
                 if number % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                     await next_slice()
-                if offset >= store.queue_range(topic, queue_id)[0]:
+                if offset >= store.reading.queue_range(topic, queue_id)[0]:
                     found[queue_id] = min(offset, found.get(queue_id, offset))
         return await long_json_response(lambda: {"correctionOffsets": found})
 
@@ -172,14 +172,14 @@ class ResetProcessors:
         self, topic: str, fields: ResetOffsetRequest, queue_id: int, wanted: int | None
     ) -> int:
         store = self._store
-        low, high = store.queue_range(topic, queue_id)
+        low, high = store.reading.queue_range(topic, queue_id)
         if wanted is not None:
             if not low <= wanted <= high:
                 raise Refusal(f"Target offset {wanted} not in consume queue range [{low}-{high}]")
             return wanted
         if fields.timestamp < 0:
             return high
-        found = store.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
+        found = store.reading.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
         return min(max(found, low), high)
 
     def _only_moving(

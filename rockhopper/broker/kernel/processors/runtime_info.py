@@ -84,7 +84,7 @@ def runtime_info(
     info |= _log_state(store, log_disk)
     info["consumeQueueDiskRatio"] = _disk_ratio(queue_disk)
     for level in range(1, delayed.levels.level_max + 1):
-        high = store.queue_range(SCHEDULE_TOPIC, level - 1)[1]
+        high = store.reading.queue_range(SCHEDULE_TOPIC, level - 1)[1]
         if high > 0:
             info[f"scheduleMessageOffset_{level}"] = f"{delayed.offset(level)},{high}"
     return dict(sorted(info.items()))
@@ -150,15 +150,15 @@ def _totals(stats: BrokerStats, times: PutTimes, put: Traffic, got: Traffic) -> 
 
 def _log_state(store: MessageStore, disk: tuple[int, int, int]) -> dict[str, str]:
     total_bytes, _, free_bytes = disk
-    unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
-    behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)
+    unflushed_bytes = max(store.log.written_offset - store.log.flushed_offset, 0)
+    behind_bytes = max(store.log.written_offset - store.dispatch.offset, 0)
     return {
         "commitLogDirCapacity": f"Total : {as_text(total_bytes)}, Free : {as_text(free_bytes)}.",
         "commitLogDiskRatio": _disk_ratio(disk),
-        "commitLogMaxOffset": str(store.max_commit_log_offset),
-        "commitLogMinOffset": str(store.min_commit_log_offset),
+        "commitLogMaxOffset": str(store.log.written_offset),
+        "commitLogMinOffset": str(store.log.min_offset),
         "dispatchBehindBytes": str(behind_bytes),
-        "earliestMessageTimeStamp": str(store.earliest_time_ms),
+        "earliestMessageTimeStamp": str(store.reading.earliest_time_ms),
         "remainHowManyDataToFlush": as_text(unflushed_bytes),
     }
 

@@ -124,7 +124,9 @@ class StoreAdminProcessors:
             if looked > MESSAGES_PER_TURN or looked_bytes > BYTES_PER_TURN:
                 looked = looked_bytes = 0
                 await next_slice()
-            record = self._store.message_at(entry.log_offset) if entry is not None else b""
+            record = (
+                self._store.reading.reader.record(entry.log_offset) if entry is not None else b""
+            )
             if record:
                 looked_bytes += len(record)
                 topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
@@ -144,13 +146,13 @@ class StoreAdminProcessors:
         """321: return raw entries of a consume queue, and a group's filter."""
         fields = request.fields(QueryConsumeQueueRequest)
         name = f"{fields.queue_id}@{fields.topic}"
-        if not self._store.has_queue(fields.topic, fields.queue_id):
+        if not self._store.reading.has_queue(fields.topic, fields.queue_id):
             raise Refusal(f"{name} is not exist!")
-        low, high = self._store.queue_range(fields.topic, fields.queue_id)
+        low, high = self._store.reading.queue_range(fields.topic, fields.queue_id)
         if not low <= fields.index < high:
             return Response(ResponseCode.SUCCESS, f"Index {fields.index} of {name} is not exist!")
         count = max(min(fields.count, ROWS_MAX), 0)
-        units = self._store.queue_units(fields.topic, fields.queue_id, fields.index, count)
+        units = self._store.reading.queue_units(fields.topic, fields.queue_id, fields.index, count)
         answer = self._filter_of(fields) | {"maxQueueIndex": high, "minQueueIndex": low}
 
         def describe() -> object:
@@ -176,7 +178,7 @@ class StoreAdminProcessors:
 
     def delete_expired(self, _request: Request) -> Response:
         """329: delete expired commit log files now, whatever deleteWhen says."""
-        self._store.delete_expired_soon()
+        self._store.retention.ask()
         log.info("an administrator requested the deletion of expired commit log files")
         return Response()
 
@@ -194,7 +196,7 @@ class StoreAdminProcessors:
                 "haConnectionInfo": [],
                 "inSyncSlaveNums": 0,
                 "master": True,
-                "masterCommitLogMaxOffset": self._store.max_commit_log_offset,
+                "masterCommitLogMaxOffset": self._store.log.written_offset,
             }
         )
 
@@ -253,5 +255,5 @@ class StoreAdminProcessors:
             raise Refusal("set commitlog readahead mode failed")
         if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
             raise InvalidParameter("set commitlog readahead mode param value error")
-        self._store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
+        self._store.opened.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
         return Response(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")

@@ -41,7 +41,7 @@ class TopicIdProcessor:
             raise InvalidParameter(
                 f"{len(names)} topics are requested: request at most {TOPICS_MAX} at a time"
             )
-        log_end = self._store.max_commit_log_offset
+        log_end = self._store.log.written_offset
         found: list[str | None] = [
             self._topic_ids.get(name, log_end) if name in self._topics else None for name in names
         ]

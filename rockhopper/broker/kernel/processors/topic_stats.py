@@ -100,7 +100,7 @@ class StatsProcessor:
             self._offsets,
             self._consumers,
             topics,
-            self._store.has_messages,
+            self._store.reading.has_messages,
             self._retry_owners.groups,
         )
         ages: Counter[str] = Counter()
@@ -131,7 +131,7 @@ class StatsProcessor:
         group.oldest_ms = max(group.oldest_ms, 0)
         for queue_id, first, _ in behind:
             await looks.take(_READ_LOOKS)
-            stored_ms = self._store.store_time(topic, queue_id, first)
+            stored_ms = self._store.reading.store_time(topic, queue_id, first)
             if stored_ms > 0:
                 group.oldest_ms = min(group.oldest_ms or stored_ms, stored_ms)
 
@@ -142,7 +142,7 @@ class StatsProcessor:
         behind = []
         for queue_id in range(topic.read_queue_nums):
             await looks.take(1)
-            low, high = self._store.queue_range(topic.name, queue_id)
+            low, high = self._store.reading.queue_range(topic.name, queue_id)
             first = max(queues.get(queue_id, 0), low)
             if high > first:
                 behind.append((queue_id, first, high))
@@ -155,11 +155,11 @@ class StatsProcessor:
             return
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             await looks.take(1)
-            low, high = self._store.queue_range(topic.name, queue_id)
+            low, high = self._store.reading.queue_range(topic.name, queue_id)
             if high > low:
                 await looks.take(_READ_LOOKS)
                 figures.messages += high - low
-                newest_ms = self._store.store_time(topic.name, queue_id, high - 1)
+                newest_ms = self._store.reading.store_time(topic.name, queue_id, high - 1)
                 figures.newest_ms = max(figures.newest_ms, newest_ms)
         if figures.sent:
             figures.sent_per_s = self._stats.topic_put_tps(topic.name)

@@ -313,20 +313,20 @@ class TopicAdminProcessors:
         if not any(self._holds_pops(name, each, others) for each in queue_ids):
             return False
         for queue_id in queue_ids:
-            end = self._store.queue_range(name, queue_id)[1]
+            end = self._store.reading.queue_range(name, queue_id)[1]
             self._offsets.commit(name, group, queue_id, end)
         self._offsets.save_soon()
         log.warning("a retry topic is kept: it holds messages that other groups popped", topic=name)
         return True
 
     def _holds_pops(self, name: str, queue_id: int, groups: Iterable[str]) -> bool:
-        low, high = self._store.queue_range(name, queue_id)
+        low, high = self._store.reading.queue_range(name, queue_id)
         passed = (self._offsets.get(name, group, queue_id) or 0 for group in groups)
         at = max(low, min(passed))
         if high - at > EXAMINED_MAX:
             return True
         while at < high:
-            result = self._store.get_message(name, queue_id, at, 32)
+            result = self._store.reading.get_message(name, queue_id, at, 32)
             if any(is_popped_copy(each.properties) for each in decode_messages(result.body)):
                 return True
             at = max(result.next_offset, at + 1)
@@ -349,7 +349,7 @@ class TopicAdminProcessors:
         for purged in names:
             for group in self._offsets.groups_of(purged):
                 for queue_id in self._offsets.queues(purged, group):
-                    end = self._store.queue_range(purged, queue_id)[0]
+                    end = self._store.reading.queue_range(purged, queue_id)[0]
                     self._offsets.commit(purged, group, queue_id, end)
             for listener in self._events.topic_purged:
                 listener(purged)
@@ -414,10 +414,12 @@ class TopicAdminProcessors:
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await next_slice()
-            low, high = store.queue_range(topic.name, queue_id)
-            newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
+            low, high = store.reading.queue_range(topic.name, queue_id)
+            newest_ms = (
+                store.reading.store_time(topic.name, queue_id, high - 1) if high > low else 0
+            )
             key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
-            size = store.records_bytes(topic.name, queue_id) if fields.sizes else None
+            size = store.reading.records_bytes(topic.name, queue_id) if fields.sizes else None
             queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0), size)))
         return await long_json_response(
             lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}

@@ -148,7 +148,7 @@ class LongPolling(Part):
 
     def _forget_unused(self, tail: QueueTail) -> None:
         if tail.waiters is None and self._store is not None:
-            self._store.forget_unused(tail)
+            self._store.staging.forget_unused(tail)
 
     def _park(self, parked: ParkedPull, suspend_s: float) -> bool:
         connection = parked.connection

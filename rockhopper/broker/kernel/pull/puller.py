@@ -171,7 +171,7 @@ class Puller:
         self._consumers = consumers
         self._offsets = offsets
         self._long_polling = long_polling
-        self.turns = FilterTurns(store.reader.budget)
+        self.turns = FilterTurns(store.reading.reader.budget)
         self._stats = stats
         self.positions: ReaderPositions | None = None
         """Without it, offsets are not checked against the history of the log."""
@@ -252,7 +252,7 @@ class Puller:
 
     def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[PullOutcome, GetResult]:
         begun_s = time.perf_counter()
-        result = self._store.get_message(
+        result = self._store.reading.get_message(
             pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
         )
         stats = self._stats
@@ -271,7 +271,7 @@ class Puller:
             # The minimum that RocketMQ returns for a new queue of this type.
             result.min_offset = -1
         if result.status in _EMPTY:
-            first, _ = self._store.queue_range(pull.topic, pull.queue_id)
+            first, _ = self._store.reading.queue_range(pull.topic, pull.queue_id)
             if first:
                 result.next_offset = result.min_offset = result.max_offset = first
             return (PullOutcome.NOT_YET if pull.offset == first else PullOutcome.MOVED), result
@@ -280,8 +280,8 @@ class Puller:
     def _suggest(self, group_name: str, result: GetResult) -> None:
         """Suggest another broker to a reader whose messages are no longer in memory here."""
         (log_offset,) = _LOG_OFFSET.unpack_from(result.body)
-        behind_bytes = self._store.max_commit_log_offset - log_offset
-        if behind_bytes > self._store.reader.limits.memory_bytes:
+        behind_bytes = self._store.log.written_offset - log_offset
+        if behind_bytes > self._store.reading.reader.limits.memory_bytes:
             group = self._groups.find_or_create(group_name)
             if group is not None:
                 result.suggested_broker_id = group.which_broker_when_consume_slowly
@@ -305,7 +305,7 @@ class Puller:
         reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
         if reset is None:
             return None
-        low, high = self._store.queue_range(pull.topic, pull.queue_id)
+        low, high = self._store.reading.queue_range(pull.topic, pull.queue_id)
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
         return PullOutcome.MOVED, result
 
@@ -317,7 +317,7 @@ class Puller:
         to = self.positions.next_valid(pull.connection, pull.group, topic, queue_id, pull.offset)
         if to is None:
             return None
-        low, high = self._store.queue_range(topic, queue_id)
+        low, high = self._store.reading.queue_range(topic, queue_id)
         log.warning(
             "a consumer was moved back: the log was cut before its offset",
             group=pull.group,
@@ -363,7 +363,7 @@ class Puller:
 
     def look_at_resets(self, topic: str, queue_id: int) -> None:
         """Notify the pulls that wait on a queue of a reset now."""
-        self._long_polling.wake_all(self._store.tail(topic, queue_id))
+        self._long_polling.wake_all(self._store.staging.tail(topic, queue_id))
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
         if name and topic is None:
@@ -373,7 +373,7 @@ class Puller:
         """Hold *pull* until a message is behind *offset*; return False if too many wait already."""
         until_s = self._long_polling.loop.time() + wait_s
 
-        tail = self._store.tail(pull.topic, pull.queue_id)
+        tail = self._store.staging.tail(pull.topic, pull.queue_id)
         parked = _ParkedPull(self, pull, tail, offset, chosen, until_s)
         return self._long_polling.park(parked, wait_s)
 
@@ -488,7 +488,7 @@ class Puller:
         except Refusal:
             return None
         sql = None if chosen is None else chosen.sql
-        queue = self._store.consume_queue(pull.topic, pull.queue_id)
+        queue = self._store.reading.consume_queue(pull.topic, pull.queue_id)
         return None if queue is None or (chosen is not None and sql is None) else (queue, sql)
 
     def _on_retry_topic(self, pull: Pull, chosen: Subscription | None) -> MessageFilter | None:

@@ -124,7 +124,7 @@ class ReaderPositions(Part):
             return None
         if online is None and not self._offsets.queues(topic, group):
             return None
-        end = self._store.queue_end_at(topic, queue_id, self._history.start_offset)
+        end = self._store.reading.queue_end_at(topic, queue_id, self._history.start_offset)
         if offset <= end:
             return None
         chooses = online is not None and online.settings.consume_type == PULLING
@@ -133,7 +133,7 @@ class ReaderPositions(Part):
         return end if committed is None else committed
 
     def _has_sent(self, peer: Peer, topic: str, queue_id: int, offset: int) -> bool:
-        result = self._store.get_message(topic, queue_id, max(offset - 1, 0), 2)
+        result = self._store.reading.get_message(topic, queue_id, max(offset - 1, 0), 2)
         return any(
             message.queue_offset <= offset
             and join_address(message.born_host, message.born_port) == peer.peer

@@ -43,7 +43,7 @@ class DelaySearch:
 
     def next_offset(self, level: int) -> int:
         """Return the queue offset of the first message of *level* that seems undelivered."""
-        first, end = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+        first, end = self._store.reading.queue_range(SCHEDULE_TOPIC, level - 1)
         delay_ms = self._levels.delay_ms(level)
         low, high = first, end
         while low < high:
@@ -60,7 +60,7 @@ class DelaySearch:
     def _known_from(self, level: int, queue_offset: int, least: int) -> StoredMessage | None:
         """Return the newest existing message up to an offset that can have a copy."""
         for offset in range(queue_offset, least - 1, -1):
-            result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, 1)
+            result = self._store.reading.get_message(SCHEDULE_TOPIC, level - 1, offset, 1)
             if result.status is GetStatus.FOUND:
                 message = decode_message(result.body)
                 if message.queue_offset == offset and self._target(message) is not None:
@@ -78,10 +78,10 @@ class DelaySearch:
         target = self._target(message)
         if target is None or due_ms > self._now_ms() + _CLOCK_SLACK_MS:
             return False
-        offset = self._store.offset_by_time(*target, due_ms - _CLOCK_SLACK_MS, upper=False)
-        end = min(self._store.queue_range(*target)[1], offset + LOOKED_AT_MAX)
+        offset = self._store.reading.offset_by_time(*target, due_ms - _CLOCK_SLACK_MS, upper=False)
+        end = min(self._store.reading.queue_range(*target)[1], offset + LOOKED_AT_MAX)
         while offset < end:
-            result = self._store.get_message(*target, offset, 32)
+            result = self._store.reading.get_message(*target, offset, 32)
             if any(is_copy(each, message) for each in decode_messages(result.body)):
                 return True
             if result.next_offset <= offset:

@@ -229,7 +229,9 @@ class DelayedDelivery(Part):
         self._is_running = False
         # The next message of a waiting level, cached so that it need not be read again.
         self._heads: dict[int, StoredMessage] = {}
-        self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
+        self._journal = DelayJournal(
+            store.opened.layout.own / "delay", store.opened.layout.quarantine
+        )
         self._sync = JournalSync(self._journal)
         self._saving: asyncio.Task[None] | None = None
 
@@ -251,12 +253,12 @@ class DelayedDelivery(Part):
 
     def _find_levels_that_are_no_more(self) -> None:
         """Create timers for levels with messages that the setting no longer defines."""
-        for queue_id in self._store.queue_ids(SCHEDULE_TOPIC):
+        for queue_id in self._store.reading.queue_ids(SCHEDULE_TOPIC):
             level = queue_id + 1
             if level in self._timers:
                 continue
             self._timers[level] = WallTimer(self._now_ms)
-            end_offset = self._store.queue_range(SCHEDULE_TOPIC, queue_id)[1]
+            end_offset = self._store.reading.queue_range(SCHEDULE_TOPIC, queue_id)[1]
             if self.table.offsets.get(level, 0) < end_offset:
                 log.warning(
                     "messages wait at a delay level that messageDelayLevel does not define: they "
@@ -268,7 +270,7 @@ class DelayedDelivery(Part):
     def _find_unknown_offsets(self) -> None:
         """Derive from the log the progress of levels that the table lacks."""
         if self.table.is_damaged:
-            layout = self._store.layout
+            layout = self._store.opened.layout
             for path in (self.table.path, disk.backup_path(self.table.path)):
                 if path.exists():
                     disk.copy_aside(path, layout.quarantine / "config" / path.name)
@@ -286,9 +288,11 @@ class DelayedDelivery(Part):
     def _written_until(self, about: Pass) -> int:
         """Return the queue offset behind the last message that a pass has written; 0 if none."""
         count = min(about.end_offset - about.first_offset, BATCH_COUNT_MAX)
-        if about.log_end >= self._store.max_commit_log_offset or count <= 0:
+        if about.log_end >= self._store.log.written_offset or count <= 0:
             return 0
-        result = self._store.get_message(SCHEDULE_TOPIC, about.level - 1, about.first_offset, count)
+        result = self._store.reading.get_message(
+            SCHEDULE_TOPIC, about.level - 1, about.first_offset, count
+        )
         if result.status is not GetStatus.FOUND:
             return 0
         written = written_copies(self._store, about.log_end, decode_messages(result.body))
@@ -298,7 +302,7 @@ class DelayedDelivery(Part):
         """Start at the offsets of delayOffset.json, limited to the present queues; needs a loop."""
         self._is_running = True
         for level in self._timers:
-            low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+            low, high = self._store.reading.queue_range(SCHEDULE_TOPIC, level - 1)
             known = self.table.offsets.get(level, 0)
             self._next[level] = min(max(known, low), high)
             self.soon(level)
@@ -313,7 +317,7 @@ class DelayedDelivery(Part):
             if level not in self._timers:
                 self._timers[level] = WallTimer(self._now_ms)
                 if self._is_running:
-                    low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+                    low, high = self._store.reading.queue_range(SCHEDULE_TOPIC, level - 1)
                     self._next[level] = min(max(self.table.offsets.get(level, 0), low), high)
         for level in self._timers:
             self.soon(level)
@@ -334,7 +338,9 @@ class DelayedDelivery(Part):
         self._delivered.clear()
         self._next.clear()
         for level in self._timers:
-            self.table.set_offset(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
+            self.table.set_offset(
+                level, self._store.reading.queue_range(SCHEDULE_TOPIC, level - 1)[1]
+            )
         self.start()
 
     async def abandon(self) -> None:
@@ -363,7 +369,7 @@ class DelayedDelivery(Part):
 
     def settle(self) -> None:
         """Advance the table's offsets past every delivery that is on disk."""
-        flushed_offset = self._store.flushed_offset
+        flushed_offset = self._store.log.flushed_offset
         delivered = self._delivered
         while delivered and delivered[0][0] <= flushed_offset:
             _, level, offset = delivered.popleft()
@@ -384,10 +390,10 @@ class DelayedDelivery(Part):
 
     async def _save_and_forget(self) -> None:
         """Save the table, then delete the journal entries that it covers."""
-        settled_offset = self._store.flushed_offset
+        settled_offset = self._store.log.flushed_offset
         self.settle()
         try:
-            self._journal.turn(self._store.max_commit_log_offset)
+            self._journal.turn(self._store.log.written_offset)
             await self.table.saved()
             if self.table.is_saved:
                 await asyncio.to_thread(self._journal.forget, settled_offset)
@@ -402,7 +408,7 @@ class DelayedDelivery(Part):
             self._timers[level].soon(self._run, level)
 
     def _await_arrival(self, level: int) -> None:
-        tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
+        tail = self._store.staging.tail(SCHEDULE_TOPIC, level - 1)
         self._long_polling.watch(_Waiting(self, level, tail, self._next[level]))
 
     def _run(self, level: int) -> None:
@@ -411,7 +417,7 @@ class DelayedDelivery(Part):
         head = self._heads.get(level)
         if head is not None and head.queue_offset == offset and self._wait_for(level, head):
             return
-        result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, BATCH_COUNT_MAX)
+        result = self._store.reading.get_message(SCHEDULE_TOPIC, level - 1, offset, BATCH_COUNT_MAX)
         if result.status is GetStatus.FOUND:
             self._deliver(level, decode_messages(result.body), result.next_offset)
         elif result.status in _MISSING or result.next_offset == offset:
@@ -432,9 +438,9 @@ class DelayedDelivery(Part):
         staged: list[tuple[StoredMessage, int]] = []
         try:
             store.check_writable()
-            log_end = store.max_commit_log_offset
+            log_end = store.log.written_offset
             about = Pass(level, next_offset, end_offset, log_end)
-            store.read_clock()
+            store.staging.read_clock()
             try:
                 self._note(about)
                 for message in messages:
@@ -450,7 +456,7 @@ class DelayedDelivery(Part):
                 store.commit()
         except StoreError as error:
             # A part of the pass may be in the log.
-            end = store.max_commit_log_offset
+            end = store.log.written_offset
             staged = [(message, log_offset) for message, log_offset in staged if log_offset < end]
             next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
             self._note_failure(error)
@@ -460,7 +466,7 @@ class DelayedDelivery(Part):
             self.soon(level)
         if next_offset != self._next[level]:
             self._next[level] = next_offset
-            self._delivered.append((store.max_commit_log_offset, level, next_offset))
+            self._delivered.append((store.log.written_offset, level, next_offset))
         for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)

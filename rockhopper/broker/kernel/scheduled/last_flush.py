@@ -17,4 +17,4 @@ async def last_flush(store: MessageStore, end_offset: int) -> None:
     if store.failure is None:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
-                await store.flushed(end_offset)
+                await store.safe_point.wait_for_disk(end_offset)

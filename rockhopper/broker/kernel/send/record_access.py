@@ -51,9 +51,9 @@ def record_at(
 
     *of_topics* None: any topic.
     """
-    if not store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
+    if not store.log.min_offset <= log_offset < store.log.written_offset:
         return None
-    record = store.message_at(log_offset)
+    record = store.reading.reader.record(log_offset)
     if not record:
         return None
     message = decode_message(record)

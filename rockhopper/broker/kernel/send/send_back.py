@@ -118,8 +118,8 @@ class SendBack:
         """Store the copy and return its end in the log."""
         store, times = self._store, message.reconsume_times + 1
         store.check_writable()
-        store.read_clock()
-        store.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
+        store.staging.read_clock()
+        store.staging.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
         end = store.commit()
         self._stats.get_send_traffic(topic).count_request(1, message.size_bytes)
         return end

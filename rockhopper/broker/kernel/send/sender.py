@@ -1,7 +1,7 @@
 """Stores messages of every kind, and batches.
 
 Nearly all sends are plain messages to a known topic. These normally take the fast path in
-hot_pass.py, which ends in the same ``store.stage``; all others arrive here.
+hot_pass.py, which ends in the same ``staging.stage``; all others arrive here.
 
 send_checks.py checks permissions and targets. Properties that the broker sets are never accepted
 from a client.
@@ -179,7 +179,7 @@ class Sender:
         for name, prepare in self.preparations:
             if name in properties:
                 queue_id = prepare(properties, topic, queue_id)
-        self._store.read_clock()
+        self._store.staging.read_clock()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)
         is_dead = name.startswith(DLQ_PREFIX)
@@ -197,8 +197,8 @@ class Sender:
         elif due_ms is not None:
             name, stored_queue_id = self._timers.redirect(name, queue_id, properties, due_ms)
             recall_handle = self._timers.recall_handle(properties)
-        tail = self._store.tail(name, stored_queue_id)
-        log_offset = self._store.stage(
+        tail = self._store.staging.tail(name, stored_queue_id)
+        log_offset = self._store.staging.stage(
             tail,
             send.body,
             properties,
@@ -210,7 +210,7 @@ class Sender:
         )
         unique_key = properties[PROPERTY_UNIQUE_KEY]
         self._stats.get_send_traffic(topic.name if diversion is None else name).count_request(
-            1, self._store.staged_offset - log_offset
+            1, self._store.log.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
         if diversion is not None:
@@ -295,11 +295,11 @@ class Sender:
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         if is_any_delayed(body, messages):
             raise IllegalMessage("a message in a batch cannot be delayed: send it on its own")
-        self._store.read_clock()
-        tail = self._store.tail(topic.name, queue_id)
+        self._store.staging.read_clock()
+        tail = self._store.staging.tail(topic.name, queue_id)
         first_offset = tail.next_offset
         born_host = send.born_host
-        placed = self._store.stage_batch(
+        placed = self._store.staging.stage_batch(
             tail,
             body,
             send.sys_flag & ~INNER_BATCH_FLAGS,
@@ -309,7 +309,7 @@ class Sender:
         if placed is None:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
         self._stats.get_send_traffic(topic.name).count_request(
-            len(messages), self._store.staged_offset - placed[0]
+            len(messages), self._store.log.staged_offset - placed[0]
         )
         ids = message_ids(self._message_id(0)[:-16], placed[1])
         return Placed(ids, queue_id, first_offset, None)
@@ -326,12 +326,12 @@ class Sender:
         check_inner_count(count, str(count))
         properties = self._broker_properties(send)
         unique_key = properties[PROPERTY_UNIQUE_KEY]
-        self._store.read_clock()
-        tail = self._store.tail(topic.name, queue_id)
+        self._store.staging.read_clock()
+        tail = self._store.staging.tail(topic.name, queue_id)
         first_offset = tail.next_offset
         properties[PROPERTY_INNER_NUM] = str(count)
         properties[PROPERTY_INNER_BASE] = str(first_offset)
-        log_offset = self._store.stage(
+        log_offset = self._store.staging.stage(
             tail,
             body,
             properties,
@@ -342,7 +342,7 @@ class Sender:
             batch_count=count,
         )
         self._stats.get_send_traffic(topic.name).count_request(
-            count, self._store.staged_offset - log_offset
+            count, self._store.log.staged_offset - log_offset
         )
         batch_id = unique_key if send.is_batch else None
         return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)

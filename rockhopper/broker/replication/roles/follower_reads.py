@@ -35,7 +35,7 @@ class FollowerReads:
 
     def shows_more_than(self, replicated_offset: int) -> bool:
         """Return whether queues contain unconfirmed messages: for a moment after a start."""
-        return self._store.dispatched_offset > replicated_offset
+        return self._store.dispatch.offset > replicated_offset
 
     def stop(self) -> None:
         """Answer the waiting requests."""

@@ -112,9 +112,9 @@ class ReplicaProcessors:
             "brokerVersion": str(MQ_VERSION_ORDINAL),
             "brokerVersionDesc": VERSION_DESCRIPTION,
             ROCKHOPPER_VERSION: own_version(),
-            "commitLogMaxOffset": str(store.max_commit_log_offset),
-            "commitLogMinOffset": str(store.min_commit_log_offset),
-            "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),
+            "commitLogMaxOffset": str(store.log.written_offset),
+            "commitLogMinOffset": str(store.log.min_offset),
+            "dispatchBehindBytes": str(store.log.written_offset - store.dispatch.offset),
         }
         return Response(body=fastjson.dumps({"table": table}).encode())
 

@@ -52,24 +52,24 @@ class ReplicaStore:
     @property
     def start_offset(self) -> int:
         """See ReplicaLog."""
-        return self._ends[0] if self._store is None else self._store.min_commit_log_offset
+        return self._ends[0] if self._store is None else self._store.log.min_offset
 
     @property
     def end_offset(self) -> int:
         """See ReplicaLog."""
-        return self._ends[1] if self._store is None else self._store.max_commit_log_offset
+        return self._ends[1] if self._store is None else self._store.log.written_offset
 
     @property
     def next_offset(self) -> int:
         """See ReplicaLog."""
-        return self._ends[2] if self._store is None else self._store.received_offset
+        return self._ends[2] if self._store is None else self._store.log.received_offset
 
     @property
     def acknowledgeable_offset(self) -> int:
         """See ReplicaLog."""
         if self._store is None:
             return self._ends[3]
-        return self._store.flushed_offset if self._is_sync else self.end_offset
+        return self._store.log.flushed_offset if self._is_sync else self.end_offset
 
     @property
     def is_away(self) -> bool:
@@ -81,7 +81,7 @@ class ReplicaStore:
         if self._store is None:
             return b""
         file_end = offset - offset % self._file_size_bytes + self._file_size_bytes
-        return self._store.log_bytes(offset, min(offset + size_bytes_max, file_end))
+        return self._store.log.written_bytes(offset, min(offset + size_bytes_max, file_end))
 
     def append(self, offset: int, data: bytes) -> None:
         """See ReplicaLog."""
@@ -96,7 +96,7 @@ class ReplicaStore:
         if self._store is None or self.is_away:
             return
         try:
-            self._store.drop_torn()
+            self._store.log.drop_torn()
         except StoreError as error:
             log.error("an incomplete record stays at the end of the log", reason=str(error))
 

@@ -225,9 +225,7 @@ class SetMember(StoreListener):
         await self._open_period(None)
         replica_disk = ReplicaDisk(self._layout.own / "ha")
         store = self.parts.store
-        replica_disk.count_start(
-            boot_id(), store.max_commit_log_offset, may_have_lost=may_have_lost
-        )
+        replica_disk.count_start(boot_id(), store.log.written_offset, may_have_lost=may_have_lost)
         self._replica = RunningReplica(
             membership,
             self._replica_store,
@@ -285,7 +283,7 @@ class SetMember(StoreListener):
     async def _all_is_confirmed(self) -> None:
         if self._writer is not None:
             await self._writer.stop()
-        await self.parts.store.safe(self.parts.store.max_commit_log_offset)
+        await self.parts.store.safe_point.wait(self.parts.store.log.written_offset)
 
     def advertisement(self) -> Advertisement:
         """Return the advertisement for name servers."""
@@ -545,7 +543,7 @@ class SetMember(StoreListener):
     async def _promote(self, epoch: int) -> None:
         store, applier = self.parts.store, self._applier
         assert applier is not None
-        end = store.max_commit_log_offset
+        end = store.log.written_offset
         while self._is_sync_mode and self._replicated_offset < end and self._goes_on(epoch):
             self._confirmed.clear()
             await self._confirmed.wait()
@@ -565,7 +563,7 @@ class SetMember(StoreListener):
         self.gate.hold_responses()
         self._look_once()
         await self._client_ports.build_parts()
-        if store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
+        if store.reading.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             self.parts.kernel.locks.lead(self.parts.tables.locks.held)
         await self._client_ports.serve(self._period, self._begin_telling)
         self._is_serving = True

@@ -169,7 +169,7 @@ class StateApplier:
             CorruptFileError: a table is damaged.
         """
         self.kept.open()
-        noted = applied.load(self._store.layout)
+        noted = applied.load(self._store.opened.layout)
         if noted is not None and self._is_here(noted):
             self._next, self._last = noted.queue_offset, (noted.log_offset, noted.writer)
             self._passes.update({level: Pass(level, *rest) for level, *rest in noted.passes})
@@ -177,7 +177,7 @@ class StateApplier:
         else:
             self._next = self._newest_snapshot()
         self._is_open = True
-        self._store.watchers[STATE_TOPIC] = self
+        self._store.dispatch.watchers[STATE_TOPIC] = self
 
     def _is_here(self, noted: Applied) -> bool:
         """Return whether this log contains the record that was applied last."""
@@ -193,7 +193,7 @@ class StateApplier:
 
         Otherwise return the beginning of the queue.
         """
-        low, high = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)
+        low, high = self._store.reading.queue_range(STATE_TOPIC, STATE_QUEUE_ID)
         newest = self._message(high - 1)
         begin = low if newest is None else decode_state(newest.body).snapshot
         return max(low, begin)
@@ -203,7 +203,7 @@ class StateApplier:
         return found[0] if found and found[0].queue_offset == queue_offset else None
 
     def _read(self, queue_offset: int, count: int) -> list[StoredMessage]:
-        result = self._store.get_message(STATE_TOPIC, STATE_QUEUE_ID, queue_offset, count)
+        result = self._store.reading.get_message(STATE_TOPIC, STATE_QUEUE_ID, queue_offset, count)
         return decode_messages(result.body) if result.status is GetStatus.FOUND else []
 
     @property
@@ -224,7 +224,7 @@ class StateApplier:
 
     def arrived(self, topic: str, queue_id: int) -> None:
         """Apply a newly dispatched record at once if it is marked *alone*."""
-        newest = self._message(self._store.queue_range(topic, queue_id)[1] - 1)
+        newest = self._message(self._store.reading.queue_range(topic, queue_id)[1] - 1)
         if newest is not None and _is_alone(newest):
             self._replicated_offset = max(self._replicated_offset, newest.commit_log_offset + 1)
             self._run(newest.queue_offset)
@@ -260,7 +260,7 @@ class StateApplier:
             return True
         messages = self._read(self._next, READ_COUNT)
         if not messages:
-            low = self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[0]
+            low = self._store.reading.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[0]
             if self._next < low:
                 self._lose(low)
                 return True
@@ -345,7 +345,7 @@ class StateApplier:
         place = Applied(self._next, *self._last, passes)
         try:
             await self.kept.save()
-            await asyncio.to_thread(applied.save, self._store.layout, place)
+            await asyncio.to_thread(applied.save, self._store.opened.layout, place)
         except OSError as error:
             log.warning(
                 "the replication position of this replica cannot be saved", reason=str(error)
@@ -363,23 +363,23 @@ class StateApplier:
             OSError: a file cannot be written.
         """
         await self._end()
-        self._replicated_offset = self._store.max_commit_log_offset
+        self._replicated_offset = self._store.log.written_offset
         while self._step():
             pass
         for message in self._behind_dispatch():
             self._open_up(message)
             while self._todo:
                 self._take(self._todo.popleft())
-        if not self.is_whole and self._store.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
+        if not self.is_whole and self._store.reading.queue_range(STATE_TOPIC, STATE_QUEUE_ID)[1]:
             log.error(
                 "this replica starts to lead without a complete copy of the master's state: "
                 "check its topics"
             )
-        applied.remove(self._store.layout)
+        applied.remove(self._store.opened.layout)
         await self.kept.close()
 
     def _behind_dispatch(self) -> Iterator[StoredMessage]:
-        for record in self._store.records_from(self._store.dispatched_offset):
+        for record in self._store.reading.records_from(self._store.dispatch.offset):
             message = decode_message(record)
             if message.topic == STATE_TOPIC and message.queue_offset == self._next:
                 yield message
@@ -395,7 +395,7 @@ class StateApplier:
 
     async def _end(self) -> None:
         self._is_open = False
-        self._store.watchers.pop(STATE_TOPIC, None)
+        self._store.dispatch.watchers.pop(STATE_TOPIC, None)
         for handle in (self._handle, self._save_timer):
             if handle is not None:
                 handle.cancel()

@@ -78,15 +78,15 @@ class StateLog:
             StoreError: the record could not be added to the pass.
         """
         self._find_lost()
-        tail = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID)
+        tail = self._store.staging.tail(STATE_TOPIC, STATE_QUEUE_ID)
         queue_offset = tail.next_offset
-        self._store.stage(
+        self._store.staging.stage(
             tail,
             encode_state(self._writer, self.snapshot, entries),
             {},
             0,
             SYS_FLAG_BORN_HOST_V6 if alone else 0,
-            self._store.store_time_ms,
+            self._store.log.store_time_ms,
             _HOST_ALONE if alone else _HOST,
         )
         return queue_offset
@@ -121,7 +121,7 @@ class StateLog:
         """Collect the records that a failed pass has lost."""
         if not self._staged:
             return
-        next_offset = self._store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+        next_offset = self._store.staging.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
         while self._staged and self._staged[-1].queue_offset >= next_offset:
             self._lost.appendleft(self._staged.pop())
 
@@ -162,7 +162,7 @@ class StateLog:
         self.flush()
         if not self._lost:
             try:
-                await self._store.safe(self._store.max_commit_log_offset)
+                await self._store.safe_point.wait(self._store.log.written_offset)
             except NotReplicatedError:
                 pass
             else:

@@ -90,7 +90,7 @@ class StateWriter:
             StoreError: the store accepts no writes now.
             OSError: the position of the followed state cannot be removed.
         """
-        applied.remove(self._store.layout)
+        applied.remove(self._store.opened.layout)
         self.is_writing = True
         self._tables.topics.put(
             TopicConfig(STATE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=0)
@@ -105,12 +105,12 @@ class StateWriter:
         """
         store = self._store
         self._tell()
-        store.read_clock()
+        store.staging.read_clock()
         self._min_offset, self._snapshot_at = (
-            store.min_commit_log_offset,
-            store.max_commit_log_offset,
+            store.log.min_offset,
+            store.log.written_offset,
         )
-        first = store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+        first = store.staging.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
         for piece in pieces_of(self._tables):
             self._log.stage([piece])
         store.commit()
@@ -205,7 +205,7 @@ class StateWriter:
         self._gathered()
         self._log.flush()
         if self._due_ms is not None and not self._log.is_late:
-            self._told.append((self._store.max_commit_log_offset, self._due_ms))
+            self._told.append((self._store.log.written_offset, self._due_ms))
             self._due_ms = None
 
     def overdue_since_ms(self) -> int | None:
@@ -213,7 +213,7 @@ class StateWriter:
 
         Answers that the master gave before that time survive its failure.
         """
-        told, high_watermark = self._told, self._store.high_watermark
+        told, high_watermark = self._told, self._store.safe_point.high_watermark
         while told and told[0][0] <= high_watermark:
             told.popleft()
         due = [due_ms for _, due_ms in told]
@@ -252,6 +252,6 @@ class StateWriter:
 
     def _is_snapshot_old(self) -> bool:
         """Return whether retention has deleted files, and would soon delete the newest snapshot."""
-        min_offset = self._store.min_commit_log_offset
+        min_offset = self._store.log.min_offset
         file_size = self._tables.config.store.commit_log_file_size_bytes
         return min_offset > self._min_offset and self._snapshot_at < min_offset + file_size

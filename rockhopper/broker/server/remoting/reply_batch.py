@@ -95,7 +95,7 @@ class ReplyBatch:
                 store.check_writable()
             except StoreError:
                 return False
-            store.read_clock()
+            store.staging.read_clock()
             self._began = True
         return True
 
@@ -143,7 +143,7 @@ class ReplyBatch:
         try:
             end = store.commit()
         except StoreError as error:
-            end = store.max_commit_log_offset
+            end = store.log.written_offset
             self._refuse(b"".join([one[0] for one in owed if one[1] >= end]), error)
             owed = [one for one in owed if one[1] < end]
             self._note(sends, store_error_response(error).code)
@@ -151,7 +151,7 @@ class ReplyBatch:
         then, self._then = self._then, []
         for follow_up in then:
             follow_up(end)
-        if store.written_is_safe or end <= store.high_watermark:
+        if store.safe_point.is_what_is_written or end <= store.safe_point.high_watermark:
             for frames, _, _ in owed:
                 self.answer(frames)
             self._served = self._served | sends if self._served else sends
@@ -162,7 +162,7 @@ class ReplyBatch:
                 self.answer(frames)
         if waiting:
             note = partial(self._note, sends)
-            store.when_safe(end, _release(self.connection, b"".join(waiting), note))
+            store.safe_point.when(end, _release(self.connection, b"".join(waiting), note))
         else:
             self._note(sends, ResponseCode.SUCCESS)
 

@@ -1,7 +1,7 @@
 """Responses that promise that something is stored: they are sent once it is safe.
 
 Every processor that stores a message and acknowledges it ends with ``answer_when_safe``. The pass
-over many sends (reply_batch.py) and coroutines (``MessageStore.safe``) wait for the same offset of
+over many sends (reply_batch.py) and coroutines (``SafePoint.wait``) wait for the same offset of
 the store. ``tests/unit/broker/server/remoting/test_safe_answers.py`` checks the whole table of
 request codes.
 """
@@ -25,7 +25,7 @@ def answer_when_safe(
     Then *request* is answered once it is safe, or, if the disk has not confirmed it, with the code
     that *unconfirmed* returns for the error.
     """
-    if end_offset <= store.high_watermark:
+    if end_offset <= store.safe_point.high_watermark:
         return response
 
     def release(error: StoreError | None) -> None:
@@ -34,5 +34,5 @@ def answer_when_safe(
             response.remark = str(error)
         request.answer(response)
 
-    store.when_safe(end_offset, release)
+    store.safe_point.when(end_offset, release)
     return None

@@ -355,6 +355,19 @@ class CommitLog:
             return b""
         return file.read(start - base, end - base)
 
+    def written_bytes(self, start: int, end: int) -> bytes:
+        """Return the written bytes of [start, end), which must be in one file; perhaps fewer."""
+        return self.read(start, min(end, self.written_offset))
+
+    def last_bytes(self, size_bytes_max: int) -> tuple[int, bytes]:
+        """Return the last bytes of the log, from one file, and the offset at which they start.
+
+        For a follower that compares them with its master's.
+        """
+        end, last = self.written_offset, max(self.written_offset - 1, 0)
+        start = max(end - size_bytes_max, last - last % self.file_size_bytes, self.min_offset)
+        return start, self.read(start, end)
+
     def mapped(self, offset: int) -> tuple[mmap.mmap, int, int] | None:
         """Return the mapping of the file that holds *offset*, and its [start, end); or None.
 

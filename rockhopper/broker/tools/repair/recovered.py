@@ -60,7 +60,7 @@ async def _bound_offsets(tables: Tables, store: MessageStore) -> None:
     # RocketMQ reads only the table file: write the changes in the journal into it.
     if next(iter(tables.offsets.entries()), None):
         tables.offsets.start_saving()
-        tables.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
+        tables.offsets.clamp(lambda topic, queue_id: store.reading.queue_range(topic, queue_id)[1])
         await tables.offsets.on_disk()
         tables.offsets.stop_saving()
         tables.offsets.close_journal()

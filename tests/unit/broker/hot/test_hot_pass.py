@@ -82,7 +82,7 @@ def codes(broker: HotBroker) -> list[tuple[int, int]]:
 
 
 def stored(broker: HotBroker) -> list[bytes]:
-    result = broker.served.store.get_message("orders", 0, 0, 32)
+    result = broker.served.store.reading.get_message("orders", 0, 0, 32)
     return [message.body for message in decode_messages(result.body)]
 
 
@@ -119,13 +119,13 @@ def test_sends_with_long_names_alone_find_the_compiled_way(
 
     broker.serve([long_send(0)])
     taken: list[int] = []
-    stage = broker.served.store.stage_encoded
+    stage = broker.served.store.staging.stage_encoded
 
     def staged(records: bytes, runs: list[Run], packed_keys: bytes) -> None:
         taken.append(sum(run.count for run in runs))
         stage(records, runs, packed_keys)
 
-    monkeypatch.setattr(broker.served.store, "stage_encoded", staged)
+    monkeypatch.setattr(broker.served.store.staging, "stage_encoded", staged)
     broker.serve([long_send(1), long_send(2)])
     assert taken == [2]
     assert codes(broker) == [(0, 0), (1, 0), (2, 0)]

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,7 @@ def test_what_stands_in_older_files_is_taken_too(
         several = [pulled.frame(queueOffset=str(n), maxMsgNums="1") for n in (29, 3, 4, 5, 29)]
         taken, answers = pulled.serve(*several)
         assert (taken, answers) == (5, [(0, bodies[n : n + 1]) for n in (29, 3, 4, 5, 29)])
-        queue = pulled.broker.served.store.consume_queue("orders", 0)
+        queue = pulled.broker.served.store.reading.consume_queue("orders", 0)
         assert queue is not None
         queue.release_if_idle()
         queue.release_if_idle()
@@ -147,13 +148,20 @@ def test_what_cannot_be_mapped_is_left_to_python(
 ) -> None:
     pulled = Pulled(tmp_path, monkeypatch, {"mappedFileSizeConsumeQueue": "40"})
 
-    def no_mapping(*_: object) -> None:
-        raise TooManyOpenFilesError(errno.EMFILE, "no descriptor is free")
+    log = pulled.broker.served.store.log
+    mapped, calls = log.mapped, list[int]()
+
+    def no_mapping(offset: int) -> tuple[mmap, int, int] | None:
+        calls.append(offset)
+        if len(calls) == 1:
+            raise TooManyOpenFilesError(errno.EMFILE, "no descriptor is free")
+        return mapped(offset)
 
     try:
         pulled.pull()
-        monkeypatch.setattr(type(pulled.broker.served.store), "log_around", no_mapping)
+        monkeypatch.setattr(log, "mapped", no_mapping)
         assert pulled.pull(queueOffset="0", maxMsgNums="2") == (0, 0, ALL[:2])
+        assert calls
     finally:
         pulled.broker.close()
 
@@ -352,9 +360,9 @@ def test_an_expression_is_known_once_it_found_something(
                 "orders", b"%s %d" % (colour.encode(), number), properties=f"colour\x01{colour}\x02"
             )
         assert pulled.pull(**ask) == (0, 0, [b"red 0", b"red 3"])
-        tested = served.store.tested_count
+        tested = served.store.reading.reader.tested_count
         assert pulled.pull(**ask) == (1, 0, [b"red 0", b"red 3"])
-        assert served.store.tested_count == tested + 10
+        assert served.store.reading.reader.tested_count == tested + 10
         assert pulled.pull(**ask, queueOffset="6", maxMsgNums="1") == (1, 0, [b"red 3"])
         reads = served.stats.got("orders", "group").queues[0]
         assert reads.next_offset == 9

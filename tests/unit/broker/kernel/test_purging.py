@@ -23,7 +23,7 @@ async def test_users_topics_groups_and_offsets_go(broker: ServedBroker, contents
     assert "orders" not in broker.tables.topics
     assert "billing" not in broker.tables.groups
     assert broker.tables.offsets.get("orders", "billing", 0) is None
-    assert broker.store.queue_range("orders", 0) == (0, 0)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 0)
 
 
 async def test_system_topics_stay_and_are_emptied(broker: ServedBroker, contents: Contents) -> None:
@@ -32,7 +32,7 @@ async def test_system_topics_stay_and_are_emptied(broker: ServedBroker, contents
     broker.put("SCHEDULE_TOPIC_XXXX")
     contents.purge()
     assert list(broker.tables.topics.configs) == topics
-    assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (2, 2)
+    assert broker.store.reading.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (2, 2)
     assert "TOOLS_CONSUMER" in broker.tables.groups
 
 
@@ -51,5 +51,5 @@ async def test_who_is_online_goes_on_with_topic_and_group(
     assert topic.read_queue_nums == 3
     assert "billing" in broker.tables.groups
     assert "others" not in broker.tables.topics
-    assert broker.store.queue_range("orders", 0) == (0, 0)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 0)
     assert broker.put("orders").queue_offset == 0

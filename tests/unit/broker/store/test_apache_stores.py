@@ -48,10 +48,10 @@ def read_queue(
     store: MessageStore, topic: str, queue_id: int, subscription: Subscription | None = None
 ) -> list[StoredMessage]:
     """Every message of a queue, inner batches taken apart."""
-    offset, end = store.queue_range(topic, queue_id)
+    offset, end = store.reading.queue_range(topic, queue_id)
     messages: list[StoredMessage] = []
     while offset < end:
-        result = store.get_message(topic, queue_id, offset, 32, subscription)
+        result = store.reading.get_message(topic, queue_id, offset, 32, subscription)
         assert result.status in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE), (offset, end)
         assert result.next_offset > offset
         messages += decode_messages(result.body)
@@ -96,7 +96,7 @@ def test_every_message_is_read_as_apache_read_it(apache: ApacheStore, store: Mes
     for topic, content in apache.topics.items():
         messages: list[StoredMessage] = []
         for _, queue_id, low, high in content["queues"]:
-            assert store.queue_range(topic, queue_id) == (low, high)
+            assert store.reading.queue_range(topic, queue_id) == (low, high)
             messages += read_queue(store, topic, queue_id)
         assert found(messages) == expected(apache, topic)
 
@@ -109,7 +109,7 @@ def test_every_single_message_is_found_by_key_and_by_unique_id(
             continue
         for message in content["messages"]:
             for key in filter(None, (message.get("keys"), message["msgId"])):
-                [record] = store.query(topic, key, 2, 0, NOW_MS)
+                [record] = store.reading.query(topic, key, 2, 0, NOW_MS)
                 assert decode_message(record).queue_offset == message["queueOffset"]
 
 
@@ -131,10 +131,10 @@ async def test_what_is_added_follows_and_is_there_after_the_next_start(apache: A
         store = open_store(apache)
         for topic, content in apache.topics.items():
             for _, queue_id, *_ in content["queues"]:
-                low, high = store.queue_range(topic, queue_id)
+                low, high = store.reading.queue_range(topic, queue_id)
                 put = store.put(MessageToStore(topic, queue_id, b"ours", "KEYS\x01ours\x02"))
                 assert put.queue_offset == high
-                assert store.queue_range(topic, queue_id) == (low, high + 1)
+                assert store.reading.queue_range(topic, queue_id) == (low, high + 1)
         await store.close()
     store = open_store(apache)
     for topic, content in apache.topics.items():
@@ -142,7 +142,7 @@ async def test_what_is_added_follows_and_is_there_after_the_next_start(apache: A
             messages = read_queue(store, topic, queue_id)
             assert [m.body for m in messages[high:]] == [b"ours"] * 3
         ours = 3 * len(content["queues"])
-        assert len(store.query(topic, "ours", ours + 1, 0, NOW_MS)) == ours
+        assert len(store.reading.query(topic, "ours", ours + 1, 0, NOW_MS)) == ours
         assert len(found_of(store, apache, topic)) == len(content["messages"]) + ours
     await store.close()
 
@@ -163,7 +163,7 @@ def test_apaches_topics_are_known(apache: ApacheStore) -> None:
 
 
 async def test_the_scrub_finds_nothing_wrong(store: MessageStore) -> None:
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     with capture_logs() as logs:
         while store.scrub.passes.step():
             pass

@@ -29,8 +29,8 @@ def test_what_is_in_front_stays_and_queue_offsets_go_on_there(
     stores: Stores, ends: list[int], kept: int, is_clean: bool
 ) -> None:
     store = reopen(stores, ends[kept - 1], is_clean=is_clean)
-    assert store.max_commit_log_offset == ends[kept - 1]
-    assert store.queue_range("TopicA", 0) == (0, kept)
+    assert store.log.written_offset == ends[kept - 1]
+    assert store.reading.queue_range("TopicA", 0) == (0, kept)
     assert not store.opened.report.holes
     result = put(store, b"instead")
     assert (result.queue_offset, result.commit_log_offset) == (kept, ends[kept - 1])
@@ -42,20 +42,20 @@ def test_the_next_start_finds_nothing_missing(stores: Stores, ends: list[int]) -
     fill(store, 3)
     close(stores.opened.pop(stores.root))
     store = stores.open()
-    assert store.queue_range("TopicA", 0) == (0, 13)
+    assert store.reading.queue_range("TopicA", 0) == (0, 13)
     assert not store.opened.report.holes
 
 
 def test_what_was_cut_is_kept_aside(stores: Stores, ends: list[int]) -> None:
     store = stores.reopen_after_stop(cut_at=ends[9])
-    kept = store.layout.quarantine / f"commitlog-{ends[9]:020d}"
+    kept = store.opened.layout.quarantine / f"commitlog-{ends[9]:020d}"
     assert kept.read_bytes()[4:8] == bytes.fromhex("daa320a7")
 
 
 def test_cutting_at_the_end_cuts_nothing(stores: Stores, ends: list[int]) -> None:
     store = stores.reopen_after_stop(cut_at=ends[-1])
-    assert store.queue_range("TopicA", 0) == (0, 60)
-    assert not store.layout.quarantine.exists()
+    assert store.reading.queue_range("TopicA", 0) == (0, 60)
+    assert not store.opened.layout.quarantine.exists()
 
 
 def test_what_is_sealed_takes_nothing_more(store: MessageStore) -> None:
@@ -63,8 +63,8 @@ def test_what_is_sealed_takes_nothing_more(store: MessageStore) -> None:
     store.depose(DeposedError("another leads"))
     with pytest.raises(DeposedError, match="another leads"):
         put(store)
-    store.read_clock()
+    store.staging.read_clock()
     store.opened.commit_log.stage_encoded(b"x" * 100)
     with pytest.raises(DeposedError):
         store.opened.commit_log.write()
-    assert store.max_commit_log_offset == end
+    assert store.log.written_offset == end

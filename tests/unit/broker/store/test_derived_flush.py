@@ -45,13 +45,13 @@ def test_a_checkpoint_without_a_flush_of_the_log_does_not_move(stores: Stores) -
     first_ms = stores.clock.now_ms
     stores.clock.advance(1000)
     put(store)
-    for _ in store.derived_flush.steps(False):
+    for _ in store.flush_service.derived.steps(False):
         pass
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     saved = load(stores.root / "rockhopper" / "checkpoint")
     assert (saved.commit_log_ms, saved.consume_queue_ms, saved.index_ms) == (first_ms,) * 3
     flush(store)
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     saved = load(stores.root / "rockhopper" / "checkpoint")
     assert (saved.commit_log_ms, saved.consume_queue_ms) == (first_ms + 1000, first_ms)
 
@@ -60,14 +60,14 @@ def test_a_message_that_comes_during_the_flush_of_queues_is_not_claimed(stores: 
     store = stores.open()
     put(store)
     put(store, queue_id=1)
-    steps = store.derived_flush.steps(True)
+    steps = store.flush_service.derived.steps(True)
     next(steps)
     first_ms = stores.clock.now_ms
     stores.clock.advance(1000)
     put(store)
     for _ in steps:
         pass
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     assert load(stores.root / "rockhopper" / "checkpoint").consume_queue_ms == first_ms
 
 

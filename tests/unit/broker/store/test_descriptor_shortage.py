@@ -60,7 +60,7 @@ def test_a_queue_that_could_not_be_flushed_is_flushed_the_next_time(stores: Stor
         with no_descriptor_free(), pytest.raises(TooManyOpenFilesError):
             flush_derived_files(store)
         assert store.opened.queues.dirty_count == 3
-        store.derived_flush.save_checkpoint()
+        store.flush_service.derived.save_checkpoint()
         assert saved_times_ms(stores)[1:] != (first_ms + 1000,) * 2
     flush_derived_files(store)
     assert store.opened.queues.dirty_count == 0
@@ -72,11 +72,11 @@ def test_a_checkpoint_that_could_not_be_saved_is_saved_the_next_time(stores: Sto
     stores.clock.advance(1000)
     put(store)
     flush(store)
-    for _ in store.derived_flush.steps(True):
+    for _ in store.flush_service.derived.steps(True):
         pass
     with no_descriptor_free(), pytest.raises(TooManyOpenFilesError):
-        store.derived_flush.save_checkpoint()
-    store.derived_flush.save_checkpoint()
+        store.flush_service.derived.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     assert saved_times_ms(stores) == (stores.clock.now_ms,) * 3
 
 
@@ -106,16 +106,16 @@ async def test_nobody_is_told_of_a_flush_that_did_not_take_place(
     monkeypatch.setattr(flush_service, "EXPIRY_INTERVAL_S", 0.005)
     store = await stores.start(flush_disk_type=FlushDiskType.SYNC, sync_flush_timeout_ms=20)
     end = put(store, b"early").end_offset
-    await store.safe(end)
+    await store.safe_point.wait(end)
     store.opened.mappings.release_all()
     told: list[StoreError | None] = []
     with no_descriptor_free():
-        store.read_clock()
+        store.staging.read_clock()
         stage(store, b"late")
-        store.when_safe(store.commit(), told.append)
+        store.safe_point.when(store.commit(), told.append)
         await until(lambda: bool(told))
         assert isinstance(told[0], StoreBusyError)
-        assert store.queue_range("TopicA", 0) == (0, 1)
+        assert store.reading.queue_range("TopicA", 0) == (0, 1)
         assert store.failure is None
     await until(lambda: bodies(store) == [b"early", b"late"])
     await store.close()

@@ -55,14 +55,14 @@ class Waiter:
 
     def __init__(self, store: MessageStore, topic: str = "TopicA", queue_id: int = 0) -> None:
         self.arrivals: list[tuple[int, set[int]]] = []
-        store.tail(topic, queue_id).waiters = Reader(self._arrived)
+        store.staging.tail(topic, queue_id).waiters = Reader(self._arrived)
 
     def _arrived(self, _tail: QueueTail, end: int, codes: Set[int]) -> None:
         self.arrivals.append((end, set(codes)))
 
 
 def keys_found(store: MessageStore, key: str) -> int:
-    return len(store.query("TopicA", key, 100, 0, 2**62))
+    return len(store.reading.query("TopicA", key, 100, 0, 2**62))
 
 
 def put_keyed(store: MessageStore, number: int) -> None:
@@ -74,13 +74,13 @@ def test_a_message_is_visible_and_found_in_the_same_turn(stores: Stores) -> None
     put_keyed(store, 1)
     assert bodies(store) == [b"1"]
     assert (keys_found(store, "U1"), keys_found(store, "k1"), keys_found(store, "all")) == (1, 1, 1)
-    assert store.dispatched_offset == store.max_commit_log_offset
+    assert store.dispatch.offset == store.log.written_offset
 
 
 def test_one_arrival_is_reported_for_all_messages_of_a_queue_in_a_pass(stores: Stores) -> None:
     store = stores.open()
     waiter = Waiter(store)
-    store.read_clock()
+    store.staging.read_clock()
     for _ in range(3):
         stage(store)
     stage(store, queue_id=1)
@@ -94,14 +94,14 @@ def test_what_cannot_grow_falls_behind_and_catches_up(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, part)
-    store.read_clock()
-    tail = store.tail("TopicA", 0)
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
     for number in range(3):
         properties = KEYED.format(number)
-        store.stage_plain(tail, b"%d" % number, properties, b"", 0, 0, 0, BORN_HOST, 0)
+        store.staging.stage_plain(tail, b"%d" % number, properties, b"", 0, 0, 0, BORN_HOST, 0)
     store.commit()
     waiter = Waiter(store)
-    assert store.dispatched_offset == 0
+    assert store.dispatch.offset == 0
     assert not store.is_writable
     with pytest.raises(DiskFullError, match="free disk space; messages already accepted are safe"):
         put(store)
@@ -124,7 +124,7 @@ def test_nobody_is_woken_for_what_is_not_in_the_queue(
     store = stores.open()
     waiter = Waiter(store)
     FullDisk(monkeypatch, "consumequeue")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store)
     store.commit()
     assert waiter.arrivals == []
@@ -137,7 +137,7 @@ def test_queues_of_a_pass_in_front_of_the_one_that_failed_are_served(
     put(store, b"a", "TopicA")
     waiter = Waiter(store)
     full = FullDisk(monkeypatch, "TopicB")
-    store.read_clock()
+    store.staging.read_clock()
     for number, topic in enumerate("ABA"):
         stage(store, b"%d" % number, f"Topic{topic}")
     store.commit()
@@ -156,7 +156,7 @@ def test_messages_that_arrive_while_queues_are_behind_keep_their_order(
     full = FullDisk(monkeypatch, "consumequeue")
     # Passes that had begun before anybody knew.
     for number in range(3):
-        store.read_clock()
+        store.staging.read_clock()
         stage(store, b"%d" % number, queue_id=number % 2)
         store.commit()
     full.is_full = False
@@ -197,16 +197,16 @@ def test_an_inner_batch_that_was_left_behind_is_dispatched_as_one_record(
 ) -> None:
     store = stores.open(batch_topics={"Batches"})
     full = FullDisk(monkeypatch, "batchconsumequeue")
-    store.read_clock()
-    tail = store.tail("Batches", 0)
+    store.staging.read_clock()
+    tail = store.staging.tail("Batches", 0)
     batch = encode_batch([(0, b"a", b""), (0, b"b", b"")])
     properties = {"INNER_NUM": "2", "INNER_BASE": "0"}
-    store.stage(tail, batch, properties, 0, 0xC0, 0, BORN_HOST, batch_count=2)
-    store.stage_batch(tail, batch, 0, 0, BORN_HOST)
+    store.staging.stage(tail, batch, properties, 0, 0xC0, 0, BORN_HOST, batch_count=2)
+    store.staging.stage_batch(tail, batch, 0, 0, BORN_HOST)
     store.commit()
     full.is_full = False
     store.catch_up()
-    assert store.queue_range("Batches", 0) == (0, 4)
+    assert store.reading.queue_range("Batches", 0) == (0, 4)
     assert bodies(store, "Batches") == [b"a", b"b", b"a", b"b"]
 
 
@@ -215,9 +215,9 @@ def test_a_number_of_messages_that_a_client_claims_means_nothing(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.read_clock()
+    store.staging.read_clock()
     batch = encode_batch([(0, b"a", b"INNER_NUM\x0150\x02"), (0, b"b", b"INNER_NUM\x01x\x02")])
-    store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
+    store.staging.stage_batch(store.staging.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
     store.commit()
     full.is_full = False
     store.catch_up()
@@ -232,7 +232,7 @@ def test_the_checkpoint_does_not_claim_what_is_not_in_the_queues(
     in_queues_ms = stores.clock.now_ms
     stores.clock.advance(10_000)
     full = FullDisk(monkeypatch, "TopicB")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, topic="TopicB")
     store.commit()
     flush(store)
@@ -251,7 +251,7 @@ def test_a_stop_that_leaves_queues_behind_is_not_clean(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"late")
     store.commit()
     with pytest.raises(DiskFullError):
@@ -266,9 +266,9 @@ def test_a_deleted_topic_stays_deleted(stores: Stores) -> None:
     store = stores.open()
     put(store, b"gone")
     put(store, b"stays", "TopicB")
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     for opened in (store, stores.reopen_after_kill(), stores.reopen_after_stop()):
-        assert opened.queue_range("TopicA", 0) == (0, 0)
+        assert opened.reading.queue_range("TopicA", 0) == (0, 0)
         assert bodies(opened) == []
         assert bodies(opened, "TopicB") == [b"stays"]
 
@@ -277,7 +277,7 @@ def test_a_topic_that_is_made_again_starts_at_zero_and_stays_so(stores: Stores) 
     store = stores.open()
     for number in range(3):
         put(store, b"old %d" % number)
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     assert put(store, b"new").queue_offset == 0
     assert bodies(store) == [b"new"]
     killed = stores.reopen_after_kill()
@@ -291,14 +291,14 @@ def test_a_topic_deleted_before_its_messages_were_dispatched_stays_deleted(
 ) -> None:
     store = stores.open()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"gone")
     stage(store, b"stays", "TopicB")
     store.commit()
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     full.is_full = False
     store.catch_up()
-    assert store.queue_range("TopicA", 0) == (0, 0)
+    assert store.reading.queue_range("TopicA", 0) == (0, 0)
     assert bodies(store, "TopicB") == [b"stays"]
     assert not (stores.root / "consumequeue" / "TopicA").exists()
     assert put(store, b"new").queue_offset == 0
@@ -309,10 +309,10 @@ def test_a_topic_deleted_before_its_messages_were_flushed_stays_deleted(stores: 
     put(store, b"early")
     flush(store)
     put(store, b"gone")
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     flush(store)
-    assert store.queue_range("TopicA", 0) == (0, 0)
-    assert store.dispatched_offset == store.max_commit_log_offset
+    assert store.reading.queue_range("TopicA", 0) == (0, 0)
+    assert store.dispatch.offset == store.log.written_offset
     assert put(store, b"new").queue_offset == 0
     flush(store)
     assert bodies(store) == [b"new"]
@@ -324,11 +324,11 @@ async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
     monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0)
     store = await stores.start()
     full = FullDisk(monkeypatch, "consumequeue")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"late")
     store.commit()
     arrived = asyncio.Event()
-    store.tail("TopicA", 0).waiters = Reader(lambda _tail, _end, _codes: arrived.set())
+    store.staging.tail("TopicA", 0).waiters = Reader(lambda _tail, _end, _codes: arrived.set())
     for _ in range(20):
         await asyncio.sleep(0)
     assert not store.is_writable
@@ -345,7 +345,7 @@ async def test_catching_up_leaves_the_loop_to_others_in_between(
 ) -> None:
     monkeypatch.setattr("rockhopper.broker.store.dispatch.CATCH_UP_BYTES", 500)
     store = await stores.start()
-    store.read_clock()
+    store.staging.read_clock()
     with monkeypatch.context() as broken:
 
         def fail(*_arguments: object) -> None:
@@ -357,8 +357,8 @@ async def test_catching_up_leaves_the_loop_to_others_in_between(
         store.commit()
     seen: list[int] = []
     async with asyncio.timeout(HANG_S):
-        while store.dispatched_offset < store.max_commit_log_offset:
-            seen.append(store.dispatched_offset)
+        while store.dispatch.offset < store.log.written_offset:
+            seen.append(store.dispatch.offset)
             await asyncio.sleep(0)
     assert len(set(seen)) > 5
     assert len(bodies(store)) == 20

@@ -100,7 +100,7 @@ class Answers:
 
 def commit(store: MessageStore, body: bytes = b"hello", queue_id: int = 0) -> int:
     store.check_writable()
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, body, queue_id=queue_id)
     return store.commit()
 
@@ -108,12 +108,12 @@ def commit(store: MessageStore, body: bytes = b"hello", queue_id: int = 0) -> in
 def test_a_message_is_shown_only_when_it_is_on_disk(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     put(store, b"1", properties="KEYS\x01k\x02")
-    assert store.get_message("TopicA", 0, 0, 32).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-    assert store.query("TopicA", "k", 32, 0, 2**62) == []
-    assert store.dispatched_offset == 0
+    assert store.reading.get_message("TopicA", 0, 0, 32).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert store.reading.query("TopicA", "k", 32, 0, 2**62) == []
+    assert store.dispatch.offset == 0
     flush(store)
     assert bodies(store) == [b"1"]
-    assert len(store.query("TopicA", "k", 32, 0, 2**62)) == 1
+    assert len(store.reading.query("TopicA", "k", 32, 0, 2**62)) == 1
 
 
 def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
@@ -130,7 +130,7 @@ def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
 def test_waiting_pulls_are_woken_only_when_the_message_is_on_disk(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     ends: list[int] = []
-    store.tail("TopicA", 0).waiters = Reader(lambda _tail, end, _codes: ends.append(end))
+    store.staging.tail("TopicA", 0).waiters = Reader(lambda _tail, end, _codes: ends.append(end))
     put(store)
     assert ends == []
     flush(store)
@@ -142,10 +142,10 @@ async def test_one_fsync_covers_what_was_written_during_the_one_before(
 ) -> None:
     store = await stores.start(flush_disk_type=SYNC, flush_interval_ms=3_600_000)
     held, answers = HeldDisk(monkeypatch), Answers()
-    store.when_safe(commit(store), answers("first"))
+    store.safe_point.when(commit(store), answers("first"))
     await held.wait_until_begun()
     for name in ("second", "third", "fourth"):
-        store.when_safe(commit(store), answers(name))
+        store.safe_point.when(commit(store), answers(name))
     assert answers.names == []
     held.release()
     await answers.wait_for(1)
@@ -166,9 +166,9 @@ async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
     store = await stores.start(flush_disk_type=SYNC)
     held, answers = HeldDisk(monkeypatch), Answers()
     failures = NotedFailures(store)
-    store.when_safe(commit(store), answers("first"))
+    store.safe_point.when(commit(store), answers("first"))
     await held.wait_until_begun()
-    store.when_safe(commit(store), answers("second"))
+    store.safe_point.when(commit(store), answers("second"))
     held.error = OSError(errno.EIO, "bad disk")
     held.open()
     await answers.wait_for(2)
@@ -193,27 +193,27 @@ async def test_waiting_for_the_disk_ends_with_the_fsync(stores: Stores) -> None:
     store = await stores.start(flush_disk_type=SYNC)
     end = put(store).end_offset
     async with asyncio.timeout(HANG_S):
-        await store.safe(end)
-    assert store.flushed_offset >= end
-    await store.safe(end)
+        await store.safe_point.wait(end)
+    assert store.log.flushed_offset >= end
+    await store.safe_point.wait(end)
     await store.close()
 
 
 async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=1)
     result = put(store)
-    await store.safe(result.end_offset)
+    await store.safe_point.wait(result.end_offset)
     flushed = asyncio.Event()
 
     class Listener(StoreListener):
         def store_flushed(self) -> None:
-            if store.flushed_offset >= result.end_offset:
+            if store.log.flushed_offset >= result.end_offset:
                 flushed.set()
 
     store.listeners.add(Listener())
     async with asyncio.timeout(HANG_S):
         await flushed.wait()
-    assert store.flushed_offset == result.end_offset
+    assert store.log.flushed_offset == result.end_offset
     await store.close()
 
 
@@ -271,7 +271,7 @@ def test_catching_up_goes_no_further_than_the_disk(
         full.setattr(disk, "preallocate", no_room)
         flush(store)
     assert not store.is_writable
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"2")
     store.commit()
     store.catch_up()

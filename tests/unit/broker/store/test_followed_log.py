@@ -41,22 +41,22 @@ def log_bytes(store: MessageStore, start: int, end: int) -> bytes:
     data = b""
     while start < end:
         stop = min(end, start - start % FILE_SIZE_BYTES + FILE_SIZE_BYTES)
-        path = store.layout.commit_log / f"{start - start % FILE_SIZE_BYTES:020d}"
+        path = store.opened.layout.commit_log / f"{start - start % FILE_SIZE_BYTES:020d}"
         data += path.read_bytes()[start % FILE_SIZE_BYTES :][: stop - start]
         start = stop
     return data
 
 
 def copy(master: MessageStore, follower: MessageStore, frame_size_bytes: int) -> None:
-    end = master.max_commit_log_offset
-    while (start := follower.received_offset) < end:
+    end = master.log.written_offset
+    while (start := follower.log.received_offset) < end:
         stop = min(end, start + frame_size_bytes)
         follower.append_raw(start, log_bytes(master, start, stop))
 
 
 def see_all(follower: MessageStore) -> None:
     """Let everything that came into the queues."""
-    follower.follow_to(follower.max_commit_log_offset)
+    follower.follow_to(follower.log.written_offset)
     flush(follower)
     while follower.catch_up():
         pass
@@ -68,8 +68,8 @@ def test_frames_of_any_size_make_the_same_store(
 ) -> None:
     follower = stores.open(**SYNC)
     copy(master, follower, frame_size_bytes)
-    end = master.max_commit_log_offset
-    assert follower.max_commit_log_offset == end
+    end = master.log.written_offset
+    assert follower.log.written_offset == end
     assert log_bytes(follower, 0, end) == log_bytes(master, 0, end)
     see_all(follower)
     assert bodies(follower) == bodies(master)
@@ -96,7 +96,7 @@ def test_other_offsets_than_the_end_are_refused(stores: Stores, master: MessageS
         follower.append_raw(151, b"x")
     with pytest.raises(LogMismatchError, match=r"offset 0 .* ends at 150"):
         follower.append_raw(0, b"x")
-    assert follower.received_offset == 150
+    assert follower.log.received_offset == 150
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_kill_in_the_middle_of_a_record_costs_that_record_alone(
 ) -> None:
     follower = stores.open(**SYNC)
     copy(master, follower, FILE_SIZE_BYTES)
-    end = follower.received_offset
+    end = follower.log.received_offset
     put(master, bytes(300))
     follower.append_raw(end, log_bytes(master, end, end + cut))
     flush(follower)
     killed = stores.reopen_after_kill(**SYNC)
     assert killed.opened.report.holes == []
-    assert killed.received_offset == end
+    assert killed.log.received_offset == end
     copy(master, killed, 64)
     see_all(killed)
     assert bodies(killed) == bodies(master)
@@ -131,13 +131,13 @@ def test_a_kill_in_the_middle_of_a_record_costs_that_record_alone(
 def test_a_kill_at_any_byte_leaves_a_beginning_of_the_log(
     stores: Stores, master: MessageStore
 ) -> None:
-    end = master.max_commit_log_offset
+    end = master.log.written_offset
     follower = stores.open(**SYNC)
     for _ in range(end // 397):
-        start = follower.received_offset
+        start = follower.log.received_offset
         follower.append_raw(start, log_bytes(master, start, start + 397))
         killed = stores.reopen_after_kill(**SYNC)
-        assert killed.received_offset == follower.max_commit_log_offset
+        assert killed.log.received_offset == follower.log.written_offset
         assert killed.opened.report.holes == []
         asyncio.run(stores.opened.popitem()[1].close())
 
@@ -145,13 +145,13 @@ def test_a_kill_at_any_byte_leaves_a_beginning_of_the_log(
 def test_a_clean_stop_forgets_half_a_record(stores: Stores, master: MessageStore) -> None:
     follower = stores.open(**SYNC)
     copy(master, follower, FILE_SIZE_BYTES)
-    end = follower.received_offset
+    end = follower.log.received_offset
     put(master, bytes(300))
     follower.append_raw(end, log_bytes(master, end, end + 200))
     follower.follow_to(500)
-    follower.expire_before(0)
+    follower.retention.expire_before(0)
     again = stores.reopen_after_stop(**SYNC)
-    assert (again.received_offset, again.opened.report.cut) == (end, None)
+    assert (again.log.received_offset, again.opened.report.cut) == (end, None)
     assert bodies(again) == bodies(master)[:-1]
 
 
@@ -161,7 +161,7 @@ def test_a_log_that_ends_with_its_file_goes_on_in_the_next(
     follower = stores.open(**SYNC)
     follower.append_raw(0, log_bytes(master, 0, FILE_SIZE_BYTES))
     again = stores.reopen_after_stop(**SYNC)
-    assert again.received_offset == FILE_SIZE_BYTES
+    assert again.log.received_offset == FILE_SIZE_BYTES
     copy(master, again, 1000)
     see_all(again)
     assert bodies(again) == bodies(master)
@@ -174,13 +174,13 @@ def test_a_log_may_begin_where_the_masters_does(stores: Stores) -> None:
     )
     begin_at(stores.root / "commitlog", FILE_SIZE_BYTES, start)
     follower = stores.open(**SYNC)
-    assert follower.received_offset == follower.min_commit_log_offset == start
+    assert follower.log.received_offset == follower.log.min_offset == start
     again = stores.reopen_after_kill(**SYNC)
-    assert again.received_offset == start
+    assert again.log.received_offset == start
     again = stores.reopen_after_stop(**SYNC)
     again.append_raw(start, record)
     see_all(again)
-    assert again.queue_range("TopicA", 0) == (70, 71)
+    assert again.reading.queue_range("TopicA", 0) == (70, 71)
     again = stores.reopen_after_stop(**SYNC)
     assert bodies(again, offset=70) == [b"late"]
 
@@ -195,12 +195,12 @@ def test_a_full_disk_refuses_the_rest_and_takes_it_later(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     copy(master, follower, 1000)
-    end = follower.received_offset
+    end = follower.log.received_offset
     put(master, b"one more")
     monkeypatch.setattr(MappedFile, "pwrite", full)
     with pytest.raises(DiskFullError, match="the disk is full"):
         copy(master, follower, 1000)
-    assert follower.received_offset == end
+    assert follower.log.received_offset == end
     monkeypatch.setattr(MappedFile, "pwrite", real)
     copy(master, follower, 1000)
     see_all(follower)

@@ -43,7 +43,7 @@ def store(stores: Stores) -> MessageStore:
 
 def scrub(store: MessageStore) -> list[dict[str, object]]:
     """Do one pass; what was said meanwhile."""
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     with capture_logs() as logs:
         while store.scrub.passes.step():
             pass
@@ -56,7 +56,7 @@ def index_file(stores: Stores, number: int = 0) -> Path:
 
 
 def found(store: MessageStore, key: str) -> int:
-    return len(store.query(TOPIC, key, 64, 0, 1 << 60))
+    return len(store.reading.query(TOPIC, key, 64, 0, 1 << 60))
 
 
 def test_a_sound_index_is_left_as_it_is(store: MessageStore, stores: Stores) -> None:
@@ -91,8 +91,8 @@ def test_wrong_entries_are_mended(
     assert {entry["log_level"] for entry in entries} == {"warning"}
     assert entries[0]["entry"] == number
     assert index_file(stores).read_bytes() == held
-    assert store.mended_count == sum(int(str(entry["count"])) for entry in entries)
-    assert store.index_fault_count == 0
+    assert store.scrub.mended_count == sum(int(str(entry["count"])) for entry in entries)
+    assert store.scrub.index_fault_count == 0
     assert scrub(store) == []
 
 
@@ -127,7 +127,7 @@ def test_files_behind_each_other_are_compared(stores: Stores) -> None:
         overwrite(index_file(stores, 1), 40, bytes(64)),
     ]
     scrub(store)
-    assert store.mended_count
+    assert store.scrub.mended_count
     assert index_file(stores, 0).read_bytes() == helds[0]
     assert index_file(stores, 1).read_bytes()[: 40 + 64] == helds[1][: 40 + 64]
     assert scrub(store) == []
@@ -167,13 +167,11 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
 def test_strays_are_named_once(store: MessageStore, stores: Stores) -> None:
     assert store.opened.index is not None
     store.opened.index.put_many(INDEX_KEY.pack(12345, 0), stores.clock())
-    store.opened.index.put_many(
-        INDEX_KEY.pack(777, store.max_commit_log_offset - 9), stores.clock()
-    )
+    store.opened.index.put_many(INDEX_KEY.pack(777, store.log.written_offset - 9), stores.clock())
     fill(store, 2)
     (entry,) = scrub(store)
     assert (entry["entry"], entry["count"]) == (121, 2)
-    assert store.index_fault_count == 2
+    assert store.scrub.index_fault_count == 2
     assert scrub(store) == []
 
 
@@ -197,14 +195,14 @@ def test_missing_entries_are_named_and_put_back_at_the_next_start(stores: Stores
     index = store.opened.index
     assert index is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store._dispatch, "_index", None)
+        patch.setattr(store.dispatch, "_index", None)
         fill(store, 3)
     fill(store, 5)
     held = index_file(stores).read_bytes()
     name = index_file(stores).name
     (entry,) = scrub(store)
     assert (entry["log_level"], entry["count"]) == ("error", 9)
-    assert store.index_fault_count == 9
+    assert store.scrub.index_fault_count == 9
     assert scrub(store) == []
     store = stores.reopen_after_stop(**WIDE)
     (aside,) = (stores.root / "rockhopper" / "quarantine" / "index").iterdir()
@@ -223,7 +221,7 @@ def test_a_damaged_key_is_not_taken_over(store: MessageStore, stores: Stores) ->
     (entry,) = scrub(store)
     assert entry["commit_log_offset"] == data.rindex(b"body 17", 0, data.index(b"k17 all")) - 88
     assert index_file(stores).read_bytes() == held
-    assert store.index_fault_count == 1
+    assert store.scrub.index_fault_count == 1
     assert scrub(store) == []
 
 
@@ -235,9 +233,9 @@ def test_records_of_deleted_topics_and_damaged_ones_may_have_entries(
     log_file = stores.root / "commitlog" / f"{0:020d}"
     overwrite(log_file, log_file.read_bytes().index(b"body 7"), b"B")
     overwrite(log_file, log_file.read_bytes().index(b"body 9") - 84, b"\0\0\0\0")
-    store.delete_topics(["Other"])
+    store.visibility.delete_topics(["Other"])
     assert all("index" not in str(entry["event"]) for entry in scrub(store))
-    assert store.index_fault_count == store.mended_count == 0
+    assert store.scrub.index_fault_count == store.scrub.mended_count == 0
 
 
 def test_entries_of_expired_messages_are_passed_by(stores: Stores) -> None:
@@ -247,7 +245,7 @@ def test_entries_of_expired_messages_are_passed_by(stores: Stores) -> None:
     assert scrub(store) == []
     overwrite(index_file(stores), ENTRIES_AT + 60, b"\x55" * 20)
     assert {entry["log_level"] for entry in scrub(store)} == {"warning"}
-    assert store.index_fault_count == 0
+    assert store.scrub.index_fault_count == 0
     assert scrub(store) == []
 
 
@@ -291,7 +289,7 @@ def test_what_comes_while_a_pass_ends_is_no_fault(store: MessageStore) -> None:
     scrubbing = store.scrub.passes
     with capture_logs() as logs:
         for _ in range(60):
-            store.reader.tail_start = store.max_commit_log_offset
+            store.reading.reader.tail_start = store.log.written_offset
             scrubbing.step()
             fill(store, 1)
         assert scrubbing.pass_count == 0
@@ -332,14 +330,14 @@ def test_a_step_is_bounded_and_so_is_what_is_said(stores: Stores) -> None:
     for number in range(2, 3600, 12):
         overwrite(index_file(stores), ENTRIES_AT + number * 20, b"\x55")
     scrubbing = store.scrub.passes
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     before = 0
     with capture_logs() as logs:
         while cost := scrubbing.step():
             assert cost <= 64 << 10
-            assert store.mended_count - before <= 128
-            before = store.mended_count
-    assert store.mended_count == 300
+            assert store.scrub.mended_count - before <= 128
+            before = store.scrub.mended_count
+    assert store.scrub.mended_count == 300
     assert len(logs) == 101
 
 
@@ -348,7 +346,7 @@ async def test_its_pages_are_read_beside_the_loop(
 ) -> None:
     store = stores.open(**WIDE)
     fill(store)
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     read: list[str] = []
     monkeypatch.setattr(scrubbing_module, "_bring_into_memory", lambda path, *_: read.append(path))
     await store.scrub.do_a_chunk()
@@ -368,6 +366,6 @@ def test_a_full_disk_ends_the_pass_and_not_the_index(
         with pytest.raises(OSError, match="No space left"):
             scrub(store)
         assert scrub(store) == []
-    assert store.index_fault_count == 0
+    assert store.scrub.index_fault_count == 0
     assert scrub(store) != []
     assert index_file(stores).read_bytes() == held

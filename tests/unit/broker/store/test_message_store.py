@@ -40,32 +40,32 @@ def test_put_says_where_a_message_stands(store: MessageStore, stores: Stores) ->
     first, message = messages(store)
     assert result.commit_log_offset == message.commit_log_offset == first.size_bytes
     assert result.queue_offset == message.queue_offset == 1
-    assert result.end_offset == store.max_commit_log_offset == first.size_bytes + message.size_bytes
+    assert result.end_offset == store.log.written_offset == first.size_bytes + message.size_bytes
     assert result.store_time_ms == message.store_time_ms == first.store_time_ms + 50
     assert message.reconsume_times == 3
-    assert len(store.query("TopicA", "k", 32, 0, 2**62)) == 1
+    assert len(store.reading.query("TopicA", "k", 32, 0, 2**62)) == 1
 
 
 def test_what_is_written_is_safe_without_sync_flush(store: MessageStore) -> None:
     releases = Releases()
     end = put(store).end_offset
-    assert (store.written_is_safe, store.high_watermark) == (True, end)
-    store.when_safe(end, releases("at its end"))
+    assert (store.safe_point.is_what_is_written, store.safe_point.high_watermark) == (True, end)
+    store.safe_point.when(end, releases("at its end"))
     assert releases.got == {"at its end": None}
 
 
 async def test_under_sync_flush_only_what_is_on_disk_is_safe(stores: Stores) -> None:
     store, releases = stores.open(flush_disk_type=SYNC), Releases()
     first, second = put(store).end_offset, put(store).end_offset
-    assert (store.written_is_safe, store.high_watermark) == (False, 0)
-    store.when_safe(first, releases("first"))
-    store.when_safe(second, releases("second"))
+    assert (store.safe_point.is_what_is_written, store.safe_point.high_watermark) == (False, 0)
+    store.safe_point.when(first, releases("first"))
+    store.safe_point.when(second, releases("second"))
     assert releases.got == {}
-    assert not store.has_dispatched(first)
+    assert not store.safe_point.has_dispatched(first)
     flush(store)
     assert releases.got == {"first": None, "second": None}
-    assert store.high_watermark == second
-    assert store.has_dispatched(second)
+    assert store.safe_point.high_watermark == second
+    assert store.safe_point.has_dispatched(second)
 
 
 def test_what_waits_for_the_disk_is_dispatched_up_to_its_beginning(stores: Stores) -> None:
@@ -73,25 +73,25 @@ def test_what_waits_for_the_disk_is_dispatched_up_to_its_beginning(stores: Store
     first = put(store).end_offset
     flush(store)
     second = put(store).end_offset
-    assert store.has_dispatched(first)
-    assert not store.has_dispatched(second)
+    assert store.safe_point.has_dispatched(first)
+    assert not store.safe_point.has_dispatched(second)
     assert bodies(store) == [b"hello"]
 
 
 async def test_waiting_for_what_is_safe_already_takes_no_time(store: MessageStore) -> None:
     end = put(store).end_offset
-    await store.safe(end)
+    await store.safe_point.wait(end)
     flush(store)
-    await store.flushed(end)
-    assert store.flushed_offset == end
+    await store.safe_point.wait_for_disk(end)
+    assert store.log.flushed_offset == end
 
 
 async def test_flushed_asks_for_a_flush_and_waits(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=3_600_000)
     end = put(store).end_offset
-    assert store.flushed_offset < end
-    await store.flushed(end)
-    assert store.flushed_offset == end
+    assert store.log.flushed_offset < end
+    await store.safe_point.wait_for_disk(end)
+    assert store.log.flushed_offset == end
     await store.close()
 
 
@@ -99,16 +99,16 @@ async def test_a_failure_is_told_once_to_all_who_wait_and_to_all_who_come(stores
     store, releases = stores.open(flush_disk_type=SYNC), Releases()
     told = NotedFailures(store)
     end = put(store).end_offset
-    store.when_safe(end, releases("parked"))
+    store.safe_point.when(end, releases("parked"))
     with capture_logs() as logs:
         store.fail(LOST)
         store.fail(StoreFailedError("again"))
     assert told.errors == [LOST]
     assert [entry["reason"] for entry in logs] == ["the disk is gone"]
-    store.when_safe(end, releases("late"))
+    store.safe_point.when(end, releases("late"))
     assert releases.got == {"parked": LOST, "late": LOST}
     with pytest.raises(StoreFailedError, match="gone"):
-        await store.safe(end)
+        await store.safe_point.wait(end)
     with pytest.raises(StoreFailedError, match="gone"):
         store.check_writable()
     assert not store.is_writable
@@ -128,7 +128,7 @@ async def test_a_store_that_was_deposed_is_closed_cleanly_unless_it_opens_again(
     await store.close()
     assert not (stores.root / "abort").exists()
     store = await stores.start()
-    assert store.max_commit_log_offset == end
+    assert store.log.written_offset == end
     await store.close()
 
 
@@ -154,16 +154,16 @@ def test_a_full_disk_is_said_to_producers(store: MessageStore) -> None:
 
 
 def test_a_pass_is_counted_by_its_messages(store: MessageStore) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     for queue_id in (0, 0, 1):
         stage(store, queue_id=queue_id)
-    end = store.staged_offset
-    assert store.max_commit_log_offset == 0
-    assert store.commit() == end == store.max_commit_log_offset
+    end = store.log.staged_offset
+    assert store.log.written_offset == 0
+    assert store.commit() == end == store.log.written_offset
     put(store)
     counts = [text.split(":")[1] for text in store.put_times.distribution().split()]
     assert sum(map(int, counts)) == 4
-    assert store.topics() == ["TopicA"]
+    assert store.reading.topics() == ["TopicA"]
 
 
 def test_a_lost_lock_stops_the_store(stores: Stores) -> None:
@@ -183,7 +183,7 @@ def test_a_lost_lock_stops_the_store(stores: Stores) -> None:
 async def test_a_stop_lets_everybody_see_what_was_held(stores: Stores) -> None:
     store = await stores.start()
     put(store)
-    store.hold(store.tail("TopicA", 0))
+    store.visibility.hold(store.staging.tail("TopicA", 0))
     put(store, b"held")
     assert bodies(store) == [b"hello"]
     await store.close()

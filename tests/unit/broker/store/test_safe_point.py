@@ -22,13 +22,13 @@ def test_what_is_confirmed_is_safe_and_shown(store: MessageStore) -> None:
     first = put(store, b"first").end_offset
     store.safe_point.replicate(first, 5000)
     second = put(store, b"second").end_offset
-    assert (store.written_is_safe, store.high_watermark) == (False, first)
+    assert (store.safe_point.is_what_is_written, store.safe_point.high_watermark) == (False, first)
     assert bodies(store) == [b"first"]
-    assert not store.has_dispatched(second)
+    assert not store.safe_point.has_dispatched(second)
     store.safe_point.confirm(second)
-    assert store.high_watermark == second
+    assert store.safe_point.high_watermark == second
     assert bodies(store) == [b"first", b"second"]
-    assert store.has_dispatched(second)
+    assert store.safe_point.has_dispatched(second)
 
 
 async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
@@ -36,11 +36,11 @@ async def test_answers_wait_for_what_is_confirmed(store: MessageStore) -> None:
     got: list[StoreError | None] = []
     ends = [put(store).end_offset for _ in range(3)]
     for end in ends:
-        store.when_safe(end, got.append)
+        store.safe_point.when(end, got.append)
     store.safe_point.confirm(ends[1])
     assert got == [None, None]
     store.safe_point.confirm(ends[0])
-    assert store.high_watermark == ends[1]
+    assert store.safe_point.high_watermark == ends[1]
 
 
 async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
@@ -50,9 +50,9 @@ async def test_what_is_confirmed_and_not_on_disk_is_not_safe_under_sync_flush(
     store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
     store.safe_point.confirm(end)
-    assert store.high_watermark == 0
+    assert store.safe_point.high_watermark == 0
     flush(store)
-    assert store.high_watermark == end
+    assert store.safe_point.high_watermark == end
     assert bodies(store) == [b"hello"]
 
 
@@ -61,18 +61,18 @@ async def test_what_is_on_disk_and_not_confirmed_is_not_safe(stores: Stores) -> 
     store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
     flush(store)
-    assert store.high_watermark == 0
+    assert store.safe_point.high_watermark == 0
     store.safe_point.confirm(end)
-    assert store.high_watermark == end
+    assert store.safe_point.high_watermark == end
 
 
 async def test_waiting_for_the_disk_is_not_waiting_for_replicas(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=3_600_000)
     store.safe_point.replicate(0, 5000)
     end = put(store).end_offset
-    await store.flushed(end)
-    assert store.flushed_offset == end
-    assert store.high_watermark == 0
+    await store.safe_point.wait_for_disk(end)
+    assert store.log.flushed_offset == end
+    assert store.safe_point.high_watermark == 0
     await store.close()
 
 
@@ -97,7 +97,7 @@ def test_who_waits_in_vain_is_told_for_what(
     got: list[StoreError | None] = []
 
     async def wait() -> None:
-        store.when_safe(end, got.append)
+        store.safe_point.when(end, got.append)
 
     loop.run(wait())
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> N
 
     class Replicas(StoreListener):
         def store_written(self) -> None:
-            told.append(store.max_commit_log_offset)
+            told.append(store.log.written_offset)
 
     store.listeners.add(Replicas())
     store.safe_point.replicate(0, 5000)
@@ -131,13 +131,16 @@ def test_replicas_are_told_when_there_is_more_to_fetch(store: MessageStore) -> N
 def test_what_was_safe_stays_so_when_each_message_must_be_on_disk(stores: Stores) -> None:
     store = stores.open()
     first = put(store, b"first").end_offset
-    assert (store.high_watermark, store.flushed_offset) == (first, 0)
-    store.flush_each(True)
-    assert (store.high_watermark, store.written_is_safe) == (first, False)
+    assert (store.safe_point.high_watermark, store.log.flushed_offset) == (first, 0)
+    store.safe_point.flush_each(True)
+    assert (store.safe_point.high_watermark, store.safe_point.is_what_is_written) == (
+        first,
+        False,
+    )
     second = put(store, b"second").end_offset
     assert bodies(store) == [b"first"]
     flush(store)
-    assert store.high_watermark == second
+    assert store.safe_point.high_watermark == second
     assert bodies(store) == [b"first", b"second"]
 
 
@@ -145,8 +148,11 @@ def test_what_waits_for_the_disk_is_let_go_when_it_need_not_any_more(stores: Sto
     store = stores.open(flush_disk_type=SYNC)
     end = put(store).end_offset
     assert bodies(store) == []
-    store.flush_each(False)
-    assert (store.high_watermark, store.written_is_safe) == (end, True)
+    store.safe_point.flush_each(False)
+    assert (store.safe_point.high_watermark, store.safe_point.is_what_is_written) == (
+        end,
+        True,
+    )
     assert bodies(store) == [b"hello"]
     put(store, b"next")
     assert bodies(store) == [b"hello", b"next"]
@@ -158,14 +164,14 @@ def test_a_crash_after_the_change_to_async_flush_is_no_damage(stores: Stores) ->
         store = stores.open(stores.root / f"{has_noted}", flush_disk_type=SYNC)
         put(store, b"durable")
         flush(store)
-        end = store.flushed_offset
+        end = store.log.flushed_offset
         if has_noted:
             store.note_async_flush()
-        store.flush_each(False)
+        store.safe_point.flush_each(False)
         put(store, b"in the page cache")
-        killed = copy_killed(store.layout.root, stores.root.parent / f"killed-{has_noted}")
+        killed = copy_killed(store.opened.layout.root, stores.root.parent / f"killed-{has_noted}")
         with open(next((killed / "commitlog").iterdir()), "r+b") as log:
             log.seek(end)
             log.write(bytes(500))
         again = stores.open(killed, flush_disk_type=SYNC)
-        assert (again.max_commit_log_offset == end) is has_noted
+        assert (again.log.written_offset == end) is has_noted

@@ -23,7 +23,7 @@ def store(stores: Stores) -> MessageStore:
         put(
             store, b"body %d" % number + bytes(200), queue_id=number % 2, properties="TAGS\x01a\x02"
         )
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     return store
 
 
@@ -50,7 +50,7 @@ def test_rot_is_found_before_anybody_reads(store: MessageStore, stores: Stores, 
     overwrite(stores.root / "commitlog" / f"{0:020d}", place + at, b"\x55")
     for _ in range(2):
         entries = scrub(store)
-        assert store.damaged_count == 1
+        assert store.reading.reader.damaged_count == 1
     assert entries == []
     assert [message.queue_offset for message in messages(store)] == [
         offset for offset in range(20) if offset != 3
@@ -67,7 +67,7 @@ def test_entries_are_mended_before_anybody_reads(
     (entry,) = scrub(store)
     assert (entry["log_level"], entry["queue"], entry["offset"]) == ("warning", 1, 5)
     assert path.read_bytes() == held
-    assert (store.mended_count, store.damaged_count) == (1, 0)
+    assert (store.scrub.mended_count, store.reading.reader.damaged_count) == (1, 0)
 
 
 @pytest.mark.parametrize("at", [6, 10, 19])
@@ -76,7 +76,7 @@ def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
     for number in range(4):
         names = "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02TAGS\x01a\x02"
         put(store, b"%d" % number, properties=names)
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     assert scrub(store) == []
     path = stores.root / "consumequeue" / "%LMQ%b" / "0" / f"{0:020d}"
     held = overwrite(path, 2 * 20 + at, b"\x55")
@@ -86,9 +86,9 @@ def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
 
 
 def test_records_of_deleted_topics_are_no_concern(store: MessageStore) -> None:
-    store.delete_topics([TOPIC])
+    store.visibility.delete_topics([TOPIC])
     put(store, b"anew")
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     assert scrub(store) == []
     assert [message.body for message in messages(store)] == [b"anew"]
 
@@ -97,7 +97,7 @@ def test_the_tail_of_the_log_is_left_for_later(store: MessageStore) -> None:
     put(store, b"new")
     while store.scrub.passes.step():
         pass
-    assert store.scrub.passes.log_offset == store.reader.tail_start
+    assert store.scrub.passes.log_offset == store.reading.reader.tail_start
 
 
 def test_a_step_costs_no_less_than_its_records(store: MessageStore) -> None:
@@ -142,9 +142,9 @@ async def test_other_files_are_looked_at_after_each_pass(store: MessageStore) ->
 async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=10)
     put(store, b"x" * 50)
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     overwrite(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
-    while not store.damaged_count:  # noqa: ASYNC110
+    while not store.reading.reader.damaged_count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await store.close()
 

@@ -36,11 +36,11 @@ def log_bytes(stores: Stores, start: int = 0, end: int = FILE_SIZE_BYTES) -> byt
 
 def stage_with(store: MessageStore, properties: str, suffix: bytes = b"") -> str:
     """The stored properties of a message sent with *properties*."""
-    store.read_clock()
-    tail = store.tail("TopicA", 0)
-    assert store.stage_plain(tail, b"x", properties, suffix, 0, 0, 0, BORN_HOST, 0)
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
+    assert store.staging.stage_plain(tail, b"x", properties, suffix, 0, 0, 0, BORN_HOST, 0)
     store.commit()
-    record = store.get_message("TopicA", 0, tail.next_offset - 1, 1).body
+    record = store.reading.get_message("TopicA", 0, tail.next_offset - 1, 1).body
     size = int.from_bytes(record[:4], "big")
     start = 84 + 4 + 1 + 1 + 6 + 2
     return record[start:size].decode()
@@ -70,7 +70,7 @@ def test_a_record_has_the_bytes_of_the_reference(stores: Stores) -> None:
 def test_a_long_topic_makes_a_record_of_the_second_version(store: MessageStore) -> None:
     topic = "%RETRY%" + "g" * 121
     put(store, b"long", topic)
-    record = store.message_at(0)
+    record = store.reading.reader.record(0)
     assert record[4:8].hex() == "daa320ab"
     (message,) = messages(store, topic)
     assert (message.topic, message.body) == (topic, b"long")
@@ -91,10 +91,10 @@ def test_the_widths_of_hosts_are_the_brokers_word(
 ) -> None:
     store = stores.open(store_host=store_host)
     put(store, born_host=born, sys_flag=claimed)
-    store.read_clock()
-    tail = store.tail("TopicA", 0)
-    store.stage_plain(tail, b"x", "UNIQ_KEY\x01A\x02", b"", 0, claimed, 0, born, 0)
-    store.stage_batch(tail, encode_batch([(0, b"y", b"")]), claimed, 0, born)
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
+    store.staging.stage_plain(tail, b"x", "UNIQ_KEY\x01A\x02", b"", 0, claimed, 0, born, 0)
+    store.staging.stage_batch(tail, encode_batch([(0, b"y", b"")]), claimed, 0, born)
     store.commit()
     found = messages(store)
     assert [message.body for message in found] == [b"hello", b"x", b"y"]
@@ -108,12 +108,12 @@ def test_a_copy_is_born_when_and_where_its_message_was(stores: Stores, born: byt
     store = stores.open(store_host=V6_STORE)
     put(store, born_host=born, born_time_ms=77, flag=3, sys_flag=SYS_FLAG_MULTI_TAGS)
     (message,) = messages(store)
-    store.read_clock()
-    place = store.stage_again(Copy("Again", 2, message, {"a": "b"}))
+    store.staging.read_clock()
+    place = store.staging.stage_again(Copy("Again", 2, message, {"a": "b"}))
     changed = Copy("Again", 2, message, {}, SYS_FLAG_TRANSACTION_COMMIT, 5, prepared_offset=9)
-    store.stage_again(changed)
+    store.staging.stage_again(changed)
     store.commit()
-    first, second = decode_messages(store.get_message("Again", 2, 0, 32).body)
+    first, second = decode_messages(store.reading.get_message("Again", 2, 0, 32).body)
     assert (first.commit_log_offset, first.queue_id, first.properties) == (place, 2, {"a": "b"})
     for copy in (first, second):
         assert (copy.body, copy.flag, copy.born_time_ms) == (message.body, 3, 77)
@@ -129,15 +129,17 @@ def test_queue_offsets_count_by_topic_and_queue(store: MessageStore) -> None:
     places = [("A", 0), ("A", 1), ("B", 0), ("A", 0), ("B", 0), ("A", 0)]
     offsets = [put(store, topic=topic, queue_id=queue).queue_offset for topic, queue in places]
     assert offsets == [0, 0, 0, 1, 1, 2]
-    assert store.queue_range("A", 0) == (0, 3)
-    assert store.queue_range("A", 2) == (0, 0)
+    assert store.reading.queue_range("A", 0) == (0, 3)
+    assert store.reading.queue_range("A", 2) == (0, 0)
 
 
 def test_the_messages_of_a_batch_follow_each_other(store: MessageStore) -> None:
     put(store)
     inner = [(n, b"b%d" % n, b"KEYS\x01k%d\x02" % n) for n in range(3)]
-    store.read_clock()
-    placed = store.stage_batch(store.tail("TopicA", 0), encode_batch(inner), 0, 5, BORN_HOST)
+    store.staging.read_clock()
+    placed = store.staging.stage_batch(
+        store.staging.tail("TopicA", 0), encode_batch(inner), 0, 5, BORN_HOST
+    )
     store.commit()
     assert placed is not None
     found = messages(store, offset=1)
@@ -152,9 +154,9 @@ def test_the_messages_of_a_batch_follow_each_other(store: MessageStore) -> None:
 
 def test_a_batch_goes_whole_to_the_next_file(store: MessageStore) -> None:
     put(store, bytes(3000))
-    store.read_clock()
+    store.staging.read_clock()
     batch = encode_batch([(0, bytes(400), b"")] * 3)
-    placed = store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
+    placed = store.staging.stage_batch(store.staging.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
     assert placed is not None
     assert placed[0] == FILE_SIZE_BYTES
     store.commit()
@@ -162,12 +164,12 @@ def test_a_batch_goes_whole_to_the_next_file(store: MessageStore) -> None:
 
 
 def test_a_batch_larger_than_a_file_is_refused_and_nothing_is_stored(store: MessageStore) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     batch = encode_batch([(0, bytes(1000), b"")] * 4)
     with pytest.raises(RecordTooLargeError):
-        store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
+        store.staging.stage_batch(store.staging.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
     store.commit()
-    assert store.max_commit_log_offset == 0
+    assert store.log.written_offset == 0
     assert put(store).queue_offset == 0
 
 
@@ -175,20 +177,22 @@ def test_a_batch_larger_than_a_file_is_refused_and_nothing_is_stored(store: Mess
     "name", [b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC"]
 )
 def test_a_batch_with_a_delayed_message_is_not_plain(store: MessageStore, name: bytes) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     batch = encode_batch([(0, b"a", b""), (0, b"b", name + b"\x011\x02")])
-    assert store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST) is None
+    assert (
+        store.staging.stage_batch(store.staging.tail("TopicA", 0), batch, 0, 0, BORN_HOST) is None
+    )
     store.commit()
-    assert store.max_commit_log_offset == 0
+    assert store.log.written_offset == 0
 
 
 def test_what_only_looks_like_a_delay_is_none(store: MessageStore) -> None:
-    store.read_clock()
-    tail = store.tail("TopicA", 0)
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
     batch = encode_batch([(0, b"a", b"NODELAY\x011\x02b\x01\x02"), (0, b"DELAY\x01", b"")])
-    assert store.stage_batch(tail, batch, 0, 0, BORN_HOST)
+    assert store.staging.stage_batch(tail, batch, 0, 0, BORN_HOST)
     store.commit()
-    result = store.get_message("TopicA", 0, 0, 32)
+    result = store.reading.get_message("TopicA", 0, 0, 32)
     assert b"NODELAY\x011\x02b\x01\x02" in result.body
 
 
@@ -196,13 +200,13 @@ def test_a_record_larger_than_a_file_is_refused_and_nothing_is_stored(store: Mes
     put(store, b"first")
     with pytest.raises(RecordTooLargeError):
         put(store, bytes(FILE_SIZE_BYTES))
-    store.read_clock()
+    store.staging.read_clock()
     with pytest.raises(RecordTooLargeError):
         stage(store, bytes(FILE_SIZE_BYTES))
     stage(store, b"second")
     store.commit()
     assert bodies(store) == [b"first", b"second"]
-    assert store.max_commit_log_offset < FILE_SIZE_BYTES
+    assert store.log.written_offset < FILE_SIZE_BYTES
 
 
 def test_properties_beyond_what_their_length_can_say_are_refused(stores: Stores) -> None:
@@ -212,10 +216,10 @@ def test_properties_beyond_what_their_length_can_say_are_refused(stores: Stores)
     put(store, properties="a\x01" + "x" * 32_764 + "\x02")
     assert [len(message.properties["a"]) for message in messages(store)] == [32_764]
     # The hot path hands it over, to be refused by the general way.
-    store.read_clock()
-    tail = store.tail("TopicA", 0)
+    store.staging.read_clock()
+    tail = store.staging.tail("TopicA", 0)
     too_long = "UNIQ_KEY\x01A\x02a\x01" + "x" * 32_767 + "\x02"
-    assert store.stage_plain(tail, b"", too_long, b"", 0, 0, 0, BORN_HOST, 0) is None
+    assert store.staging.stage_plain(tail, b"", too_long, b"", 0, 0, 0, BORN_HOST, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -250,7 +254,7 @@ def test_the_brokers_properties_stand_behind_the_senders(store: MessageStore) ->
 
 
 def test_a_pass_that_rolls_keeps_places_and_order(store: MessageStore) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     for number in range(40):
         stage(store, b"%d" % number + bytes(200), queue_id=number % 2)
     store.commit()
@@ -261,11 +265,11 @@ def test_a_pass_that_rolls_keeps_places_and_order(store: MessageStore) -> None:
 
 def test_a_message_may_leave_exactly_the_blank_record(stores: Stores) -> None:
     store = stores.open()
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, body_filling(store, 8))
     store.commit()
-    assert store.max_commit_log_offset == FILE_SIZE_BYTES - 8
-    store.read_clock()
+    assert store.log.written_offset == FILE_SIZE_BYTES - 8
+    store.staging.read_clock()
     assert stage(store) == FILE_SIZE_BYTES
     store.commit()
     assert log_bytes(stores, -8 % FILE_SIZE_BYTES) == struct.pack(">II", 8, 0xCBD43194)
@@ -274,10 +278,10 @@ def test_a_message_may_leave_exactly_the_blank_record(stores: Stores) -> None:
 
 
 def test_a_message_that_leaves_seven_bytes_starts_the_next_file(store: MessageStore) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"first")
     store.commit()
-    store.read_clock()
+    store.staging.read_clock()
     assert stage(store, body_filling(store, 7)) == FILE_SIZE_BYTES
 
 
@@ -307,7 +311,7 @@ def test_store_times_go_on_behind_those_that_recovery_found(stores: Stores, clea
 
 def test_the_messages_of_a_pass_share_one_look_at_the_clock(stores: Stores) -> None:
     store = stores.open()
-    store.read_clock()
+    store.staging.read_clock()
     stage(store)
     stores.clock.advance(5)
     stage(store)
@@ -322,10 +326,10 @@ def test_a_batch_topic_keeps_queue_units_as_the_reference_does(stores: Stores) -
     topic = topic_directory.name
     store = stores.open(batch_topics={topic})
     for count in (3, 2, 1):
-        store.read_clock()
-        tail = store.tail(topic, 0)
+        store.staging.read_clock()
+        tail = store.staging.tail(topic, 0)
         properties = {"INNER_NUM": str(count), "INNER_BASE": str(tail.next_offset)}
-        store.stage(
+        store.staging.stage(
             tail,
             b"inner",
             properties if count > 1 else {},
@@ -348,12 +352,12 @@ def test_a_batch_topic_keeps_queue_units_as_the_reference_does(stores: Stores) -
 def test_a_batch_without_a_key_goes_to_a_batch_topic_message_by_message(stores: Stores) -> None:
     store = stores.open(batch_topics={"Batches"})
     put(store, b"single", "Batches")
-    store.read_clock()
-    tail = store.tail("Batches", 0)
-    store.stage_batch(tail, encode_batch([(0, b"a", b""), (0, b"b", b"")]), 0, 0, BORN_HOST)
+    store.staging.read_clock()
+    tail = store.staging.tail("Batches", 0)
+    store.staging.stage_batch(tail, encode_batch([(0, b"a", b""), (0, b"b", b"")]), 0, 0, BORN_HOST)
     store.commit()
     put(store, b"last", "Batches")
-    assert store.queue_range("Batches", 0) == (0, 4)
+    assert store.reading.queue_range("Batches", 0) == (0, 4)
     assert bodies(store, "Batches") == [b"single", b"a", b"b", b"last"]
     assert bodies(stores.reopen_after_kill(batch_topics={"Batches"}), "Batches", offset=2) == [
         b"b",
@@ -365,16 +369,19 @@ def test_an_inner_batch_is_one_record_and_many_messages(stores: Stores) -> None:
     store = stores.open(batch_topics={"Batches"})
     body = encode_batch([(0, b"a", b""), (0, b"b", b""), (0, b"c", b"")])
     for _ in range(2):
-        store.read_clock()
-        tail = store.tail("Batches", 0)
+        store.staging.read_clock()
+        tail = store.staging.tail("Batches", 0)
         properties = {"INNER_NUM": "3", "INNER_BASE": str(tail.next_offset)}
-        store.stage(tail, body, properties, 0, 0xC0, 0, BORN_HOST, batch_count=3)
+        store.staging.stage(tail, body, properties, 0, 0xC0, 0, BORN_HOST, batch_count=3)
         store.commit()
-    assert store.queue_range("Batches", 0) == (0, 6)
-    result = store.get_message("Batches", 0, 4, 32)
+    assert store.reading.queue_range("Batches", 0) == (0, 6)
+    result = store.reading.get_message("Batches", 0, 4, 32)
     assert (result.count, result.next_offset) == (1, 6)
     assert [m.queue_offset for m in decode_messages(result.body)] == [3, 4, 5]
-    assert stores.reopen_after_kill(batch_topics={"Batches"}).queue_range("Batches", 0) == (0, 6)
+    assert stores.reopen_after_kill(batch_topics={"Batches"}).reading.queue_range("Batches", 0) == (
+        0,
+        6,
+    )
 
 
 def test_files_are_named_by_their_first_byte(stores: Stores, store: MessageStore) -> None:

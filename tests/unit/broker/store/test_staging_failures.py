@@ -22,7 +22,7 @@ def test_a_pass_that_cannot_be_written_frees_its_queue_offsets(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, b"before")
-    store.read_clock()
+    store.staging.read_clock()
     for queue_id in (0, 1, 0):
         stage(store, b"lost", queue_id=queue_id)
     with monkeypatch.context() as broken:
@@ -32,13 +32,13 @@ def test_a_pass_that_cannot_be_written_frees_its_queue_offsets(
     assert put(store, b"after").queue_offset == 1
     assert put(store, b"after", queue_id=1).queue_offset == 0
     assert bodies(store) == [b"before", b"after"]
-    assert store.dispatched_offset == store.max_commit_log_offset
+    assert store.dispatch.offset == store.log.written_offset
 
 
 def test_what_a_full_file_took_stays_when_the_rest_of_the_pass_fails(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"kept" + bytes(2000))
     stage(store, b"kept too" + bytes(1000), queue_id=1)
     stage(store, b"lost" + bytes(2000))
@@ -57,7 +57,7 @@ def test_nothing_of_a_pass_is_visible_whose_write_failed_when_a_file_was_full(
 ) -> None:
     store = stores.open()
     put(store, b"before")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"lost" + bytes(3000))
     with monkeypatch.context() as broken:
         fail_pwrite(broken)
@@ -74,7 +74,7 @@ def test_nothing_of_a_pass_is_visible_whose_write_failed_when_a_file_was_full(
 def test_a_full_disk_refuses_one_message_and_keeps_the_pass(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, b"kept" + bytes(3000))
 
     def no_room(*_arguments: object) -> None:

@@ -27,33 +27,45 @@ def spread(stores: Stores) -> MessageStore:
 
 
 def test_what_does_not_exist_is_empty_and_is_not_made(spread: MessageStore) -> None:
-    assert spread.queue_range("Nothing", 0) == (0, 0)
-    assert not spread.has_queue("TopicA", 1)
-    assert spread.queue_units("TopicA", 1, 0, 9) == b""
-    assert spread.offset_by_time("TopicA", 1, 0, upper=False) == 0
-    assert (spread.store_time("TopicA", 1, 0), spread.earliest_store_time("TopicA", 1)) == (-1, -1)
+    assert spread.reading.queue_range("Nothing", 0) == (0, 0)
+    assert not spread.reading.has_queue("TopicA", 1)
+    assert spread.reading.queue_units("TopicA", 1, 0, 9) == b""
+    assert spread.reading.offset_by_time("TopicA", 1, 0, upper=False) == 0
+    assert (
+        spread.reading.store_time("TopicA", 1, 0),
+        spread.reading.earliest_store_time("TopicA", 1),
+    ) == (-1, -1)
     for count_max in (1, 32):
-        result = spread.get_message("TopicA", 1, 0, count_max)
+        result = spread.reading.get_message("TopicA", 1, 0, count_max)
         assert result.status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-    assert spread.get_bulk("TopicA", 1, 0, 9, 999).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-    assert spread.queue_ids("TopicA") == [0, 3]
-    assert spread.topics() == ["TopicA", "TopicB"]
+    assert (
+        spread.reading.get_bulk("TopicA", 1, 0, 9, 999).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    )
+    assert spread.reading.queue_ids("TopicA") == [0, 3]
+    assert spread.reading.topics() == ["TopicA", "TopicB"]
 
 
 def test_a_queue_is_told_by_its_units_and_its_ends(spread: MessageStore) -> None:
-    assert (spread.queue_range("TopicA", 0), spread.has_queue("TopicA", 0)) == ((0, 5), True)
-    units = list(struct.iter_unpack(">qiq", spread.queue_units("TopicA", 0, 3, 9)))
+    assert (
+        spread.reading.queue_range("TopicA", 0),
+        spread.reading.has_queue("TopicA", 0),
+    ) == ((0, 5), True)
+    units = list(struct.iter_unpack(">qiq", spread.reading.queue_units("TopicA", 0, 3, 9)))
     assert len(units) == 2
-    assert spread.message_at(units[0][0]) == spread.get_message("TopicA", 0, 3, 1).body
+    assert (
+        spread.reading.reader.record(units[0][0])
+        == spread.reading.get_message("TopicA", 0, 3, 1).body
+    )
 
 
 def test_the_size_of_a_queue_is_that_of_its_records(spread: MessageStore) -> None:
-    assert spread.records_bytes("Nothing", 0) == 0
+    assert spread.reading.records_bytes("Nothing", 0) == 0
     three, other = (
-        len(spread.get_message(*queue, 0, 1).body) for queue in (("TopicA", 3), ("TopicB", 0))
+        len(spread.reading.get_message(*queue, 0, 1).body)
+        for queue in (("TopicA", 3), ("TopicB", 0))
     )
-    assert spread.records_bytes("TopicA", 0) == spread.max_commit_log_offset - three - other
-    assert spread.records_bytes("TopicA", 3) == three
+    assert spread.reading.records_bytes("TopicA", 0) == spread.log.written_offset - three - other
+    assert spread.reading.records_bytes("TopicA", 3) == three
 
 
 @pytest.mark.parametrize("unit_count", [SUMMED_UNITS_MAX, SUMMED_UNITS_MAX + 1, 5_000])
@@ -64,9 +76,9 @@ def test_the_size_of_a_long_queue_comes_from_all_of_it(
     for number in range(unit_count):
         stage(store, b"x" * (1000 if 2 * number < unit_count else 10))
     store.commit()
-    units = store.queue_units("TopicA", 0, 0, unit_count)
+    units = store.reading.queue_units("TopicA", 0, 0, unit_count)
     size_bytes = sum(size for _, size, _ in struct.iter_unpack(">qiq", units))
-    found = store.records_bytes("TopicA", 0)
+    found = store.reading.records_bytes("TopicA", 0)
     assert found == pytest.approx(size_bytes, rel=0 if unit_count <= SUMMED_UNITS_MAX else 0.05)
 
 
@@ -75,36 +87,36 @@ def test_an_estimate_is_never_more_than_the_log_has(store: MessageStore) -> None
     for number in range(2048):
         stage(store, b"x" * (300 if number % 65 < 32 else 10))
     store.commit()
-    assert store.records_bytes("TopicA", 0) == store.max_commit_log_offset
+    assert store.reading.records_bytes("TopicA", 0) == store.log.written_offset
 
 
 def test_times_lead_to_offsets_and_back(spread: MessageStore, stores: Stores) -> None:
-    first_ms = spread.earliest_store_time("TopicA", 0)
-    assert first_ms == spread.earliest_time_ms == stores.clock.now_ms - 500
-    assert spread.store_time("TopicA", 0, 4) == first_ms + 400
-    assert spread.store_time("TopicA", 0, 5) == -1
+    first_ms = spread.reading.earliest_store_time("TopicA", 0)
+    assert first_ms == spread.reading.earliest_time_ms == stores.clock.now_ms - 500
+    assert spread.reading.store_time("TopicA", 0, 4) == first_ms + 400
+    assert spread.reading.store_time("TopicA", 0, 5) == -1
     for wanted_ms, lower, upper in ((0, 0, 0), (100, 1, 1), (101, 2, 1), (999, 5, 4)):
         time_ms = first_ms + wanted_ms
-        assert spread.offset_by_time("TopicA", 0, time_ms, upper=False) == lower
-        assert spread.offset_by_time("TopicA", 0, time_ms, upper=True) == upper
+        assert spread.reading.offset_by_time("TopicA", 0, time_ms, upper=False) == lower
+        assert spread.reading.offset_by_time("TopicA", 0, time_ms, upper=True) == upper
 
 
 def test_an_empty_log_has_no_time(store: MessageStore) -> None:
-    assert store.earliest_time_ms == -1
-    assert (store.min_commit_log_offset, store.max_commit_log_offset) == (0, 0)
+    assert store.reading.earliest_time_ms == -1
+    assert (store.log.min_offset, store.log.written_offset) == (0, 0)
 
 
 def test_the_newest_messages_with_a_tag_are_found(spread: MessageStore) -> None:
     put(spread, b"5", properties="TAGS\x01odd\x02")
-    search, steps = spread.search_tag("TopicA", "odd", 2, 0, FOREVER)
+    search, steps = spread.reading.search_tag("TopicA", "odd", 2, 0, FOREVER)
     for _ in steps:
         pass
     assert [decode_message(record).body for record in search.records()] == [b"3", b"5"]
 
 
 def test_a_search_ends_where_its_times_do(spread: MessageStore) -> None:
-    first_ms = spread.earliest_time_ms
-    search, steps = spread.search_tag("TopicA", "odd", 9, first_ms, first_ms + 299)
+    first_ms = spread.reading.earliest_time_ms
+    search, steps = spread.reading.search_tag("TopicA", "odd", 9, first_ms, first_ms + 299)
     for _ in steps:
         pass
     assert [decode_message(record).body for record in search.records()] == [b"1"]
@@ -112,16 +124,16 @@ def test_a_search_ends_where_its_times_do(spread: MessageStore) -> None:
 
 def test_records_are_read_over_the_ends_of_files(store: MessageStore) -> None:
     put(store, b"first")
-    store.read_clock()
+    store.staging.read_clock()
     stage(store, body_filling(store, 100))
     stage(store, b"in the second file")
     store.commit()
-    assert store.max_commit_log_offset > FILE_SIZE_BYTES
-    found = [decode_message(record).body for record in store.records_from(0)]
+    assert store.log.written_offset > FILE_SIZE_BYTES
+    found = [decode_message(record).body for record in store.reading.records_from(0)]
     assert (found[0], len(found), found[-1]) == (b"first", 3, b"in the second file")
-    (last,) = store.records_from(FILE_SIZE_BYTES)
+    (last,) = store.reading.records_from(FILE_SIZE_BYTES)
     assert decode_message(last).body == b"in the second file"
-    assert list(store.records_from(store.max_commit_log_offset)) == []
+    assert list(store.reading.records_from(store.log.written_offset)) == []
 
 
 def test_queues_of_both_kinds_are_read_alike(stores: Stores) -> None:
@@ -130,13 +142,13 @@ def test_queues_of_both_kinds_are_read_alike(stores: Stores) -> None:
         for number in range(3):
             put(store, b"%d" % number, topic=topic)
     for topic in ("Batches", "Plain"):
-        assert store.queue_range(topic, 0) == (0, 3)
+        assert store.reading.queue_range(topic, 0) == (0, 3)
         assert bodies(store, topic, offset=1) == [b"1", b"2"]
-        bulk = store.get_bulk(topic, 0, 0, 2, 1 << 20)
+        bulk = store.reading.get_bulk(topic, 0, 0, 2, 1 << 20)
         assert [message.body for message in decode_messages(bulk.body)] == [b"0", b"1"]
-        assert store.store_time(topic, 0, 2) == stores.clock.now_ms
-    assert store.queue_units("Batches", 0, 0, 9) == b""
-    search, steps = store.search_tag("Batches", "x", 9, 0, FOREVER)
+        assert store.reading.store_time(topic, 0, 2) == stores.clock.now_ms
+    assert store.reading.queue_units("Batches", 0, 0, 9) == b""
+    search, steps = store.reading.search_tag("Batches", "x", 9, 0, FOREVER)
     assert list(steps) == []
     assert search.records() == []
 
@@ -146,5 +158,9 @@ def test_light_queues_read_the_records_of_others(stores: Stores) -> None:
     names = ",".join(f"{LMQ_PREFIX}{name}" for name in "ab")
     put(store, b"shared", properties=f"INNER_MULTI_DISPATCH\x01{names}\x02")
     assert bodies(store, f"{LMQ_PREFIX}a") == bodies(store, f"{LMQ_PREFIX}b") == [b"shared"]
-    assert store.dispatched_offset == store.max_commit_log_offset
-    assert (store.damaged_count, store.mended_count, store.index_fault_count) == (0, 0, 0)
+    assert store.dispatch.offset == store.log.written_offset
+    assert (
+        store.reading.reader.damaged_count,
+        store.scrub.mended_count,
+        store.scrub.index_fault_count,
+    ) == (0, 0, 0)

@@ -57,7 +57,7 @@ async def test_a_topic_is_counted(
     found = await reader.all_of("orders")
     assert found.messages == 4
     assert found.newest_ms > 0
-    assert found.size_bytes == served.store.max_commit_log_offset
+    assert found.size_bytes == served.store.log.written_offset
     assert all(each.size_bytes is None for each in await reader.queues("orders"))
     assert found.groups == []
     nothing = await reader.all_of("missing")

@@ -122,7 +122,7 @@ async def test_a_retry_that_came_waits_until_it_is_read() -> None:
         await fail(broker, 5)
         retried = MessageQueue("%RETRY%billing", message.broker_name, 0)
         async with Admin(broker.nameserver) as admin, asyncio.timeout(HANG_S):
-            await until(lambda: broker.store.queue_range("%RETRY%billing", 0)[1] == 1)
+            await until(lambda: broker.store.reading.queue_range("%RETRY%billing", 0)[1] == 1)
             assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRYING
             await admin.offsets.commit("billing", retried, 1)
             assert (await history(admin, message)).tracks[0].outcome is TrackOutcome.RETRIED

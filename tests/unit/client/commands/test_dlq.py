@@ -111,12 +111,12 @@ async def test_a_single_one_is_not_sent_again_with_the_rest(
 async def test_the_group_alone_gets_them_back(broker: Broker, shell: CommandLine) -> None:
     await send(broker, 2)
     await fail_on_all(broker, 2)
-    high = [broker.store.queue_range("orders", queue)[1] for queue in range(4)]
+    high = [broker.store.reading.queue_range("orders", queue)[1] for queue in range(4)]
     sent = await shell.run("dlq", "requeue", "billing", "--yes", "--to", "%RETRY%billing")
     assert sent.out == "2 dead letters of billing were sent to %RETRY%billing\n"
     back = await take_all(broker, 2)
     assert {(each.topic, each.queue.topic) for each in back} == {("orders", "%RETRY%billing")}
-    assert [broker.store.queue_range("orders", queue)[1] for queue in range(4)] == high
+    assert [broker.store.reading.queue_range("orders", queue)[1] for queue in range(4)] == high
 
 
 async def test_one_that_fails_again_is_a_new_dead_letter(

@@ -167,7 +167,7 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
     assert sorted(each["lagSeconds"] for each in lag.objects)[:-1] == [0, 0, 0, 0]
     (state,) = (await shell.run("group", "show", "billing", "--json")).objects
     assert state["lagSeconds"] >= first["lagSeconds"]
-    assert first["lastTimestamp"] == broker.store.store_time("orders", 0, 1)
+    assert first["lastTimestamp"] == broker.store.reading.store_time("orders", 0, 1)
     shown = await shell.run("group", "lag", "billing")
     assert shown.out.endswith("\n3 messages behind in 1 queue\nno member is online\n")
     async with Consumer("billing", "orders", nameserver=broker.nameserver):
@@ -180,7 +180,7 @@ async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: Comm
 async def test_what_has_expired_is_no_lag(broker: Broker, shell: CommandLine) -> None:
     await send(broker, 5)
     await consume(broker, 2)
-    broker.store.purge_topics(["orders"])
+    broker.store.visibility.purge_topics(["orders"])
     await send(broker, 1)
     assert "1 message behind" in (await shell.run("group", "lag", "billing")).out
 

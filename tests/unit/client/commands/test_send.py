@@ -121,7 +121,7 @@ async def test_a_failure_in_the_middle_says_how_much_was_sent(
     process.stdin.write(b"one\n")
     await process.stdin.drain()
     async with asyncio.timeout(HANG_S):
-        await until(lambda: broker.store.queue_range("orders", 0)[1] == 1)
+        await until(lambda: broker.store.reading.queue_range("orders", 0)[1] == 1)
         assert (await shell.run("topic", "create", "orders", "--perm", "r")).code == 0
         process.stdin.write(b"two\n")
         process.stdin.close()

@@ -118,10 +118,10 @@ class Settling:
                 self._handles.ack(meant)
             call.reply(_ForwardReply(status=OK))
 
-        if end_offset <= self._store.high_watermark:
+        if end_offset <= self._store.safe_point.high_watermark:
             release(None)
         else:
-            self._store.when_safe(end_offset, release)
+            self._store.safe_point.when(end_offset, release)
         return None
 
 

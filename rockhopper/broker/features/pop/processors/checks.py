@@ -73,7 +73,7 @@ class PopChecks:
         topic = self._topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_nums:
             raise _illegal_queue(IllegalMessage, peer, topic, queue_id)
-        return self._store.queue_range(topic_name, queue_id)
+        return self._store.reading.queue_range(topic_name, queue_id)
 
 
 def _illegal_queue(kind: type[Refusal], peer: str, topic: TopicConfig, queue_id: int) -> Refusal:

@@ -110,7 +110,7 @@ class PlainAcks:
         settings = self._topics.get(topic)
         if info.is_orderly or settings is None or not 0 <= queue_id < settings.read_queue_nums:
             return None
-        return _Popped(named, topic, info, *self._store.queue_range(topic, queue_id))
+        return _Popped(named, topic, info, *self._store.reading.queue_range(topic, queue_id))
 
     def _settle(self, popped: _Popped, requests: list[_AckHeader]) -> bool:
         if not requests:

@@ -113,16 +113,16 @@ class Producing:
         try:
             end_offset = store.commit()
         except StoreError as error:
-            end_offset = store.max_commit_log_offset
+            end_offset = store.log.written_offset
             self._refuse(owed, end_offset, error)
         for each in owed:
             for staged in each.staged:
                 if staged.diversion is not None and staged.log_offset < end_offset:
                     staged.diversion.stored()
-        if end_offset <= store.high_watermark:
+        if end_offset <= store.safe_point.high_watermark:
             _answer(owed)
         else:
-            store.when_safe(end_offset, lambda error: _answer(owed, error))
+            store.safe_point.when(end_offset, lambda error: _answer(owed, error))
 
     def _refuse(self, owed: "list[_Owed]", end_offset: int, error: StoreError) -> None:
         """Mark the entries behind *end_offset* as not stored."""
@@ -152,7 +152,7 @@ class Producing:
 
     def _stage(self, send: Send, message_id: str, reply: Any) -> "_StagedMessage | None":
         """Stage one message; return None if it is refused, with the reason in its entry."""
-        entry, log_offset = reply.entries.add(), self._store.staged_offset
+        entry, log_offset = reply.entries.add(), self._store.log.staged_offset
         try:
             placed = self._sender.stage(send)
         except Exception as error:

@@ -176,14 +176,14 @@ class Pulling:
         _ = call.client_id
         topic, queue_id = topic_of(request.message_queue.topic), request.message_queue.id
         self._check_queue(topic, queue_id)
-        low, high = self._store.queue_range(topic, queue_id)
+        low, high = self._store.reading.queue_range(topic, queue_id)
         if request.query_offset_policy == OFFSET_BEGINNING:
             offset = low
         elif request.query_offset_policy == OFFSET_END:
             offset = high
         else:
             time_ms = millis_of(request.timestamp, Code.BAD_REQUEST, "the requested time")
-            found = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
+            found = self._store.reading.offset_by_time(topic, queue_id, time_ms, upper=False)
             offset = min(max(found, low), high)
         return _QueryReply(status=OK, offset=offset)
 

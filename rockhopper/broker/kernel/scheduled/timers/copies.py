@@ -57,7 +57,7 @@ def stage_copy(
             try:
                 prepared = message.prepared_transaction_offset
                 copy = Copy(topic, int(queue_text), message, copied, prepared_offset=prepared)
-                return store.stage_again(copy)
+                return store.staging.stage_again(copy)
             except RecordTooLargeError as error:
                 reason = str(error)
     log.error(
@@ -102,7 +102,7 @@ def written_copies(
     written: list[StoredMessage] = []
     rest = list(messages)
     told = 0
-    for record in store.records_from(log_end):
+    for record in store.reading.records_from(log_end):
         try:
             copy = decode_message(record)
         except ProtocolError:

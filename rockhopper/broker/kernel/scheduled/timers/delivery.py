@@ -81,11 +81,11 @@ class TimerDelivery:
         if index.due.next_ms is None or index.due.next_ms > now_ms:
             return False
         store.check_writable()
-        store.read_clock()
+        store.staging.read_clock()
         taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
         if not taken:
             return True
-        log_end = store.max_commit_log_offset
+        log_end = store.log.written_offset
         try:
             index.note(taken, log_end)
         except OSError:
@@ -135,7 +135,7 @@ class TimerDelivery:
 
     def _undo(self, taken: list[DueMessage], log_offsets: list[int | None], log_end: int) -> None:
         """Record the messages of a failed pass that are in the log; the others stay due."""
-        end = self._store.max_commit_log_offset
+        end = self._store.log.written_offset
         written = [
             due
             for due, log_offset in zip(taken, log_offsets, strict=False)
@@ -193,7 +193,7 @@ class TimerDelivery:
 
     def settled_log_offset(self) -> int:
         """Return the log offset before which every pass is on disk."""
-        flushed_offset = self._store.flushed_offset
+        flushed_offset = self._store.log.flushed_offset
         while self._unsettled and self._unsettled[0][0] <= flushed_offset:
             self._unsettled.popleft()
         return self._unsettled[0][1] if self._unsettled else flushed_offset
@@ -205,7 +205,7 @@ class TimerDelivery:
 
     def is_settled(self, slot: int) -> bool:
         """Return whether all deliveries of a finished slot are on disk."""
-        if self._slot_ends.get(slot, 0) > self._store.flushed_offset:
+        if self._slot_ends.get(slot, 0) > self._store.log.flushed_offset:
             return False
         self._slot_ends.pop(slot, None)
         return True

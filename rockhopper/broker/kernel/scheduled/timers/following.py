@@ -56,11 +56,11 @@ class TimerQueue:
     @property
     def range(self) -> tuple[int, int]:
         """The queue's minimum and maximum offsets."""
-        return self._store.queue_range(TIMER_TOPIC, TIMER_QUEUE_ID)
+        return self._store.reading.queue_range(TIMER_TOPIC, TIMER_QUEUE_ID)
 
     def message(self, queue_offset: int) -> StoredMessage | None:
         """Return one message of the queue, if it still exists."""
-        result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, 1)
+        result = self._store.reading.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, 1)
         if result.status is not GetStatus.FOUND:
             return None
         message = decode_message(result.body)
@@ -68,7 +68,7 @@ class TimerQueue:
 
     def message_at(self, log_offset: int, queue_offset: int) -> StoredMessage | None:
         """Return the message at a commit log offset; None if its queue offset is another."""
-        record = self._store.message_at(log_offset)
+        record = self._store.reading.reader.record(log_offset)
         if not record:
             return None
         message = decode_message(record)
@@ -92,7 +92,9 @@ class TimerQueue:
             OSError: nothing was indexed.
         """
         offset = self.offset
-        result = self._store.get_message(TIMER_TOPIC, TIMER_QUEUE_ID, offset, BATCH_COUNT_MAX)
+        result = self._store.reading.get_message(
+            TIMER_TOPIC, TIMER_QUEUE_ID, offset, BATCH_COUNT_MAX
+        )
         if result.status is GetStatus.FOUND:
             entries: list[TimerEntry] = []
             for message in decode_messages(result.body):

@@ -75,6 +75,6 @@ def _has_copy(store: MessageStore, message: StoredMessage, now_ms: int) -> bool:
     key = message.properties.get(PROPERTY_UNIQUE_KEY)
     if not topic or not key:
         return False
-    end_ms = max(now_ms, store.store_time_ms)
-    found = store.query(topic, key, COPIES_LOOKED_AT_MAX, message.store_time_ms, end_ms)
+    end_ms = max(now_ms, store.log.store_time_ms)
+    found = store.reading.query(topic, key, COPIES_LOOKED_AT_MAX, message.store_time_ms, end_ms)
     return any(is_copy(decode_message(record), message) for record in found)

@@ -58,7 +58,7 @@ def recall(
                 TIMER_QUEUE_ID,
                 RECALL_BODY,
                 encode_properties(_properties(handle, entry, message)),
-                born_time_ms=store.read_clock(),
+                born_time_ms=store.staging.read_clock(),
                 born_host=born_host,
             )
         ).end_offset

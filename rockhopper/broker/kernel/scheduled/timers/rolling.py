@@ -86,7 +86,7 @@ class Rolling:
         """Yield the entries to append again; None where other work should continue."""
         sixth_ms = max(self._reserved_ms() // 6, INTERVAL_MS)
         for sixths, spare_ms in ((5, 0), (4, sixth_ms)):
-            offset = self._store.offset_by_time(
+            offset = self._store.reading.offset_by_time(
                 TIMER_TOPIC, TIMER_QUEUE_ID, now_ms - sixths * sixth_ms, upper=False
             )
             yield from self._index.older_than(offset, now_ms + spare_ms)
@@ -113,7 +113,7 @@ class Rolling:
     def _append(self, entries: list[TimerEntry]) -> None:
         store, index = self._store, self._index
         store.check_writable()
-        store.read_clock()
+        store.staging.read_clock()
         staged: list[tuple[TimerEntry, int]] = []
         try:
             for entry in entries:
@@ -126,7 +126,7 @@ class Rolling:
             try:
                 store.commit()
             finally:
-                end = store.max_commit_log_offset
+                end = store.log.written_offset
                 for entry, log_offset in staged:
                     if log_offset < end:
                         index.hide(entry.queue_offset)
@@ -148,6 +148,6 @@ class Rolling:
             TIMER_ORIGIN: origin_text(entry.queue_offset, entry.due_ms),
         }
         prepared = message.prepared_transaction_offset
-        return self._store.stage_again(
+        return self._store.staging.stage_again(
             Copy(TIMER_TOPIC, TIMER_QUEUE_ID, message, properties, prepared_offset=prepared)
         )

@@ -190,7 +190,7 @@ class Timers(Part):
         self._store = store
         self._long_polling = long_polling
         self._now_ms = now_ms
-        layout = store.layout
+        layout = store.opened.layout
         self._checkpoint = CheckpointFile(
             layout.own / "timers" / "checkpoint.json", layout.quarantine
         )
@@ -211,7 +211,7 @@ class Timers(Part):
             lambda: live.file_reserved_hours * 3_600_000,
             now_ms=steady_ms,
         )
-        store.expires_sooner_after(self._has_rolled_since)
+        store.opened.reserved_time.has_taken_care.append(self._has_rolled_since)
         self.on_import: list[Callable[[], None]] = []
         """Called if RocketMQ may have written to the queue, before its messages are imported."""
         self._timer = WallTimer(now_ms)
@@ -522,7 +522,7 @@ class Timers(Part):
     def _await_arrival(self) -> None:
         if self._is_parked:
             return
-        tail = self._store.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
+        tail = self._store.staging.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
         self._is_parked = self._long_polling.watch(_Waiting(self, tail, self.queue.offset))
 
     def arrived(self) -> None:
@@ -537,7 +537,7 @@ class Timers(Part):
             and saved.indexed_offset == self.queue.offset
             and self.index.is_empty
             and not self.index.files.over
-            and self.delivery.last_end <= self._store.flushed_offset
+            and self.delivery.last_end <= self._store.log.flushed_offset
         )
 
     def _save_soon(self) -> None:

@@ -51,17 +51,17 @@ class MasterLog:
     @property
     def start_offset(self) -> int:
         """See SentLog."""
-        return self._store.min_commit_log_offset
+        return self._store.log.min_offset
 
     @property
     def end_offset(self) -> int:
         """See SentLog."""
         store = self._store
-        return store.flushed_offset if self._is_sync else store.max_commit_log_offset
+        return store.log.flushed_offset if self._is_sync else store.log.written_offset
 
     def read(self, start: int, end: int) -> bytes:
         """See SentLog."""
-        return self._store.log_bytes(start, end)
+        return self._store.log.written_bytes(start, end)
 
 
 class ClassicMaster(StoreListener):
@@ -91,7 +91,7 @@ class ClassicMaster(StoreListener):
     def open(self) -> None:
         """Make the store wait for slaves from now on."""
         store = self._store
-        confirmed = store.max_commit_log_offset if self._acknowledging else sys.maxsize
+        confirmed = store.log.written_offset if self._acknowledging else sys.maxsize
         store.safe_point.replicate(confirmed, self._timeout_ms)
         store.listeners.add(self)
         self._look()
@@ -143,7 +143,7 @@ class ClassicMaster(StoreListener):
         end = self._log.end_offset
         return {
             "master": True,
-            "masterCommitLogMaxOffset": self._store.max_commit_log_offset,
+            "masterCommitLogMaxOffset": self._store.log.written_offset,
             "inSyncSlaveNums": self.in_sync_count - 1,
             "haConnectionInfo": [
                 {

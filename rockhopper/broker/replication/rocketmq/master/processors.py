@@ -99,7 +99,7 @@ class ClassicProcessors:
             ext={
                 "masterAddress": address,
                 "masterHaAddress": join_address(host, self._ha_port),
-                "masterFlushOffset": str(self._store.flushed_offset),
+                "masterFlushOffset": str(self._store.log.flushed_offset),
             }
         )
 

@@ -101,8 +101,8 @@ class SlaveFollower:
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
         self._check_store(facts)
-        self.store.follow_to(self.store.max_commit_log_offset)
-        self.store.expire_before(facts.log_min_offset)
+        self.store.follow_to(self.store.log.written_offset)
+        self.store.retention.expire_before(facts.log_min_offset)
         parts.tables.start()
         self._undo.push_async_callback(parts.tables.close)
         self._copies.store = self.store
@@ -138,7 +138,7 @@ class SlaveFollower:
                 master_name=facts.broker_name,
             )
         self._compare_meanings(facts)
-        check_fits(facts, self.store.max_commit_log_offset)
+        check_fits(facts, self.store.log.written_offset)
         holes = self.store.opened.report.holes
         if holes:
             raise DivergedError(
@@ -194,7 +194,7 @@ class SlaveFollower:
     @property
     def behind_bytes(self) -> int:
         """How many bytes of the master's log are missing here, by its last known end."""
-        return max(0, self._master_end - self.store.max_commit_log_offset)
+        return max(0, self._master_end - self.store.log.written_offset)
 
     @property
     def is_copying(self) -> bool:
@@ -238,12 +238,12 @@ class SlaveFollower:
             FollowError: the master does not answer, or its answer is invalid.
         """
         async with self._copying:
-            end = self.store.max_commit_log_offset
+            end = self.store.log.written_offset
             self._copies.copy(await self._master.tables())
             await self._copies.copy_of_features(self._master.table)
             low, self._master_end = await self._master.log_range()
             self.store.follow_to(end)
-            self.store.expire_before(low)
+            self.store.retention.expire_before(low)
 
     def _log_lag(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -253,8 +253,8 @@ class SlaveFollower:
                 "following",
                 master=self.master_address,
                 behind_bytes=self.behind_bytes,
-                log_end=self.store.max_commit_log_offset,
-                dispatched=self.store.dispatched_offset,
+                log_end=self.store.log.written_offset,
+                dispatched=self.store.dispatch.offset,
             )
 
     async def check_takeover(self) -> None:
@@ -279,7 +279,7 @@ class SlaveFollower:
         self._check_ends((await self._ask()).log_max_offset)
 
     def _check_ends(self, master_end: int) -> None:
-        end = self.store.max_commit_log_offset
+        end = self.store.log.written_offset
         if end != master_end:
             problem = self._copier.problem
             raise FollowError(
@@ -314,7 +314,7 @@ class SlaveFollower:
         gauges = {
             "rockhopper_following_behind_bytes": self.behind_bytes,
             "rockhopper_following_connected": int(self.is_copying),
-            "rockhopper_following_log_end": self.store.max_commit_log_offset,
+            "rockhopper_following_log_end": self.store.log.written_offset,
         }
         lines = [f"# TYPE {name} gauge\n{name} {value}\n" for name, value in gauges.items()]
         return "".join(lines).encode()

@@ -64,7 +64,7 @@ class LogCopier:
 
     async def caught_up(self, end: int) -> None:
         """Return once the copy reaches *end*."""
-        while self._store.max_commit_log_offset < end:
+        while self._store.log.written_offset < end:
             self._came.clear()
             await self._came.wait()
 
@@ -90,8 +90,8 @@ class LogCopier:
         self.problem = problem
 
     async def _connect_and_copy(self) -> None:
-        self._store.drop_torn()
-        start, known = self._store.tail_of_copy(COMPARED_SIZE_BYTES)
+        self._store.log.drop_torn()
+        start, known = self._store.log.last_bytes(COMPARED_SIZE_BYTES)
         facts = await self._ask()
         check_fits(facts, start + len(known))
         if start == 0:
@@ -144,13 +144,13 @@ class LogCopier:
                 if not any(frame.data for frame in frames):
                     continue
             reported_s = loop.time()
-            writer.write(encode_report(self._store.received_offset))
+            writer.write(encode_report(self._store.log.received_offset))
             await writer.drain()
 
     def _is_copying(self) -> None:
         if not self.is_connected:
             self.connections += 1
-            log.info("copying the master's log", from_offset=self._store.received_offset)
+            log.info("copying the master's log", from_offset=self._store.log.received_offset)
         self.is_connected, self.problem = True, None
         self._came.set()
 
@@ -178,15 +178,16 @@ class _Expected:
             )
         both = min(len(self._known), len(frame.data))
         if self._known[:both] != frame.data[:both]:
+            end = self._store.log.received_offset
             raise DivergedError(
-                f"the copy that ends at offset {self._store.received_offset} is not the master's "
+                f"the copy that ends at offset {end} is not the master's "
                 f"log: bytes from {self.offset} on differ. Nothing was changed; to copy that "
                 "master, follow it with an empty directory"
             )
         self._known = self._known[both:]
         self.offset += len(frame.data)
         if len(frame.data) > both:
-            self._store.append_raw(self._store.received_offset, frame.data[both:])
+            self._store.append_raw(self._store.log.received_offset, frame.data[both:])
 
 
 def check_fits(facts: MasterFacts, end: int) -> None:

@@ -111,9 +111,9 @@ class SlaveProcessors:
             "brokerVersion": str(MQ_VERSION_ORDINAL),
             "brokerVersionDesc": VERSION_DESCRIPTION,
             ROCKHOPPER_VERSION: own_version(),
-            "commitLogMaxOffset": str(store.max_commit_log_offset),
-            "commitLogMinOffset": str(store.min_commit_log_offset),
-            "dispatchBehindBytes": str(store.max_commit_log_offset - store.dispatched_offset),
+            "commitLogMaxOffset": str(store.log.written_offset),
+            "commitLogMinOffset": str(store.log.min_offset),
+            "dispatchBehindBytes": str(store.log.written_offset - store.dispatch.offset),
             "followState": follower.state(),
             "followedMaster": follower.master_address,
             "masterBehindBytes": str(follower.behind_bytes),
@@ -123,7 +123,7 @@ class SlaveProcessors:
     def ha_status(self, request: Request) -> Response:
         """GET_BROKER_HA_STATUS: return RocketMQ's HARuntimeInfo of a slave."""
         follower = self._follower
-        end = follower.store.max_commit_log_offset
+        end = follower.store.log.written_offset
         client = {
             "isActivated": follower.is_copying,
             "lastReadTimestamp": 0,

@@ -89,7 +89,7 @@ class TableCopies:
         if gone:
             log.info("topics that the master deleted are deleted here", topics=gone)
             if self.store is not None:
-                self.store.delete_topics(gone).remove()
+                self.store.visibility.delete_topics(gone).remove()
 
     def _take_groups(self, answer: bytes) -> None:
         self._tables.groups.take_copy(answer)

@@ -115,7 +115,7 @@ async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
     assert set(tails) == before
     peer = wait("%LMQ%a")
     light.kernel.puller.look_at_resets("%LMQ%b", 0)
-    light.kernel.long_polling.wake_all(light.store.tail("%LMQ%a", 0))
+    light.kernel.long_polling.wake_all(light.store.staging.tail("%LMQ%a", 0))
     assert len(peer.written) == 1
     assert set(tails) == before
     # Who waits keeps the queue: the message that comes in the end is not missed.
@@ -123,7 +123,7 @@ async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
     other.hang_up()
     await send(light, INNER_MULTI_DISPATCH="%LMQ%a")
     assert len(peer.written) == 1
-    assert light.store.queue_range("%LMQ%a", 0) == (0, 1)
+    assert light.store.reading.queue_range("%LMQ%a", 0) == (0, 1)
 
 
 async def test_offsets_are_kept_of_light_queues_that_exist(light: ServedBroker) -> None:

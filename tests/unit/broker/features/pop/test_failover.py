@@ -52,7 +52,7 @@ def ack(member: Member, topic: str, offset: int) -> None:
 
 def kinds(member: Member, from_offset: int = 0) -> list[int]:
     """Of all entries that the log holds from a queue offset on."""
-    result = member.store.get_message(STATE_TOPIC, 0, from_offset, 1000)
+    result = member.store.reading.get_message(STATE_TOPIC, 0, from_offset, 1000)
     return [
         kind
         for message in decode_messages(result.body)
@@ -66,7 +66,7 @@ def writer_of(member: Member) -> StateWriter:
 
 
 def end(member: Member) -> int:
-    return member.store.queue_range(STATE_TOPIC, 0)[1]
+    return member.store.reading.queue_range(STATE_TOPIC, 0)[1]
 
 
 def lanes_of(member: Member) -> Lanes:
@@ -93,7 +93,7 @@ def test_acknowledgements_are_overdue_sooner_than_offsets(pair: Pair) -> None:
     pair.pass_time(1)
 
     async def replicate() -> None:
-        store.safe_point.replicate(store.max_commit_log_offset, 5000)
+        store.safe_point.replicate(store.log.written_offset, 5000)
 
     master.run(replicate())
     pop_some(master, "orders")

@@ -23,6 +23,7 @@ class Watching:
     """What polling asks of a store."""
 
     def __init__(self) -> None:
+        self.dispatch = self
         self.watchers: dict[str, Watcher] = {}
 
 

@@ -30,7 +30,7 @@ def due(world: PopWorld, count: int = 1) -> None:
 
 
 def copies(world: PopWorld) -> int:
-    return world.store.queue_range(RETRY, 0)[1]
+    return world.store.reading.queue_range(RETRY, 0)[1]
 
 
 def test_a_copy_carries_where_it_comes_from(world: PopWorld) -> None:
@@ -122,7 +122,7 @@ def test_what_no_file_can_hold_is_tried_again_much_later(
         raise RecordTooLargeError("too large")
 
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(world.store, "stage_again", too_large)
+        patch.setattr(world.store.staging, "stage_again", too_large)
         assert world.pop_service.reviving.turn()
     assert any("stored again" in entry["event"] for entry in logs)
     assert world.lanes_in_flight == 1

@@ -385,13 +385,13 @@ def test_a_queue_that_has_nothing_for_the_group_is_not_read(
     world: PopWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = []
-    read = world.store.get_message
+    read = world.store.reading.get_message
 
     def get_message(topic: str, queue_id: int, offset: int, *rest: Any) -> GetResult:
         reads.append(offset)
         return read(topic, queue_id, offset, *rest)
 
-    monkeypatch.setattr(world.store, "get_message", get_message)
+    monkeypatch.setattr(world.store.reading, "get_message", get_message)
     world.send(b"a")
     assert bodies(world) == [b"a"]
     assert bodies(world) == []
@@ -408,7 +408,7 @@ def test_a_retry_topic_that_two_groups_may_mean_hands_out_what_failed_there(
     world.send(b"mine")
 
     def copied_from(topic: str) -> str:
-        (sent,) = decode_messages(world.store.get_message(topic, 0, 0, 1).body)
+        (sent,) = decode_messages(world.store.reading.get_message(topic, 0, 0, 1).body)
         return f"1ST_POP_TIME\x015\x02ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
 
     # Of a pulling group with this name, of another group and topic, and of this.
@@ -443,7 +443,7 @@ def test_what_a_group_failed_while_it_pulled_comes_when_it_pops(
     world.flush()
     world.pop_service.reviving.settle()
     assert world.offsets.get(pulled, GROUP, 0) == 3
-    assert world.store.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
+    assert world.store.reading.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
     world.abandon()
 
 
@@ -464,12 +464,12 @@ def test_what_a_group_popped_and_failed_comes_when_it_pulls(
     world.send(b"failed")
     world.pop()
     world.pass_time(1000)
-    assert world.store.queue_range(RETRY, 0) == (0, 1)
+    assert world.store.reading.queue_range(RETRY, 0) == (0, 1)
     world.pop_service.give_to_pulling(GROUP)
-    assert world.store.queue_range(f"%RETRY%{GROUP}", 0) == (0, 0)
+    assert world.store.reading.queue_range(f"%RETRY%{GROUP}", 0) == (0, 0)
     monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: True)
     world.pop_service.give_to_pulling(GROUP)
-    result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
+    result = world.store.reading.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
     (message,) = decode_messages(result.body)
     assert (message.body, message.reconsume_times) == (b"failed", 1)
     assert message.properties["RETRY_TOPIC"] == TOPIC
@@ -481,11 +481,11 @@ def test_what_waits_for_a_pulling_group_is_of_the_topic_that_was_sent(tmp_path: 
     pulled = f"%RETRY%{GROUP}"
     world.topics.configs[pulled] = TopicConfig(pulled, read_queue_nums=1, write_queue_nums=1)
     world.store.put(MessageToStore("others", 0, b"failed", ""))
-    (sent,) = decode_messages(world.store.get_message("others", 0, 0, 1).body)
+    (sent,) = decode_messages(world.store.reading.get_message("others", 0, 0, 1).body)
     properties = f"ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
     world.store.put(MessageToStore(pulled, 0, b"failed", properties))
     assert world.pop() == []
-    assert world.store.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
+    assert world.store.reading.queue_range(f"%RETRY%{GROUP}+others", 0) == (0, 1)
     assert world.dead() == []
     world.abandon()
 
@@ -497,14 +497,14 @@ def test_a_pulling_group_gets_its_own_of_an_older_retry_topic(
     world.send(b"sent")
     older = f"%RETRY%{GROUP}_{TOPIC}"
     world.topics.put(TopicConfig(older, read_queue_nums=1, write_queue_nums=1))
-    (sent,) = decode_messages(world.store.get_message(TOPIC, 0, 0, 1).body)
+    (sent,) = decode_messages(world.store.reading.get_message(TOPIC, 0, 0, 1).body)
     failed = f"1ST_POP_TIME\x015\x02ORIGIN_MESSAGE_ID\x01{sent.offset_message_id}\x02"
     world.groups.find_or_create(f"{GROUP}_{TOPIC}")
     for body, properties in ((b"failed", failed), (b"others", f"RETRY_TOPIC\x01{TOPIC}\x02")):
         world.store.put(MessageToStore(older, 0, body, properties))
     monkeypatch.setattr(world.pop_service, "is_pulled", lambda group: True)
     world.pop_service.give_to_pulling(GROUP)
-    result = world.store.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
+    result = world.store.reading.get_message(f"%RETRY%{GROUP}", 0, 0, 32)
     (message,) = decode_messages(result.body)
     assert (message.body, message.properties["RETRY_TOPIC"]) == (b"failed", TOPIC)
     world.abandon()

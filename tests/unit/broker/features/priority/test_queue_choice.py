@@ -65,7 +65,9 @@ async def test_priority_is_the_queue(
     broker: ServedBroker, properties: dict[str, str], queue_id: str, is_kept: bool
 ) -> None:
     assert await queue_of(broker, properties) == queue_id
-    (stored,) = decode_messages(broker.store.get_message("alarms", int(queue_id), 0, 1).body)
+    (stored,) = decode_messages(
+        broker.store.reading.get_message("alarms", int(queue_id), 0, 1).body
+    )
     assert (PRIORITY in stored.properties) is is_kept
 
 

@@ -66,7 +66,7 @@ async def test_it_is_kept_only_where_that_is_set(broker: ServedBroker, keeps: bo
     Requester(broker)
     answer = await reply(broker)
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.store.queue_range(REPLY_TOPIC, 0) == (0, int(keeps))
+    assert broker.store.reading.queue_range(REPLY_TOPIC, 0) == (0, int(keeps))
     assert ((answer.ext or {})["msgId"] == "0") is not keeps
 
 

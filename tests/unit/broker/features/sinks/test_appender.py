@@ -89,7 +89,7 @@ def run(texts: str, topic: str = "TopicA", queue_id: int = 0, properties: str = 
 def test_a_run_is_stored_as_its_messages_would_be(appends: Appends) -> None:
     assert appends.append(appends.part(message("x", properties="UNIQ_KEY\x01X"), run("ab"))) == [3]
     assert bodies(appends.store) == [], "they are on hold"
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"x", b"a", b"b"]
     _, first, second = messages(appends.store)
     assert (first.flag, first.born_time_ms, first.queue_offset) == (5, 1234, 1)
@@ -101,7 +101,7 @@ def test_a_run_is_stored_as_its_messages_would_be(appends: Appends) -> None:
 
 def test_a_run_without_a_queue_goes_to_one(appends: Appends) -> None:
     appends.append(appends.part(message("x"), run("abc", queue_id=-1), run("de", queue_id=-1)))
-    appends.store.release()
+    appends.store.visibility.release()
     found = [bodies(appends.store, queue_id=queue_id) for queue_id in range(3)]
     assert found == [[b"x"], [b"a", b"b", b"c", b"d", b"e"], []]
 
@@ -111,7 +111,7 @@ def test_a_run_that_is_not_plain_is_stored_message_by_message(
     appends: Appends, properties: str
 ) -> None:
     assert appends.append(appends.part(run("ab", properties=properties))) == [2]
-    appends.store.release()
+    appends.store.visibility.release()
     topic = "Later" if "DELAY" in properties else "TopicA"
     marks = [each.properties["RH_SINK"] for each in messages(appends.store, topic)]
     assert marks == [f"{BATCH}:0", f"{BATCH}:1"]
@@ -120,7 +120,7 @@ def test_a_run_that_is_not_plain_is_stored_message_by_message(
 def test_a_run_for_a_topic_with_attributes_is_stored_message_by_message(appends: Appends) -> None:
     appends.topic("Typed", 3, **{"message.type": "NORMAL"})
     appends.append(appends.part(run("ab", "Typed")))
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store, "Typed") == [b"a", b"b"]
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_no_file_of_the_log_can_hold_is_stored_message_by_message(
     large = [(0, bytes(20_000), f"UNIQ_KEY\x01K{number}".encode()) for number in range(4)]
     whole = SinkRun("TopicA", 0, 1234, encode_batch(large))
     assert appends.append(appends.part(whole)) == [4]
-    appends.store.release()
+    appends.store.visibility.release()
     assert [len(body) for body in bodies(appends.store)] == [20_000] * 4
 
 
@@ -151,19 +151,19 @@ def test_a_run_that_a_full_disk_cuts_in_its_midst_is_stored_once(
         with pytest.raises(DiskFullError):
             next(steps)
     assert appends.append(part, start=4) == [5]
-    appends.store.release()
+    appends.store.visibility.release()
     marks = [each.properties["RH_SINK"] for each in messages(appends.store)]
     assert marks == [f"{BATCH}:{number}" for number in range(5)]
 
 
 def test_a_run_that_was_cut_off_goes_on_behind_what_the_log_has(appends: Appends) -> None:
-    start = appends.store.max_commit_log_offset
+    start = appends.store.log.written_offset
     part = appends.part(message("x"), run("abcd"), run("ef"))
     steps = appends.appender.append(BATCH, [appends.part(message("x"), run("ab"))], 0)
     assert next(steps) == 3
     assert appends.appender.appended_count(BATCH, start) == 3
     assert appends.append(part, start=3) == [7]
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"x", b"a", b"b", b"c", b"d", b"e", b"f"]
     assert appends.appender.appended_count(BATCH, start) == 7
 
@@ -182,7 +182,7 @@ def test_a_full_disk_says_how_far_it_has_come_with_runs(
         next(steps)
     appends.store.retention.full_reason = None
     assert appends.append(part, start=2) == [2, 5, 5]
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -190,7 +190,7 @@ def test_messages_are_marked_with_their_batch_and_number(appends: Appends) -> No
     part = appends.part(message("a", properties="UNIQ_KEY\x01K\x02TAGS\x01t"), message("b"))
     assert appends.append(part) == [2]
     assert bodies(appends.store) == [], "they are on hold"
-    appends.store.release()
+    appends.store.visibility.release()
     first, second = messages(appends.store)
     assert (first.flag, first.born_time_ms) == (5, 1234)
     assert first.properties == {
@@ -209,21 +209,21 @@ def test_messages_without_a_queue_take_turns_over_all_parts(appends: Appends) ->
     first = appends.part(message("a", queue_id=-1), message("b", queue_id=-1))
     second = appends.part(message("c", queue_id=-1), message("d", queue_id=-1), message("e"))
     assert appends.append(first, second) == [5]
-    appends.store.release()
+    appends.store.visibility.release()
     found = [bodies(appends.store, queue_id=queue_id) for queue_id in range(3)]
     assert found == [[b"a", b"d", b"e"], [b"b"], [b"c"]]
 
 
 def test_what_the_log_has_is_counted_and_not_appended_again(appends: Appends) -> None:
     part = appends.part(*(message(text) for text in "abc"))
-    start = appends.store.max_commit_log_offset
+    start = appends.store.log.written_offset
     assert appends.appender.appended_count(BATCH, start) == 0
     assert appends.append(part, start=1) == [3]
     assert appends.appender.appended_count(BATCH, start) == 3
     assert appends.appender.appended_count("ab12:8", start) == 0
     put(appends.store, properties=f"RH_SINK\x01{BATCH}:9x\x02")
     assert appends.appender.appended_count(BATCH, start) == 3
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"b", b"c", b"hello"]
     assert appends.append(part, start=3) == [3]
 
@@ -260,14 +260,14 @@ def test_messages_of_topics_that_are_gone_are_dropped_and_named(appends: Appends
     with capture_logs() as logs:
         assert appends.append(part) == [4]
     assert [dict(entry["topics"]) for entry in logs] == [{"Gone": 2, "Again": 1}]
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"b"]
     assert bodies(appends.store, "Again") == []
 
 
 def test_what_is_wanted_later_waits_where_it_is_redirected(appends: Appends) -> None:
     appends.append(appends.part(message("a", properties="DELAY\x013\x02"), message("b")))
-    appends.store.release()
+    appends.store.visibility.release()
     assert appends.later == ["TopicA"]
     (waiting,) = messages(appends.store, "Later")
     assert (waiting.body, waiting.properties["RH_SINK"]) == (b"a", f"{BATCH}:0")
@@ -288,7 +288,7 @@ def test_a_full_disk_says_how_far_it_has_come(
         next(steps)
     appends.store.retention.full_reason = None
     assert appends.append(part, start=2) == [2, 4, 5]
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -299,5 +299,5 @@ def test_a_part_that_cannot_be_read_keeps_what_was_staged(appends: Appends, tmp_
     assert next(steps) == 2
     with pytest.raises((OSError, StoreError)):
         next(steps)
-    appends.store.release()
+    appends.store.visibility.release()
     assert bodies(appends.store) == [b"a", b"b"]

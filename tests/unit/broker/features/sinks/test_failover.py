@@ -30,7 +30,7 @@ def test_a_batch_of_a_sink_that_was_cut_off_is_finished_by_the_next_master(
 
     def commit(store: MessageStore) -> int:
         end = real_commit(store)
-        if store.tail("orders", 0).next_offset:
+        if store.staging.tail("orders", 0).next_offset:
             ends.append(end)
         return end
 
@@ -43,10 +43,10 @@ def test_a_batch_of_a_sink_that_was_cut_off_is_finished_by_the_next_master(
         patch.setattr(MessageStore, "commit", commit)
         master.run(publish())
     pair.follower.take(master, ends[0])
-    assert 0 < pair.follower.store.queue_range("orders", 0)[1] < len(bodies)
+    assert 0 < pair.follower.store.reading.queue_range("orders", 0)[1] < len(bodies)
     leader = pair.fail_over()
     assert sinks_of(leader).last_batch_id("sink") == 1
-    assert leader.store.queue_range("orders", 0) == (0, len(bodies))
+    assert leader.store.reading.queue_range("orders", 0) == (0, len(bodies))
 
 
 def stage(sinks: SinkPublisher, topic: str, bodies: list[bytes]) -> None:

@@ -66,8 +66,8 @@ async def test_nobody_sees_a_part_of_a_batch(
         real_append, real_flushed = ConsumeQueue.append_many, MessageStore.note_flushed
 
         def look() -> None:
-            found = sinks.store.query("TopicA", "a0", 1, 0, 2**62)
-            seen.append((sinks.store.queue_range("TopicA", 0)[1], len(found)))
+            found = sinks.store.reading.query("TopicA", "a0", 1, 0, 2**62)
+            seen.append((sinks.store.reading.queue_range("TopicA", 0)[1], len(found)))
 
         def append_many(queue: ConsumeQueue, *arguments: Any) -> None:
             real_append(queue, *arguments)
@@ -92,7 +92,7 @@ async def test_what_others_send_to_other_queues_is_seen_at_once(
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
         arrived: list[int] = []
-        tail = sinks.store.tail("TopicA", 0)
+        tail = sinks.store.staging.tail("TopicA", 0)
         tail.waiters = Reader(lambda _tail, end, _codes: arrived.append(end))
         seen: list[tuple[int, int]] = []
         real = ConsumeQueue.append_many
@@ -103,7 +103,9 @@ async def test_what_others_send_to_other_queues_is_seen_at_once(
                 seen.append((0, 0))
                 for queue_id in (0, 1):
                     put(sinks.store, b"from elsewhere", queue_id=queue_id)
-                ends = [sinks.store.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)]
+                ends = [
+                    sinks.store.reading.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)
+                ]
                 seen.append((ends[0], ends[1]))
 
         monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
@@ -124,12 +126,12 @@ async def test_purging_in_the_midst_of_it_leaves_what_nobody_has_seen(
         def append_many(queue: ConsumeQueue, *arguments: Any) -> None:
             real(queue, *arguments)
             if queue.topic == "TopicA" and len(purged) < 2:
-                purged.append(sinks.store.purge_topics(["TopicA"]))
+                purged.append(sinks.store.visibility.purge_topics(["TopicA"]))
 
         monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
         await sinks.publish(0)
         assert purged == [1, 0]
-        assert sinks.store.queue_range("TopicA", 0) == (1, len(WHOLE) + 1)
+        assert sinks.store.reading.queue_range("TopicA", 0) == (1, len(WHOLE) + 1)
 
 
 async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
@@ -153,7 +155,7 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
         real_sleep = asyncio.sleep
 
         async def sleep(delay_s: float) -> None:
-            ends.append(sinks.store.queue_range("TopicA", 0)[1])
+            ends.append(sinks.store.reading.queue_range("TopicA", 0)[1])
             await real_sleep(0)
 
         monkeypatch.setattr("rockhopper.broker.features.sinks.publisher.asyncio.sleep", sleep)

@@ -185,7 +185,7 @@ def test_what_the_log_would_soon_delete_is_held(make_rig: MakeRig) -> None:
 def count_by_trusted_time(rig: TransactionRig, reserved_ms: int) -> Clock:
     """Count ages as retention does; return the clock that it is based on."""
     clock = rig.clock
-    directory = rig.broker.store.layout.own
+    directory = rig.broker.store.opened.layout.own
     trusted = TrustedTime(directory, clock, lambda: clock.monotonic_ns() // 1_000_000)
     transactions_of(rig.broker).check_back.counted_ms = lambda: trusted(reserved_ms)
     return clock

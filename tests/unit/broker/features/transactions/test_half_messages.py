@@ -75,7 +75,7 @@ def half_send(group: str = "senders", **properties: str) -> Send:
 async def test_a_half_message_is_hidden_and_opens_a_transaction(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     placed, _ = broker.kernel.sender.send(half_send(CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
-    (message,) = decode_messages(broker.store.get_message(HALF_TOPIC, 0, 0, 32).body)
+    (message,) = decode_messages(broker.store.reading.get_message(HALF_TOPIC, 0, 0, 32).body)
     (opened,) = transactions_of(broker).halves
     assert (opened.offset, opened.log_offset) == (0, message.commit_log_offset)
     assert opened.group == "senders"

@@ -79,10 +79,10 @@ def test_a_copy_whose_original_was_committed_is_not_committed_again(rig: Transac
 
     async def put_final() -> None:
         store = rig.broker.store
-        store.read_clock()
+        store.staging.read_clock()
         properties = dict(pair.split("\x01") for pair in text.split("\x02") if pair)
-        tail = store.tail("orders", 0)
-        store.stage(
+        tail = store.staging.tail("orders", 0)
+        store.staging.stage(
             tail, b"pay K1", properties, 0, 8, 0, b"\x7f\0\0\1\0\0\0\0", 0, original.log_offset
         )
         store.commit()

@@ -83,7 +83,7 @@ class Ending:
         return (
             b"".join(self.broker.peer.written),
             self.broker.log_bytes(),
-            [served.store.queue_units(t, q, 0, 64) for t in topics for q in range(3)],
+            [served.store.reading.queue_units(t, q, 0, 64) for t in topics for q in range(3)],
             [one.offset for one in self.halves],
             (ends.committed, served.stats.get_send_traffic("orders").messages),
         )
@@ -188,7 +188,7 @@ def test_a_half_message_that_is_damaged_goes_the_general_way(
         with (one.broker.root / "commitlog" / f"{0:020d}").open("r+b") as file:
             file.seek(at)
             file.write(b"B")
-        assert store.claimed_at(one.offsets[0])[88:92] == b"Body"
+        assert store.log.record_at(one.offsets[0])[88:92] == b"Body"
     found, expected = (one.outcome(one.end("plain")) for one in brokers)
     assert found == expected
     assert taken == [0]
@@ -223,14 +223,14 @@ def test_what_cannot_be_written_stays_open_and_is_refused(
     assert len(brokers[0].halves) == len(HALVES)
     brokers[0].outcome(brokers[0].end("plain"))
     assert len(brokers[0].halves) == len(HALVES) - 1
-    assert len(broker.served.store.queue_units("orders", 0, 0, 64)) == 20
+    assert len(broker.served.store.reading.queue_units("orders", 0, 0, 64)) == 20
 
 
 def test_what_does_not_fit_the_file_goes_the_general_way(tmp_path: Path, taken: list[int]) -> None:
     one = Ending(tmp_path / "full")
     store = one.broker.served.store
     try:
-        room = store.place()[1] - store.place()[0]
+        room = store.staging.place()[1] - store.staging.place()[0]
         one.broker.served.put("orders", b"x" * (room - 400))
         one.outcome(one.end("plain"))
         assert taken == [0]

@@ -90,6 +90,7 @@ def test_an_end_that_another_master_may_not_have_is_no_success(
 ) -> None:
     """The half message stays open there, and its producer is asked again."""
     half = rig.send()
-    monkeypatch.setattr(type(rig.broker.store), "high_watermark", property(lambda _store: 0))
-    monkeypatch.setattr(rig.broker.store, "when_safe", lambda _end, release: release(error))
+    safe_point = rig.broker.store.safe_point
+    monkeypatch.setattr(type(safe_point), "high_watermark", property(lambda _store: 0))
+    monkeypatch.setattr(safe_point, "when", lambda _end, release: release(error))
     assert rig.end(half, COMMIT) == code

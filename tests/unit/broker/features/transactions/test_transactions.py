@@ -151,7 +151,7 @@ def test_a_held_transaction_is_resumed_with_all_its_checks(held: TransactionRig)
     transactions = transactions_of(held.broker)
     (message,) = held.messages(HOLD_TOPIC)
     end = call(held, transactions.resume, message)
-    assert end == held.broker.store.max_commit_log_offset
+    assert end == held.broker.store.log.written_offset
     (half,) = transactions.halves
     assert (half.offset, half.check_times) == (1, 0)
     assert held.messages(HALF_TOPIC)[1].properties["TRANSACTION_CHECK_TIMES"] == "0"
@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_what_is_held_and_what_is_open(held: TransactionRig) 
         call(held, transactions.ends.roll_back, half)
     assert list(transactions.halves) == [half]
     assert transactions.check_back.held_count == 1
-    assert transactions.resume(other) == store.max_commit_log_offset
+    assert transactions.resume(other) == store.log.written_offset
     store.retention.full_reason = None
     held.pass_time(60)
     assert transactions.check_back.held_count == 2

@@ -80,8 +80,10 @@ async def test_addresses_that_a_client_claims_count_for_nothing(
 ) -> None:
     fields = {"rpc_remote_address": "8.8.8.8:1", "x_mq_authorization_ak": "root"}
     await client.ask("SendMessage", sending("t"), **fields)
-    queues = [queue_id for queue_id in range(4) if served.store.queue_range("t", queue_id)[1]]
-    result = served.store.get_message("t", queues[0], 0, 1)
+    queues = [
+        queue_id for queue_id in range(4) if served.store.reading.queue_range("t", queue_id)[1]
+    ]
+    result = served.store.reading.get_message("t", queues[0], 0, 1)
     assert b"8.8.8.8" not in result.body
 
 
@@ -91,7 +93,7 @@ async def test_many_requests_of_one_read_are_served_in_turns(
     answers = [client.ask_for("SendMessage", sending("t", b"%d" % n)) for n in range(200)]
     for answer in answers:
         assert (await answer.ended()).status == "0"
-    assert sum(served.store.queue_range("t", queue_id)[1] for queue_id in range(4)) == 200
+    assert sum(served.store.reading.queue_range("t", queue_id)[1] for queue_id in range(4)) == 200
 
 
 async def test_who_does_not_read_is_not_read_from(client: GrpcClient) -> None:

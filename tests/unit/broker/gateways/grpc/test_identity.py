@@ -79,7 +79,7 @@ async def test_who_proves_nothing_is_refused(
 ) -> None:
     reply = await client.ask("SendMessage", sending("t"), **fields)
     assert reply.status.code == Code.UNAUTHORIZED
-    assert served.store.max_commit_log_offset == 0
+    assert served.store.log.written_offset == 0
 
 
 async def test_what_one_proved_is_not_anothers(client: GrpcClient) -> None:

@@ -127,4 +127,4 @@ async def test_who_may_nothing_is_refused_by_every_rpc(served: GrpcBroker) -> No
             answer = client.ask_for(name, made.get(name, method.request()))
             (reply,) = (await answer.ended()).messages
             assert reply.status.code == Code.UNAUTHORIZED, name
-    assert served.store.max_commit_log_offset == 0
+    assert served.store.log.written_offset == 0

@@ -9,7 +9,7 @@ from tests.support.served_broker import ServedBroker
 
 
 def followed(broker: ServedBroker) -> dict[tuple[str, str], dict[int, int]]:
-    names, has_messages = broker.tables.topics.configs, broker.store.has_messages
+    names, has_messages = broker.tables.topics.configs, broker.store.reading.has_messages
     found = followed_topics(
         broker.tables.offsets,
         broker.kernel.consumers,

@@ -27,7 +27,7 @@ async def test_a_group_that_is_offline_has_the_age_of_what_it_stands_at(broker: 
         await send(broker.address, "orders", b"hello")
     await pull(broker.address, "orders")
     broker.tables.offsets.commit("orders", "billing", 0, 1)
-    stored_ms = broker.store.store_time("orders", 0, 1)
+    stored_ms = broker.store.reading.store_time("orders", 0, 1)
     broker.clock.not_before(stored_ms + 5000)
     shown = scrape(broker, LagAges())
     by_topic = ("orders", "billing", "false", "false")

@@ -75,7 +75,7 @@ async def test_a_message_is_handed_to_one_consumer(broker: ServedBroker) -> None
     broker.create_topic("orders")
     consumer = Consumer(broker)
     broker.put("orders", b"first")
-    stored = broker.store.get_message("orders", 0, 0, 1).body
+    stored = broker.store.reading.get_message("orders", 0, 0, 1).body
     message_id = decode_message(stored).offset_message_id
     ext = INFO | {"msgId": message_id, "topic": "orders"}
     assert (await broker.ask(Code.CONSUME_MESSAGE_DIRECTLY, ext)).code == 0

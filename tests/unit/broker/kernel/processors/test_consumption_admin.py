@@ -103,4 +103,4 @@ async def test_producers_are_told_by_group(broker: ServedBroker) -> None:
 @pytest.mark.parametrize("code", [Code.CLEAN_UNUSED_TOPIC, Code.CLEAN_EXPIRED_CONSUMEQUEUE])
 async def test_what_happens_by_itself_is_a_success(broker: ServedBroker, code: Code) -> None:
     assert (await broker.ask(code)).code == ResponseCode.SUCCESS
-    assert broker.store.queue_range("orders", 0) == (0, 3)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 3)

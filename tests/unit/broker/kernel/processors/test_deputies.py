@@ -78,7 +78,7 @@ async def test_a_message_is_sent_back_to_where_it_came_from(
         }
         answer = await broker.ask(Code.CONSUMER_SEND_MSG_BACK, ext, peer=alice)
         assert answer.code == code
-    assert broker.store.queue_range("%DLQ%g", 0) == (0, 1)
+    assert broker.store.reading.queue_range("%DLQ%g", 0) == (0, 1)
 
 
 async def test_where_there_are_no_users_nothing_changes(
@@ -153,7 +153,7 @@ async def test_notes_of_a_replica_set_are_messages_for_nobody(
         answer = await broker.ask(code, ext, peer=local)
         assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
     assert consumer.consumed == []
-    assert broker.store.queue_range("%DLQ%g", 0) == (0, 0)
+    assert broker.store.reading.queue_range("%DLQ%g", 0) == (0, 0)
 
 
 NAMING_A_TOPIC = (

@@ -339,7 +339,7 @@ async def test_consume_stats_of_many_topics_leave_others_their_turns(broker: Ser
             turns += 1
 
     counting = asyncio.create_task(count_turns())
-    before = broker.store.queue_range
+    before = broker.store.reading.queue_range
     most = looked_at = seen = 0
 
     def queue_range(topic: str, queue_id: int) -> tuple[int, int]:
@@ -348,7 +348,7 @@ async def test_consume_stats_of_many_topics_leave_others_their_turns(broker: Ser
         seen, most = turns, max(most, looked_at)
         return before(topic, queue_id)
 
-    broker.store.queue_range = queue_range  # type: ignore[method-assign]
+    broker.store.reading.queue_range = queue_range  # type: ignore[method-assign]
     answer = await broker.ask(Code.GET_CONSUME_STATS, {"consumerGroup": "billing"})
     counting.cancel()
     assert len(fastjson.loads(answer.body)["offsetTable"]) == 800

@@ -23,7 +23,7 @@ async def test_an_older_epoch_is_told_where_its_queues_end(broker: ServedBroker)
     """Of a queue without messages, too, and one that has them only since."""
     broker.put("orders", queue_id=1)
     (older,) = broker.tables.history.ids(1)
-    broker.tables.history.start_run(broker.store.max_commit_log_offset)
+    broker.tables.history.start_run(broker.store.log.written_offset)
     broker.put("orders")
     places = [("orders", 0), ("orders", 1), ("orders", 2)]
     question = encode_history(HistoryQuestion(None, [older], places))

@@ -28,7 +28,7 @@ async def send_back(
 
 
 def stored(broker: ServedBroker, topic: str, queue_id: int = 0) -> list[StoredMessage]:
-    return decode_messages(broker.store.get_message(topic, queue_id, 0, 32).body)
+    return decode_messages(broker.store.reading.get_message(topic, queue_id, 0, 32).body)
 
 
 async def test_first_failure_waits_at_level_three(broker: ServedBroker) -> None:
@@ -208,7 +208,7 @@ async def test_bad_group_name_is_refused(broker: ServedBroker, group: str) -> No
     put = broker.put("orders")
     answer = await send_back(broker, put.commit_log_offset, group=group)
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    assert broker.store.max_commit_log_offset == put.end_offset
+    assert broker.store.log.written_offset == put.end_offset
 
 
 @pytest.mark.parametrize("offset", [-1, 2**62, 3])

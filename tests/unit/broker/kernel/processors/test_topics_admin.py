@@ -213,9 +213,9 @@ async def test_deleted_topic_is_gone_with_queues_and_offsets(broker: ServedBroke
         broker.tables.offsets.commit(topic, "billing", 0, 1)
     assert (await delete(broker, "orders")).code == ResponseCode.SUCCESS
     assert "orders" not in broker.tables.topics
-    assert broker.store.queue_range("orders", 0) == (1, 1)
+    assert broker.store.reading.queue_range("orders", 0) == (1, 1)
     assert broker.tables.offsets.topics_of("billing") == ["bills"]
-    assert broker.store.message_at(put.commit_log_offset)
+    assert broker.store.reading.reader.record(put.commit_log_offset)
     assert broker.announced == 1
 
 
@@ -232,7 +232,7 @@ async def test_a_deletion_that_a_full_disk_refuses_takes_nothing(
     assert "orders" in broker.tables.topics
     assert broker.tables.offsets.topics_of("billing") == ["orders"]
     assert broker.put("orders", b"1").queue_offset == 1
-    assert broker.store.queue_range("orders", 0) == (0, 2)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 2)
 
 
 async def test_a_topic_made_again_goes_on_where_the_former_one_ended(broker: ServedBroker) -> None:
@@ -241,7 +241,7 @@ async def test_a_topic_made_again_goes_on_where_the_former_one_ended(broker: Ser
     await delete(broker, "orders")
     broker.create_topic("orders")
     assert broker.put("orders", b"new").queue_offset == 1
-    assert broker.store.queue_range("orders", 0) == (1, 2)
+    assert broker.store.reading.queue_range("orders", 0) == (1, 2)
 
 
 async def test_deletion_takes_the_retry_topics_of_pop_along(broker: ServedBroker) -> None:
@@ -268,7 +268,7 @@ async def test_what_waits_for_a_group_with_a_joined_name_stays(
     assert (await broker.ask(code, {"topic": "paid"})).code == ResponseCode.SUCCESS
     for name in ("%RETRY%orders_paid", "%RETRY%orders+unpaid"):
         assert name in broker.tables.topics
-        assert broker.store.queue_range(name, 0) == (0, 1)
+        assert broker.store.reading.queue_range(name, 0) == (0, 1)
 
 
 async def test_deletion_of_a_groups_retry_topic_takes_what_it_popped_along(
@@ -295,7 +295,7 @@ async def test_a_retry_topic_is_left_to_those_whose_pops_wait_there(
     broker.put(name, b"pulled", properties="RETRY_TOPIC\x01others\x02")
     broker.put(name, b"popped", properties="1ST_POP_TIME\x015\x02" if is_popped else "")
     await broker.ask(code, {"topic": name})
-    assert (broker.store.queue_range(name, 0) == (0, 2)) is is_popped
+    assert (broker.store.reading.queue_range(name, 0) == (0, 2)) is is_popped
     if is_popped:
         assert broker.tables.offsets.get(name, "orders_paid", 0) == 2
 
@@ -372,7 +372,7 @@ async def test_statistics_of_a_topic_have_every_queue(broker: ServedBroker, cloc
         '},"topicPutTps":0.0}'
     )
     sized = await broker.ask(Code.GET_TOPIC_STATS_INFO, {"topic": "orders", "sizes": "true"})
-    both = broker.store.max_commit_log_offset
+    both = broker.store.log.written_offset
     assert f'"minOffset":0,"recordsBytes":{both}}},'.encode() in sized.body
     assert b'"minOffset":0,"recordsBytes":0}}' in sized.body
 

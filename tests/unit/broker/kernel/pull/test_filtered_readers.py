@@ -35,8 +35,8 @@ class Costly:
         self._now_s = 0.0
         self._turn = 0
         self.by_turn: Counter[int] = Counter()
-        broker.store.reader.budget.clock = lambda: self._now_s
-        broker.store.reader.budget._at_s = self._now_s
+        broker.store.reading.reader.budget.clock = lambda: self._now_s
+        broker.store.reading.reader.budget._at_s = self._now_s
 
         def matches(_: SqlFilter, properties: Mapping[str, str]) -> bool:
             self._now_s += COST_S

@@ -162,7 +162,7 @@ async def test_a_reader_of_what_is_no_longer_in_memory_is_sent_to_the_replica_of
     assert group is not None
     group.which_broker_when_consume_slowly = 3
     broker.put("orders")
-    reader = broker.store.reader
+    reader = broker.store.reading.reader
     reader.limits = reader.limits._replace(memory_bytes=memory_bytes)
     answer = await pull(broker, 0)
     assert answer.code == ResponseCode.SUCCESS
@@ -178,7 +178,7 @@ async def test_a_queue_without_messages_starts_at_zero(
     answer = await pull(broker, offset)
     assert answer.code == code
     assert (answer.ext or {})["nextBeginOffset"] == "0"
-    assert broker.store.queue_ids("orders") == []
+    assert broker.store.reading.queue_ids("orders") == []
 
 
 async def test_nothing_that_matches_is_to_be_tried_again_from_further_on(

@@ -29,7 +29,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
     served.tables.groups.find_or_create(GROUP)
     for _ in range(10):
         served.put("orders")
-    served.tables.history.start_run(served.store.max_commit_log_offset)
+    served.tables.history.start_run(served.store.log.written_offset)
     for _ in range(5):
         served.put("orders")
     yield served

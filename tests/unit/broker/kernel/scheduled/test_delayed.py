@@ -87,7 +87,7 @@ class Rig:
 
     def delivered(self, topic: str = "orders", queue_id: int = 1) -> list[StoredMessage]:
         """What has arrived."""
-        return decode_messages(self.broker.store.get_message(topic, queue_id, 0, 32).body)
+        return decode_messages(self.broker.store.reading.get_message(topic, queue_id, 0, 32).body)
 
     def bodies(self) -> list[bytes]:
         """The bodies that have arrived."""
@@ -140,10 +140,10 @@ def test_messages_of_a_level_keep_their_order(rig: Rig) -> None:
         rig.wait(0.01)
     rig.wait(10)
     rig.loop.advance(0)
-    result = rig.broker.store.get_message("orders", 1, 0, 40)
+    result = rig.broker.store.reading.get_message("orders", 1, 0, 40)
     first = [message.body for message in decode_messages(result.body)]
     assert first == [b"%d" % number for number in range(32)]
-    assert rig.broker.store.queue_range("orders", 1) == (0, 40)
+    assert rig.broker.store.reading.queue_range("orders", 1) == (0, 40)
 
 
 def test_short_level_does_not_wait_for_a_long_one(rig: Rig) -> None:

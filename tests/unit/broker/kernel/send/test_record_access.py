@@ -7,7 +7,7 @@ from tests.support.served_broker import ServedBroker
 
 async def test_a_message_is_found_as_one_of_its_topic(broker: ServedBroker) -> None:
     put = broker.put("t", b"hello")
-    stored = broker.store.get_message("t", 0, 0, 1).body
+    stored = broker.store.reading.get_message("t", 0, 0, 1).body
     for of_topics in (None, ("t",), ("other", "t")):
         found = record_at(broker.store, put.commit_log_offset, of_topics)
         assert found is not None
@@ -24,6 +24,6 @@ async def test_notes_of_a_set_are_found_by_nobody(broker: ServedBroker) -> None:
 
 async def test_what_is_nowhere_is_not_found(broker: ServedBroker) -> None:
     broker.put("t", b"hello")
-    end = broker.store.max_commit_log_offset
+    end = broker.store.log.written_offset
     for log_offset in (-1, 5, end, end + 1000):
         assert record_at(broker.store, log_offset, None) is None

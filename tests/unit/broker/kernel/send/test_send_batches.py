@@ -86,7 +86,7 @@ async def test_a_batch_is_limited_by_its_size_only(broker: ServedBroker) -> None
     answer = await send(broker, encode_batch([(0, b"", b"")] * 10_500))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     assert len((answer.ext or {})["msgId"].split(",")) == 10_500
-    assert broker.store.queue_range("orders", 0) == (0, 10_500)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 10_500)
 
 
 async def test_a_large_batch_that_the_disk_did_not_confirm_is_answered(
@@ -110,7 +110,7 @@ async def test_a_batch_that_says_that_it_is_delayed_is_refused(
 ) -> None:
     answer = await send(broker, FIVE, "UNIQ_KEY\x01AB\x02" + properties)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert broker.store.queue_range("orders", 0) == (0, 0)
+    assert broker.store.reading.queue_range("orders", 0) == (0, 0)
     assert (await send(broker, FIVE, "DELAY\x010\x02")).code == ResponseCode.SUCCESS
 
 
@@ -129,7 +129,7 @@ async def test_a_batch_that_counts_itself_is_refused_by_a_topic_that_keeps_it_wh
     properties = f"UNIQ_KEY\x01AB\x02INNER_NUM\x01{number}\x02"
     answer = await send(broker, FIVE, properties, topic="wrapped")
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert broker.store.queue_range("wrapped", 0) == (0, 0)
+    assert broker.store.reading.queue_range("wrapped", 0) == (0, 0)
     assert (await send(broker, FIVE, "UNIQ_KEY\x01AB\x02", topic="wrapped")).code == 0
 
 
@@ -145,7 +145,7 @@ async def test_a_batch_in_one_message_advances_the_queue_by_its_number(
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         offsets.append((answer.ext or {})["queueOffset"])
     assert offsets == ["0", "5", "7"]
-    assert broker.store.queue_range("wrapped", 0) == (0, 8)
+    assert broker.store.reading.queue_range("wrapped", 0) == (0, 8)
     answer = await broker.ask(Code.PULL_MESSAGE, pull_fields("wrapped", 0))
     first, second, _ = decode_messages(answer.body, unwrap=False)
     assert first.sys_flag & WRAPPED == WRAPPED
@@ -173,7 +173,7 @@ async def test_a_batch_in_one_message_is_refused_where_it_cannot_be_one(
         broker, FIVE, properties, topic=topic, code=Code.SEND_MESSAGE, sys_flag=sys_flag
     )
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert broker.store.max_commit_log_offset == 0
+    assert broker.store.log.written_offset == 0
 
 
 async def test_one_record_holds_as_many_messages_as_its_unit_can_count(

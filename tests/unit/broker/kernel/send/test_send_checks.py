@@ -101,7 +101,7 @@ async def test_what_a_consumer_gave_up_on_goes_to_the_dead_letters(
         changes["properties"] = f"DELAY\x01{delay}\x02"
     answer = await send(broker, "%RETRY%g", **changes)
     assert answer.code == ResponseCode.SUCCESS
-    dead = broker.store.queue_range("%DLQ%g", 0)[1]
+    dead = broker.store.reading.queue_range("%DLQ%g", 0)[1]
     delayed = broker.tables.topics.get("%DLQ%g") is not None
     assert bool(dead or delayed) is is_dead
 

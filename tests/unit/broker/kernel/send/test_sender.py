@@ -54,7 +54,7 @@ def send(body: bytes = b"one", properties: dict[str, str] | None = None, **field
 
 
 def stored(broker: ServedBroker, topic: str = TOPIC, queue_id: int = 2) -> list[StoredMessage]:
-    return decode_messages(broker.store.get_message(topic, queue_id, 0, 32).body)
+    return decode_messages(broker.store.reading.get_message(topic, queue_id, 0, 32).body)
 
 
 def log_offset_of(message_id: str) -> int:
@@ -102,7 +102,7 @@ async def test_a_message_without_a_key_gets_one(broker: ServedBroker) -> None:
 async def test_who_waits_for_the_disk_is_told_how_far(broker: ServedBroker) -> None:
     _, waits = broker.kernel.sender.send(send(properties={"WAIT": "true"}))
     _, by_default = broker.kernel.sender.send(send())
-    assert waits < by_default == broker.store.max_commit_log_offset
+    assert waits < by_default == broker.store.log.written_offset
     _, does_not = broker.kernel.sender.send(send(properties={"WAIT": "false"}))
     assert does_not == 0
     first, _, last = stored(broker)
@@ -117,7 +117,7 @@ async def test_what_is_counted_are_messages_and_the_bytes_of_their_records(
     batch = encode_batch([(0, b"y", b""), (0, b"z", b"")])
     broker.kernel.sender.send(send(batch, is_batch=True))
     traffic = broker.stats.get_send_traffic(TOPIC)
-    assert (traffic.messages, traffic.bytes) == (3, broker.store.max_commit_log_offset)
+    assert (traffic.messages, traffic.bytes) == (3, broker.store.log.written_offset)
     assert broker.stats.put_failed == 0
 
 
@@ -261,7 +261,7 @@ async def test_what_is_refused_is_counted_and_leaves_nothing(
     with pytest.raises(error):
         broker.kernel.sender.send(wrong)
     assert broker.stats.put_failed == 1
-    assert broker.store.max_commit_log_offset == 0
+    assert broker.store.log.written_offset == 0
 
 
 async def test_the_largest_body_is_taken(broker: ServedBroker) -> None:

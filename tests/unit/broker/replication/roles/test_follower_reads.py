@@ -47,7 +47,7 @@ async def test_a_follower_shows_what_is_confirmed_and_commits_nothing(
     master = await readable.master(in_sync=3)
     follower = next(number for number in readable.brokers if number != master)
     store = readable.brokers[follower].store
-    await until(lambda: store.queue_range("orders", 0)[1] == 1)
+    await until(lambda: store.reading.queue_range("orders", 0)[1] == 1)
     found = await pull(readable, follower, sys_flag=4)
     assert [message.body for message in decode_messages(found.body)] == [b"kept"]
     refused = await pull(readable, follower, sys_flag=5)

@@ -71,7 +71,7 @@ async def test_all_replicas_hold_what_was_acknowledged(three: ReplicaSet) -> Non
         for body in bodies:
             await producer.send("orders", body)
     await three.same_logs()
-    end = three.brokers[1].store.max_commit_log_offset
+    end = three.brokers[1].store.log.written_offset
     assert log_of(three, 1, end) == log_of(three, 2, end) == log_of(three, 3, end)
     assert await read_all(three.nameserver, "orders", 50) == sorted(bodies)
 
@@ -160,16 +160,14 @@ async def test_what_a_stopped_master_could_not_replicate_is_refused_and_kept_unc
 ) -> None:
     first = await three.master(in_sync=3)
     store, replica = three.brokers[first].store, three.member(first).replica
-    await until(
-        lambda: replica.machine.replica_state.replicated_offset == store.max_commit_log_offset
-    )
+    await until(lambda: replica.machine.replica_state.replicated_offset == store.log.written_offset)
     confirmed = replica.machine.replica_state.replicated_offset
     # The others get nothing more, as if they had just stopped.
     monkeypatch.setattr(replica, "wrote", lambda: None)
     monkeypatch.setattr(set_member, "SWITCH_TIMEOUT_S", 0.5)
     told: list[StoreError | None] = []
     end = store.put(MessageToStore("orders", 0, b"late", "")).end_offset
-    store.when_safe(end, told.append)
+    store.safe_point.when(end, told.append)
     await three.stop(first)
     assert [type(each) for each in told] == [DeposedError]
     root = three.root_of(first)
@@ -198,10 +196,10 @@ async def test_no_client_comes_in_before_its_changes_are_told_to_the_others(
     open_port = Broker._open_broker_port
 
     async def opening(broker: Broker, undo: AsyncExitStack) -> None:
-        told.append(broker.store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset > before)
+        told.append(broker.store.staging.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset > before)
         await open_port(broker, undo)
 
-    before = three.brokers[first].store.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
+    before = three.brokers[first].store.staging.tail(STATE_TOPIC, STATE_QUEUE_ID).next_offset
     monkeypatch.setattr(Broker, "_open_broker_port", opening)
     await three.member(first).switch(None)
     await three.master(but=first)
@@ -383,12 +381,12 @@ async def test_alone_below_the_floor_nothing_is_stored(
     async with ReplicaSet(tmp_path, monkeypatch) as replicas:
         await replicas.start(1)
         await until(lambda: replicas.member(1).is_serving)
-        end = replicas.brokers[1].store.max_commit_log_offset
+        end = replicas.brokers[1].store.log.written_offset
         async with WireClient(replicas.brokers[1].address) as client:
             answer = await client.ask(RequestCode.SEND_MESSAGE, send_fields("TBW102"), b"alone")
         assert answer.code != ResponseCode.SUCCESS
         assert "in-sync replicas not enough" in str(answer.remark)
-        assert replicas.brokers[1].store.max_commit_log_offset == end
+        assert replicas.brokers[1].store.log.written_offset == end
         assert "in-sync replicas not enough" in (replicas.member(1).why_not_ready() or "")
 
 

@@ -46,7 +46,7 @@ def test_topics_groups_and_values_are_there_after_a_failover(pair: Pair) -> None
 
 
 def test_what_is_not_confirmed_is_not_applied(pair: Pair) -> None:
-    confirmed = pair.master.store.max_commit_log_offset
+    confirmed = pair.master.store.log.written_offset
     pair.master.create_topic("orders")
     pair.follower.take(pair.master, confirmed)
     assert "orders" not in pair.follower.tables.topics
@@ -96,7 +96,7 @@ def test_a_topic_that_was_purged_is_empty(pair: Pair) -> None:
     master.run(purge())
     master.put("orders", b"new")
     pair.take()
-    assert pair.fail_over().store.queue_range("orders", 0) == (1, 2)
+    assert pair.fail_over().store.reading.queue_range("orders", 0) == (1, 2)
 
 
 def test_queues_of_a_batch_topic_are_made_as_such(pair: Pair) -> None:
@@ -134,9 +134,9 @@ def test_a_delayed_message_whose_note_is_all_that_was_copied_is_delivered(pair: 
     master.create_topic("orders")
     master.put_delayed("orders", b"hello")
     pair.take()
-    before = master.store.max_commit_log_offset
+    before = master.store.log.written_offset
     pair.pass_time(2)
-    note = next(iter(master.store.records_from(before)))
+    note = next(iter(master.store.reading.records_from(before)))
     pair.follower.take(master, before + len(note))
     leader = pair.fail_over()
     pair.pass_time(5)
@@ -198,7 +198,7 @@ def test_a_follower_goes_on_where_it_was_killed(pair: Pair) -> None:
 
 
 def test_a_snapshot_takes_away_what_an_ex_master_had(pair: Pair) -> None:
-    confirmed = pair.master.store.max_commit_log_offset
+    confirmed = pair.master.store.log.written_offset
     pair.master.create_topic("unconfirmed")
     pair.follower.take(pair.master, confirmed)
     leader = pair.fail_over()
@@ -261,14 +261,14 @@ def test_queues_go_before_what_comes_later_whatever_the_tables_say(pair: Pair) -
 
 def test_what_is_dispatched_and_not_confirmed_waits(pair: Pair) -> None:
     master, follower = pair.master, pair.follower
-    confirmed = master.store.max_commit_log_offset
+    confirmed = master.store.log.written_offset
 
     async def make_group() -> None:
         master.tables.groups.put(SubscriptionGroup(GROUP))
 
     master.run(make_group())
     follower.take(master, replicated_offset=confirmed)
-    assert follower.store.dispatched_offset > confirmed
+    assert follower.store.dispatch.offset > confirmed
     assert GROUP not in follower.tables.groups
     pair.take()
     assert GROUP in follower.tables.groups
@@ -300,7 +300,7 @@ def test_timers_that_were_delivered_while_there_was_no_set_are_not_again(pair: P
 
 def test_who_begins_to_lead_has_what_was_not_dispatched_yet(pair: Pair) -> None:
     master, follower = pair.master, pair.follower
-    confirmed = master.store.max_commit_log_offset
+    confirmed = master.store.log.written_offset
 
     async def make_group() -> None:
         master.tables.groups.put(SubscriptionGroup(GROUP))

@@ -27,7 +27,7 @@ async def store(tmp_path: Path) -> AsyncIterator[MessageStore]:
 def told(store: MessageStore) -> list[bytes]:
     """The payloads of all that stands in the log, and the bodies of messages."""
     found = []
-    for message in map(decode_message, store.records_from(0)):
+    for message in map(decode_message, store.reading.records_from(0)):
         is_state = message.topic == STATE_TOPIC
         found.append(decode_state(message.body).entries[0][1] if is_state else message.body)
     return found
@@ -97,7 +97,7 @@ async def test_a_change_that_is_not_confirmed_is_told_so(store: MessageStore) ->
     note(log, b"state")
     with pytest.raises(NotReplicatedError, match="make the change again"):
         await log.confirmed()
-    store.safe_point.confirm(store.max_commit_log_offset)
+    store.safe_point.confirm(store.log.written_offset)
     await log.confirmed()
 
 

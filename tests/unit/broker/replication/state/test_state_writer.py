@@ -15,7 +15,7 @@ from tests.support.state_rig import GROUP, Member, Pair
 
 def kinds(member: Member, from_offset: int = 0) -> list[int]:
     """Of all entries that the log holds from a queue offset on."""
-    result = member.store.get_message(STATE_TOPIC, 0, from_offset, 1000)
+    result = member.store.reading.get_message(STATE_TOPIC, 0, from_offset, 1000)
     return [
         kind
         for message in decode_messages(result.body)
@@ -29,7 +29,7 @@ def writer_of(member: Member) -> StateWriter:
 
 
 def end(member: Member) -> int:
-    return member.store.queue_range(STATE_TOPIC, 0)[1]
+    return member.store.reading.queue_range(STATE_TOPIC, 0)[1]
 
 
 def test_it_begins_with_a_snapshot(pair: Pair) -> None:
@@ -57,12 +57,12 @@ def test_what_the_replicas_do_not_confirm_is_overdue_a_tenth_of_a_second_later(
     writer = writer_of(master)
 
     async def commit() -> int:
-        store.safe_point.replicate(store.max_commit_log_offset, 5000)
+        store.safe_point.replicate(store.log.written_offset, 5000)
         master.tables.offsets.commit("orders", GROUP, 0, 1)
         return master.clock.passed_ms()
 
     async def confirm() -> None:
-        store.safe_point.confirm(store.max_commit_log_offset)
+        store.safe_point.confirm(store.log.written_offset)
 
     committed_ms = master.run(commit())
     pair.pass_time(0.095)
@@ -78,14 +78,14 @@ def test_an_answer_waits_for_the_replicas_though_nothing_more_is_told(pair: Pair
     store = master.store
 
     async def change() -> None:
-        store.safe_point.replicate(store.max_commit_log_offset, 5000)
+        store.safe_point.replicate(store.log.written_offset, 5000)
         master.tables.topics.put(TopicConfig("told"))
         saved = asyncio.ensure_future(master.tables.topics.saved())
         stopping = asyncio.ensure_future(writer_of(master).stop())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not saved.done()
-        store.safe_point.confirm(store.max_commit_log_offset)
+        store.safe_point.confirm(store.log.written_offset)
         await saved
         await stopping
         master.tables.topics.put(TopicConfig("untold"))
@@ -103,13 +103,13 @@ def test_an_answer_waits_for_the_replicas(pair: Pair) -> None:
     safe_point = master.store.safe_point
 
     async def change() -> None:
-        safe_point.replicate(master.store.max_commit_log_offset, 5000)
+        safe_point.replicate(master.store.log.written_offset, 5000)
         master.tables.topics.put(TopicConfig("orders"))
         saved = asyncio.ensure_future(master.tables.topics.saved())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not saved.done()
-        safe_point.confirm(master.store.max_commit_log_offset)
+        safe_point.confirm(master.store.log.written_offset)
         await saved
 
     master.run(change())
@@ -119,7 +119,7 @@ def test_an_answer_that_is_not_confirmed_in_time_says_so(pair: Pair) -> None:
     master = pair.master
 
     async def change() -> "asyncio.Task[None]":
-        master.store.safe_point.replicate(master.store.max_commit_log_offset, 5000)
+        master.store.safe_point.replicate(master.store.log.written_offset, 5000)
         master.tables.topics.put(TopicConfig("orders"))
         return asyncio.ensure_future(master.tables.topics.saved())
 
@@ -161,7 +161,7 @@ def test_another_snapshot_comes_before_retention_takes_the_last(pair: Pair) -> N
     master = pair.master
     master.create_topic("orders")
     file_size = master.config.store.commit_log_file_size_bytes
-    while master.store.max_commit_log_offset < 2.5 * file_size:
+    while master.store.log.written_offset < 2.5 * file_size:
         master.put("orders", bytes(100_000))
 
     async def write() -> None:
@@ -177,7 +177,7 @@ def test_another_snapshot_comes_before_retention_takes_the_last(pair: Pair) -> N
     master.run(commit(1))
     pair.pass_time(0.2)
     assert StateKind.SNAPSHOT not in kinds(master, before)
-    while master.store.max_commit_log_offset < 3.5 * file_size:
+    while master.store.log.written_offset < 3.5 * file_size:
         master.put("orders", bytes(100_000))
     commit_log.drop_files_before(2 * file_size)
     master.run(commit(2))

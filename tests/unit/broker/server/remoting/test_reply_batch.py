@@ -26,9 +26,10 @@ class Store:
     """What a turn asks of a store; a pass ends at 1,000."""
 
     def __init__(self, *, high_watermark: int = 1000) -> None:
-        self.is_writable = self.written_is_safe = True
+        self.staging = self.safe_point = self.log = self
+        self.is_writable = self.is_what_is_written = True
         self.high_watermark = high_watermark
-        self.max_commit_log_offset = 1000
+        self.written_offset = 1000
         self.begins = self.commits = 0
         self.refusal: StoreError | None = None
         self.failure: StoreError | None = None
@@ -47,7 +48,7 @@ class Store:
             raise self.failure
         return 1000
 
-    def when_safe(self, end: int, release: Callable[[StoreError | None], None]) -> None:
+    def when(self, end: int, release: Callable[[StoreError | None], None]) -> None:
         self.releases.append((end, release))
 
 
@@ -116,7 +117,7 @@ def test_a_store_that_takes_nothing_stages_nothing(change: dict[str, Any]) -> No
 
 def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
     one = Pass(Store(high_watermark=500))
-    one.store.written_is_safe = False
+    one.store.is_what_is_written = False
     one.sent(1)
     one.sent(2, waits=False)
     one.sent(3)
@@ -130,7 +131,7 @@ def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
 
 def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> None:
     one = Pass(Store(high_watermark=500))
-    one.store.written_is_safe = False
+    one.store.is_what_is_written = False
     one.sent(1)
     one.reply_batch.flush()
     one.store.releases[0][1](StoreBusyError("the flush took too long"))
@@ -168,7 +169,7 @@ def test_requests_are_counted_with_the_time_until_their_answers_are_written() ->
 
 def test_sends_that_wait_for_the_disk_are_counted_when_it_has_them() -> None:
     one = Pass()
-    one.store.written_is_safe = False
+    one.store.is_what_is_written = False
     one.store.high_watermark = 0
     one.sent(1)
     one.reply_batch.count_sends(RequestCode.SEND_MESSAGE_V2)

@@ -238,11 +238,11 @@ async def test_an_answer_waits_for_the_disk(
 ) -> None:
     code, ext, body = sample(broker)
     flush(broker)
-    before = broker.store.max_commit_log_offset
+    before = broker.store.log.written_offset
     peer, _ = answered(broker, Command(code, 7, ext=ext, body=body))
     for _ in range(200):
         await asyncio.sleep(0)
-    await until(lambda: broker.store.max_commit_log_offset > before)
+    await until(lambda: broker.store.log.written_offset > before)
     assert decoded(peer.written) == []
 
     def is_answered() -> bool:

@@ -83,7 +83,7 @@ def test_rolling_and_deleting_old_files_is_no_loss(stores: Stores) -> None:
         put(store, bytes(FILE_SIZE_BYTES // 2))
         store.look_after_files()
     assert len(list((stores.root / "commitlog").iterdir())) > 3
-    store.opened.commit_log.drop_files_before(store.max_commit_log_offset)
+    store.opened.commit_log.drop_files_before(store.log.written_offset)
     store.look_after_files()
     assert store.is_writable
 
@@ -105,10 +105,10 @@ def test_the_log_behind_a_symbolic_link_is_watched(stores: Stores, tmp_path: Pat
 
 async def test_nothing_is_acknowledged_once_the_log_was_deleted(stores: Stores) -> None:
     store = await stores.start(flush_disk_type=FlushDiskType.SYNC)
-    await store.safe(put(store).end_offset)
+    await store.safe_point.wait(put(store).end_offset)
     delete_log(stores.root)
     with pytest.raises(StoreError):
-        await store.safe(put(store).end_offset)
+        await store.safe_point.wait(put(store).end_offset)
     assert isinstance(store.failure, StoreFailedError)
     await store.close()
 

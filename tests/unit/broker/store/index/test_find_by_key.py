@@ -32,7 +32,8 @@ def found(
     store: MessageStore, key: str, count: int = 32, begin: int = 0, end: int = 2**62
 ) -> list[bytes]:
     return [
-        decode_messages(record)[0].body for record in store.query(TOPIC, key, count, begin, end)
+        decode_messages(record)[0].body
+        for record in store.reading.query(TOPIC, key, count, begin, end)
     ]
 
 
@@ -71,13 +72,13 @@ def test_a_flood_of_collisions_ends_the_search(
     for _ in range(6):
         put(store, properties="KEYS\x01BB\x02")
     reads: list[int] = []
-    real = store.reader.record
+    real = store.reading.reader.record
 
     def record(position: int) -> bytes:
         reads.append(position)
         return real(position)
 
-    monkeypatch.setattr(store.reader, "record", record)
+    monkeypatch.setattr(store.reading.reader, "record", record)
     assert found(store, "Aa") == []
     assert len(reads) == 6
 
@@ -86,7 +87,7 @@ def test_a_key_of_another_topic_is_not_found(store: MessageStore) -> None:
     put(store, b"other", "Aa", properties="KEYS\x01k\x02")
     put(store, b"wanted", "BB", properties="KEYS\x01k\x02")
     assert index_key_hash("Aa", "k") == index_key_hash("BB", "k")
-    (record,) = store.query("BB", "k", 32, 0, 2**62)
+    (record,) = store.reading.query("BB", "k", 32, 0, 2**62)
     assert decode_messages(record)[0].body == b"wanted"
 
 
@@ -110,7 +111,7 @@ def test_newer_messages_than_asked_for_are_passed_over_in_steps(
     stores.clock.advance(5000)
     for _ in range(9):
         put(store, properties="KEYS\x01k\x02")
-    search, steps = store.search_key(TOPIC, "k", 32, 0, end)
+    search, steps = store.reading.search_key(TOPIC, "k", 32, 0, end)
     assert len(list(steps)) == 3
     assert [decode_message(record).body for record in search.newest_first] == [b"wanted"]
 
@@ -121,9 +122,9 @@ def test_records_are_looked_at_in_steps(
     for _ in range(6):
         put(store, properties="KEYS\x01k\x02")
     monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 2)
-    assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 2
+    assert len(list(store.reading.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 2
     monkeypatch.setattr(record_search, "BYTES_PER_STEP", 1)
-    assert len(list(store.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 5
+    assert len(list(store.reading.search_key(TOPIC, "k", 32, 0, 2**62)[1])) == 5
 
 
 def test_a_file_that_expires_during_a_look_up_ends_it(
@@ -136,7 +137,7 @@ def test_a_file_that_expires_during_a_look_up_ends_it(
     stores.clock.advance(5000)
     for _ in range(12):
         put(store, properties="KEYS\x01k\x02")
-    search, steps = store.search_key(TOPIC, "k", 32, 0, end)
+    search, steps = store.reading.search_key(TOPIC, "k", 32, 0, end)
     next(steps)
     index = store.opened.index
     assert index is not None
@@ -163,5 +164,5 @@ def test_without_an_index_nothing_is_found(stores: Stores) -> None:
 @pytest.mark.parametrize("offset", [-1, 1, 2**62])
 def test_an_id_that_is_not_a_messages_finds_nothing(store: MessageStore, offset: int) -> None:
     put(store)
-    assert store.message_at(offset) == b""
-    assert decode_messages(store.message_at(0))[0].body == b"hello"
+    assert store.reading.reader.record(offset) == b""
+    assert decode_messages(store.reading.reader.record(0))[0].body == b"hello"

@@ -122,7 +122,7 @@ def test_a_kill_before_the_files_are_gone_leaves_them_to_the_next_start(stores: 
     store = stores.open()
     put(store, b"gone")
     put(store, b"stays", "TopicB")
-    deleted = store.delete_topics(["TopicA"])
+    deleted = store.visibility.delete_topics(["TopicA"])
     killed = stores.reopen_after_kill()
     assert bodies(killed) == []
     assert bodies(killed, "TopicB") == [b"stays"]

@@ -119,7 +119,7 @@ def test_a_damaged_list_is_named_at_the_start_though_nothing_is_deleted(
     store = stores.open()
     put(store, b"old")
     flush(store)
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     killed = copy_killed(stores.root, tmp_path / "killed")
     (list_path := killed / "rockhopper/deleted-topics.records").write_bytes(b"rot" * 9)
     with capture_logs() as logs:

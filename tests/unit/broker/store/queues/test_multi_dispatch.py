@@ -83,7 +83,7 @@ def test_a_message_is_in_its_queue_and_in_those_that_it_names(stores: Stores) ->
     assert found(store) == EXPECTED
     assert bodies(store) == [b"1", b"2", b"plain", b"3", b"4", b"5"]
     assert numbers(store) == ["0,0", "1", None, "0,0", "0,0", "2"]
-    assert store.queue_range("%LMQ%a", 0) == (0, 3)
+    assert store.reading.queue_range("%LMQ%a", 0) == (0, 3)
 
 
 def test_units_point_to_the_one_record(stores: Stores) -> None:
@@ -131,7 +131,7 @@ def test_the_jobs_make_and_know_them(tmp_path: Path) -> None:
 def test_a_deleted_light_queue_stays_deleted(stores: Stores, tmp_path: Path) -> None:
     store = stores.open(**ENABLED)
     dispatch(store, "%LMQ%a", b"1")
-    store.delete_topics(["%LMQ%a"]).remove()
+    store.visibility.delete_topics(["%LMQ%a"]).remove()
     assert bodies(store, "%LMQ%a") == []
     dispatch(store, "%LMQ%a", b"2")
     assert numbers(store) == ["0", "0"]
@@ -147,7 +147,7 @@ def test_messages_of_a_deleted_topic_stay_in_their_light_queues(
 ) -> None:
     store = stores.open(**ENABLED)
     dispatch(store, "%LMQ%a", b"1")
-    store.delete_topics(["TopicA"]).remove()
+    store.visibility.delete_topics(["TopicA"]).remove()
     flush(store)
     killed = copy_killed(stores.root, tmp_path / "killed")
     shutil.rmtree(killed / "consumequeue")
@@ -204,11 +204,11 @@ def test_a_disk_that_is_full_for_a_light_queue_holds_up_dispatch_and_loses_nothi
 def test_a_pass_that_is_not_written_gives_their_numbers_back(stores: Stores) -> None:
     store = stores.open(**ENABLED)
     dispatch(store, "%LMQ%a", b"1")
-    store.read_clock()
+    store.staging.read_clock()
     naming = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
-    store.stage(store.tail("TopicA", 0), b"2", naming, 0, 0, 0, bytes(8))
+    store.staging.stage(store.staging.tail("TopicA", 0), b"2", naming, 0, 0, 0, bytes(8))
     store.staging.give_back()
-    assert store.tail("%LMQ%a", 0).next_offset == 1
+    assert store.staging.tail("%LMQ%a", 0).next_offset == 1
 
 
 def test_a_promoted_store_knows_queues_that_others_wrote_and_its_own(stores: Stores) -> None:
@@ -216,7 +216,7 @@ def test_a_promoted_store_knows_queues_that_others_wrote_and_its_own(stores: Sto
     dispatch(store, "%LMQ%a", b"1")
     store.lead()
     dispatch(store, "%LMQ%b", b"2")
-    known = store.multi_dispatch
+    known = store.staging.multi_dispatch
     assert known.unknown_among(["%LMQ%a", "%LMQ%b", "%LMQ%c"]) == {"%LMQ%c"}
     assert known.known_count == 2
 

@@ -27,7 +27,7 @@ def filled(stores: Stores, count: int = 60, *, mixed: bool = False) -> MessageSt
 
 
 def bulk(store: MessageStore, offset: int = 0, count: int = 1000, size: int = 1 << 20) -> GetResult:
-    return store.get_bulk("TopicA", 0, offset, count, size)
+    return store.reading.get_bulk("TopicA", 0, offset, count, size)
 
 
 def numbers(result: GetResult) -> list[int]:

@@ -31,7 +31,7 @@ def store(stores: Stores) -> MessageStore:
 def found(
     store: MessageStore, tag: str = "a", count: int = 100, begin: int = 0, end: int = FOR_EVER
 ) -> list[int]:
-    search, steps = store.search_tag("TopicA", tag, count, begin, end)
+    search, steps = store.reading.search_tag("TopicA", tag, count, begin, end)
     for _ in steps:
         pass
     return [int(decode_message(record).body) for record in search.records()]
@@ -67,10 +67,10 @@ def test_a_search_goes_in_steps_and_ends_after_so_many(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "UNITS_PER_STEP", 2)
-    _, steps = store.search_tag("TopicA", "a", 100, 0, FOR_EVER)
+    _, steps = store.reading.search_tag("TopicA", "a", 100, 0, FOR_EVER)
     assert len(list(steps)) == 10
     monkeypatch.setattr(module, "STEPS_MAX", 3)
-    _, steps = store.search_tag("TopicA", "a", 100, 0, FOR_EVER)
+    _, steps = store.reading.search_tag("TopicA", "a", 100, 0, FOR_EVER)
     assert len(list(steps)) == 3
     assert len(found(store)) == 3
 
@@ -81,14 +81,14 @@ def test_records_that_only_have_its_hash_are_looked_at_in_steps(
     store = stores.open()
     for _ in range(10):
         put(store, b"1", properties=tagged("Aa"))
-    search, steps = store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)
+    search, steps = store.reading.search_tag("TopicA", "BB", 100, 0, FOR_EVER)
     monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 2)
     assert len(list(steps)) == 10 // 2 + 1
     monkeypatch.setattr(record_search, "RECORDS_PER_STEP", 32)
     monkeypatch.setattr(record_search, "BYTES_PER_STEP", 1)
-    assert len(list(store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) == 10 + 1
+    assert len(list(store.reading.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) == 10 + 1
     monkeypatch.setattr(module, "STEPS_MAX", 4)
-    assert len(list(store.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) <= 5
+    assert len(list(store.reading.search_tag("TopicA", "BB", 100, 0, FOR_EVER)[1])) <= 5
     assert search.records() == []
 
 

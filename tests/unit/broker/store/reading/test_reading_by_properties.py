@@ -24,8 +24,8 @@ def fill(store: MessageStore, count: int) -> None:
 
 def stop_the_clock(store: MessageStore) -> None:
     """Let filters take no time: the budget is full, and stays so."""
-    now_s = store.reader.budget.clock()
-    store.reader.budget.clock = lambda: now_s
+    now_s = store.reading.reader.budget.clock()
+    store.reading.reader.budget.clock = lambda: now_s
 
 
 def found(result: GetResult) -> list[bytes]:
@@ -40,41 +40,41 @@ def test_wanted_messages_are_given_and_all_are_passed(stores: Stores, is_old: bo
         close(store)
         store = stores.open()
     stop_the_clock(store)
-    result = store.get_message(TOPIC, 0, 0, 32, sql("n IN ('2', '3') OR n > 8"))
+    result = store.reading.get_message(TOPIC, 0, 0, 32, sql("n IN ('2', '3') OR n > 8"))
     assert found(result) == [b"2", b"3", b"9"]
     assert (result.status, result.next_offset) == (GetStatus.FOUND, 10)
-    result = store.get_message(TOPIC, 0, 4, 32, sql("n = 1"))
+    result = store.reading.get_message(TOPIC, 0, 4, 32, sql("n = 1"))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 10)
-    result = store.get_message(TOPIC, 0, 0, 2, sql("n > 1"))
+    result = store.reading.get_message(TOPIC, 0, 0, 2, sql("n > 1"))
     assert found(result) == [b"2", b"3"]
     assert result.next_offset == 4
-    assert store.tested_count == 10 + 6 + 4
+    assert store.reading.reader.tested_count == 10 + 6 + 4
 
 
 def test_tags_alone_look_into_no_record(stores: Stores) -> None:
     store = stores.open()
     fill(store, 3)
-    store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a || b"))
-    store.get_message(TOPIC, 0, 0, 32)
-    assert store.tested_count == 0
+    store.reading.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a || b"))
+    store.reading.get_message(TOPIC, 0, 0, 32)
+    assert store.reading.reader.tested_count == 0
 
 
 def test_a_pull_looks_at_800_messages_and_ends_when_its_time_is_up(stores: Stores) -> None:
     store = stores.open(commit_log_file_size_bytes=1 << 20)
     fill(store, 900)
-    now_s = store.reader.budget.clock()
-    store.reader.budget.clock = lambda: now_s
-    assert store.get_message(TOPIC, 0, 0, 32, sql("n < 0")).next_offset == 800
-    with store.reader.budget.pays():
+    now_s = store.reading.reader.budget.clock()
+    store.reading.reader.budget.clock = lambda: now_s
+    assert store.reading.get_message(TOPIC, 0, 0, 32, sql("n < 0")).next_offset == 800
+    with store.reading.reader.budget.pays():
         now_s += 2 * BUDGET_S
     for offset in (0, 100):
         # What was judged once is known, for each expression.
-        result = store.get_message(TOPIC, 0, offset, 32, sql(f"n < -{offset + 1}"))
+        result = store.reading.get_message(TOPIC, 0, offset, 32, sql(f"n < -{offset + 1}"))
         assert result.status is GetStatus.NO_MATCHED_MESSAGE
         assert result.next_offset == offset + 1
     now_s += 2 * BUDGET_S / SHARE
-    assert found(store.get_message(TOPIC, 0, 0, 32, sql("n = 7"))) == [b"7"]
-    assert store.get_message(TOPIC, 0, 100, 32, sql("n < 0")).next_offset == 900
+    assert found(store.reading.get_message(TOPIC, 0, 0, 32, sql("n = 7"))) == [b"7"]
+    assert store.reading.get_message(TOPIC, 0, 100, 32, sql("n < 0")).next_offset == 900
 
 
 # Body, topic, properties length.
@@ -92,7 +92,7 @@ def test_a_damaged_old_message_is_never_shown(stores: Stores, change_at: int) ->
     path.write_bytes(bytes(data))
     stop_the_clock(store)
     with capture_logs() as logs:
-        result = store.get_message(TOPIC, 0, 0, 32, sql("KEYS IS NOT NULL"))
+        result = store.reading.get_message(TOPIC, 0, 0, 32, sql("KEYS IS NOT NULL"))
     assert found(result) == [b"body 0", b"body 2"]
     assert [entry["log_level"] for entry in logs] == ["error"]
 
@@ -102,8 +102,8 @@ def test_an_inner_batch_is_asked_about_as_a_whole(stores: Stores) -> None:
     stop_the_clock(store)
     for number in range(3):
         put(store, b"x", "Batches", properties=f"n\x01{number}\x02INNER_NUM\x011\x02")
-    result = store.get_message("Batches", 0, 0, 32, sql("n = 1"))
+    result = store.reading.get_message("Batches", 0, 0, 32, sql("n = 1"))
     assert result.count == 1
     assert (result.status, result.next_offset) == (GetStatus.FOUND, 3)
-    result = store.get_message("Batches", 0, 0, 32, sql("n = 7"))
+    result = store.reading.get_message("Batches", 0, 0, 32, sql("n = 7"))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 3)

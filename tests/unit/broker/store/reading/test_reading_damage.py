@@ -38,10 +38,10 @@ def test_removed_messages_are_stepped_over(stores: Stores, expression: str) -> N
     fill(store, 6, 1500)
     drop_first_file(store)
     subscription = None if expression == "*" else Subscription(TOPIC, expression)
-    result = store.get_message(TOPIC, 0, 0, 1, subscription)
+    result = store.reading.get_message(TOPIC, 0, 0, 1, subscription)
     if expression == "*":
         assert got(result) == ("MESSAGE_WAS_REMOVING", 1, 0, 6)
-    result = store.get_message(TOPIC, 0, 0, 32, subscription)
+    result = store.reading.get_message(TOPIC, 0, 0, 32, subscription)
     assert [message.queue_offset for message in decode_messages(result.body)] == [2, 3, 4, 5]
     assert (result.count, result.next_offset) == (4, 6)
 
@@ -51,7 +51,7 @@ def test_the_last_thing_that_a_pull_came_across_names_its_status(stores: Stores)
     fill(store, 2, 1500, tag="a")
     fill(store, 2, 1500, tag="b")
     drop_first_file(store)
-    result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a"))
+    result = store.reading.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a"))
     assert got(result) == ("NO_MATCHED_MESSAGE", 4, 0, 4)
 
 
@@ -80,23 +80,25 @@ def test_a_damaged_old_message_is_skipped_and_reported_once(stores: Stores, chan
     store = damaged.store
     with capture_logs() as logs:
         for _ in range(2):
-            result = store.get_message(TOPIC, 0, 0, 32)
+            result = store.reading.get_message(TOPIC, 0, 0, 32)
             found = [message.body for message in decode_messages(result.body)]
             assert found == [b"body 0", b"body 2"]
             assert result.next_offset == 3
-            assert store.get_message(TOPIC, 0, 1, 1).status is GetStatus.MESSAGE_WAS_REMOVING
+            assert (
+                store.reading.get_message(TOPIC, 0, 1, 1).status is GetStatus.MESSAGE_WAS_REMOVING
+            )
     (entry,) = logs
     assert (entry["log_level"], entry["topic"], entry["queue"]) == ("error", TOPIC, 0)
     assert (entry["offset"], entry["commit_log_offset"]) == (1, damaged.offset)
     assert entry["reason"]
-    assert store.reader.damaged_count == 1
+    assert store.reading.reader.damaged_count == 1
 
 
 def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> None:
     damaged = Damaged(stores, 89)
-    assert damaged.store.message_at(damaged.offset) == b""
-    assert damaged.store.query(TOPIC, "k1", 32, 0, 2**62) == []
-    assert len(damaged.store.query(TOPIC, "k2", 32, 0, 2**62)) == 1
+    assert damaged.store.reading.reader.record(damaged.offset) == b""
+    assert damaged.store.reading.query(TOPIC, "k1", 32, 0, 2**62) == []
+    assert len(damaged.store.reading.query(TOPIC, "k2", 32, 0, 2**62)) == 1
 
 
 def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
@@ -112,19 +114,19 @@ def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
 def test_a_body_behind_the_tail_is(store: MessageStore, stores: Stores, expression: str) -> None:
     fill(store, 3)
     second = messages(store)[1].commit_log_offset
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     fill(store, 1)
     flip_bit(stores.root / "commitlog" / f"{0:020d}", second + 89)
     with capture_logs() as logs:
         for _ in range(2):
-            result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, expression))
+            result = store.reading.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, expression))
             assert [m.queue_offset for m in decode_messages(result.body)] == [0, 2, 3]
-            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
+            bulk = store.reading.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
             assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2, 3]
-            assert store.message_at(second) == b""
+            assert store.reading.reader.record(second) == b""
     (entry,) = logs
     assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
-    assert store.damaged_count == 1
+    assert store.reading.reader.damaged_count == 1
 
 
 # Queue id, queue offset, place, size, magic, topic.
@@ -138,11 +140,11 @@ def test_heads_are_looked_at_in_the_tail_too(
     with capture_logs() as logs:
         for _ in range(2):
             assert [message.queue_offset for message in messages(store)] == [0, 2]
-            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
+            bulk = store.reading.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
             assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2]
     (entry,) = logs
     assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
-    assert (store.damaged_count, store.mended_count) == (1, 0)
+    assert (store.reading.reader.damaged_count, store.scrub.mended_count) == (1, 0)
 
 
 def test_damage_in_a_batch_topic_never_reaches_a_consumer(stores: Stores) -> None:
@@ -161,5 +163,5 @@ def test_damage_in_a_batch_topic_never_reaches_a_consumer(stores: Stores) -> Non
 def test_times_are_found_though_a_message_is_unreadable(stores: Stores) -> None:
     damaged = Damaged(stores, 5)
     time_ms = messages(damaged.store)[0].store_time_ms
-    assert damaged.store.offset_by_time(TOPIC, 0, time_ms, upper=False) == 0
-    assert damaged.store.offset_by_time(TOPIC, 0, time_ms + 1, upper=False) == 3
+    assert damaged.store.reading.offset_by_time(TOPIC, 0, time_ms, upper=False) == 0
+    assert damaged.store.reading.offset_by_time(TOPIC, 0, time_ms + 1, upper=False) == 3

@@ -43,7 +43,7 @@ def image(place: int, queue_offset: int, topic: str = TOPIC) -> bytes:
 
 def put_images(store: MessageStore, topic: str = TOPIC, *claimed: int) -> int:
     """Store a message with images of messages in its body; return where it stands."""
-    start = store.max_commit_log_offset
+    start = store.log.written_offset
     body = bytes(50)
     for queue_offset in claimed:
         body += image(start + 88 + len(body), queue_offset)
@@ -79,7 +79,7 @@ def test_no_image_becomes_a_message(
     if (0, b"in front") in found and len(found) == 4:
         found = [each for each in found if each[0] != 1]  # Its bytes were none that matter.
     assert found == expected
-    assert store.queue_range(TOPIC, 0)[1] == 4
+    assert store.reading.queue_range(TOPIC, 0)[1] == 4
 
 
 @pytest.mark.parametrize("field", ["size+", "magic", "head"])

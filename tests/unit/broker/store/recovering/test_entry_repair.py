@@ -51,7 +51,7 @@ def test_an_entry_with_a_turned_bit_is_mended(
     (entry,) = logs
     assert (entry["log_level"], entry["topic"], entry["offset"]) == ("warning", TOPIC, 4)
     assert entries(stores).read_bytes() == held
-    assert (store.mended_count, store.damaged_count) == (1, 0)
+    assert (store.scrub.mended_count, store.reading.reader.damaged_count) == (1, 0)
 
 
 @pytest.mark.parametrize("rubbish", [bytes(20), b"\xff" * 20, b"\0" * 7 + b"\x09" * 13])
@@ -68,18 +68,20 @@ def test_an_entry_that_is_rubbish_is_mended(
 def test_every_way_of_reading_mends(store: MessageStore, stores: Stores, read: str) -> None:
     held = overwrite(entries(stores), 0, bytes(8 * 20))
     if read == "bulk":
-        found = decode_messages(store.get_bulk(TOPIC, 0, 0, 100, 1 << 20).body)
+        found = decode_messages(store.reading.get_bulk(TOPIC, 0, 0, 100, 1 << 20).body)
     elif read == "filtered":
-        found = decode_messages(store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "*")).body)
+        found = decode_messages(
+            store.reading.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "*")).body
+        )
     else:
         found = [
             message
             for offset in range(10)
-            for message in decode_messages(store.get_message(TOPIC, 0, offset, 1).body)
+            for message in decode_messages(store.reading.get_message(TOPIC, 0, offset, 1).body)
         ]
     assert [message.queue_offset for message in found] == list(range(10))
     assert entries(stores).read_bytes() == held
-    assert store.mended_count == 8
+    assert store.scrub.mended_count == 8
 
 
 def test_an_entry_that_points_to_the_message_of_another_is_mended(
@@ -105,9 +107,9 @@ def test_a_long_search_takes_a_slice_at_a_time_and_skips_nothing(
 ) -> None:
     monkeypatch.setattr(entry_repair, "STEPS_PER_SLICE", 4)
     overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
-    assert store.get_bulk("Rare", 0, 1, 32, 1000).next_offset == 1
+    assert store.reading.get_bulk("Rare", 0, 1, 32, 1000).next_offset == 1
     pulls = 0
-    while (result := store.get_message("Rare", 0, 1, 32)).status is not GetStatus.FOUND:
+    while (result := store.reading.get_message("Rare", 0, 1, 32)).status is not GetStatus.FOUND:
         assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 1)
         pulls += 1
         assert pulls < 10
@@ -121,9 +123,11 @@ def test_a_search_ends_without_a_reader_and_wakes_who_waits(
     monkeypatch.setattr(entry_repair, "STEPS_PER_SLICE", 4)
     held = overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     woken: list[str] = []
-    store.tail("Rare", 0).waiters = Reader(lambda tail, _end, _codes: woken.append(tail.topic))
-    assert store.get_message("Rare", 0, 1, 32).count == 0
-    while store.mender.is_searching:
+    store.staging.tail("Rare", 0).waiters = Reader(
+        lambda tail, _end, _codes: woken.append(tail.topic)
+    )
+    assert store.reading.get_message("Rare", 0, 1, 32).count == 0
+    while store.reading.mender.is_searching:
         store.scrub.search()
     assert woken == ["Rare"]
     assert entries(stores, "Rare").read_bytes() == held
@@ -139,11 +143,11 @@ def test_an_entry_whose_record_is_damaged_as_well_is_stepped_over(
         for _ in range(2):
             assert offsets(store) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert [entry["offset"] for entry in logs if entry["log_level"] == "error"] == [5]
-    assert store.damaged_count == 1
+    assert store.reading.reader.damaged_count == 1
 
 
 def test_an_entry_is_not_mended_to_an_image_in_a_body(store: MessageStore, stores: Stores) -> None:
-    place = store.max_commit_log_offset + 88 + 40
+    place = store.log.written_offset + 88 + 40
     image = encode_message(
         topic=TOPIC,
         body=b"forged",
@@ -167,10 +171,10 @@ def batches(stores: Stores) -> MessageStore:
     """Ten records of three messages each, and others between them."""
     store = stores.open(commit_log_file_size_bytes=1 << 16, batch_topics=["Batches"])
     for number in range(10):
-        store.read_clock()
-        tail = store.tail("Batches", 0)
+        store.staging.read_clock()
+        tail = store.staging.tail("Batches", 0)
         inner = {"INNER_NUM": "3", "INNER_BASE": str(tail.next_offset), "TAGS": "a"}
-        store.stage(tail, b"batch %d" % number, inner, 0, 0, 0, BORN_HOST, batch_count=3)
+        store.staging.stage(tail, b"batch %d" % number, inner, 0, 0, 0, BORN_HOST, batch_count=3)
         store.commit()
         put(store, b"between")
     return store
@@ -179,7 +183,7 @@ def batches(stores: Stores) -> MessageStore:
 def batch_bodies(store: MessageStore, offset: int = 0) -> list[bytes]:
     found: list[bytes] = []
     while offset < 30:
-        result = store.get_message("Batches", 0, offset, 32)
+        result = store.reading.get_message("Batches", 0, offset, 32)
         assert result.next_offset > offset
         found += [message.body for message in decode_messages(result.body)]
         offset = result.next_offset
@@ -204,7 +208,7 @@ def test_an_entry_of_a_batch_with_a_turned_bit_is_mended(stores: Stores) -> None
                 assert batch_bodies(store) == ALL_BATCHES, (number, byte, bit)
                 assert batch_entries(stores).read_bytes() == held
                 turns += 1
-    assert (store.mended_count, store.damaged_count) == (turns, 0)
+    assert (store.scrub.mended_count, store.reading.reader.damaged_count) == (turns, 0)
 
 
 def test_a_wrong_entry_of_a_batch_misleads_no_look_up(stores: Stores) -> None:
@@ -218,7 +222,7 @@ def test_a_wrong_entry_of_a_batch_misleads_no_look_up(stores: Stores) -> None:
 
 def test_the_scrub_mends_entries_of_batches(stores: Stores) -> None:
     store = batches(stores)
-    store.reader.tail_start = store.max_commit_log_offset
+    store.reading.reader.tail_start = store.log.written_offset
     # Place, size, tags code, store time, first offset, number of messages.
     for turns, byte in enumerate((6, 10, 19, 27, 35, 37), start=1):
         held = flip_bit(batch_entries(stores), 5 * 46 + byte, 2)
@@ -227,7 +231,7 @@ def test_the_scrub_mends_entries_of_batches(stores: Stores) -> None:
                 pass
             store.scrub.passes.start_pass()
         assert batch_entries(stores).read_bytes() == held, byte
-        assert (store.mended_count, store.damaged_count) == (turns, 0)
+        assert (store.scrub.mended_count, store.reading.reader.damaged_count) == (turns, 0)
 
 
 def light(stores: Stores) -> MessageStore:
@@ -248,7 +252,7 @@ def test_an_entry_of_a_light_queue_is_mended_where_it_is_read(stores: Stores) ->
         found = messages(store, "%LMQ%a")
         assert [message.body for message in found] == [b"%d" % number for number in range(10)]
         assert entries(stores, "%LMQ%a").read_bytes() == held, (byte, bit)
-        assert (store.mended_count, store.damaged_count) == (turns, 0)
+        assert (store.scrub.mended_count, store.reading.reader.damaged_count) == (turns, 0)
 
 
 @pytest.mark.parametrize("other", [3, 5])
@@ -275,7 +279,7 @@ def test_a_long_search_for_a_light_message_takes_a_slice_at_a_time(
     monkeypatch.setattr(entry_repair, "STEPS_PER_SLICE", 30)
     held = overwrite(entries(stores, "%LMQ%a"), 0, b"\x01" * 12)
     pulls = 0
-    while (result := store.get_message("%LMQ%a", 0, 0, 32)).status is not GetStatus.FOUND:
+    while (result := store.reading.get_message("%LMQ%a", 0, 0, 32)).status is not GetStatus.FOUND:
         assert (result.count, result.next_offset) == (0, 0)
         pulls += 1
         assert pulls < 20
@@ -289,7 +293,7 @@ def test_entries_of_messages_that_expired_are_left_alone(stores: Stores) -> None
         put(store, b"%d" % number + bytes(1800))
     store.opened.commit_log.drop_files_before(8192)
     with capture_logs() as logs:
-        assert store.get_message(TOPIC, 0, 0, 4).status is GetStatus.MESSAGE_WAS_REMOVING
+        assert store.reading.get_message(TOPIC, 0, 0, 4).status is GetStatus.MESSAGE_WAS_REMOVING
         assert offsets(store)[0] >= 4
     assert logs == []
-    assert store.mended_count == 0
+    assert store.scrub.mended_count == 0

@@ -49,7 +49,7 @@ def store(stores: Stores) -> MessageStore:
 @pytest.fixture
 def killed(store: MessageStore, tmp_path: Path) -> Path:
     """What kill -9 leaves of it."""
-    return copy_killed(store.layout.root, tmp_path / "killed")
+    return copy_killed(store.opened.layout.root, tmp_path / "killed")
 
 
 @pytest.mark.parametrize("count", [1, 40, 300])
@@ -61,7 +61,7 @@ def test_the_log_of_another_store_is_refused_before_anything_changes(
     for number in range(count):
         put(other, b"other %d" % number)
     flush(other)
-    replace_log(killed, other.layout.commit_log)
+    replace_log(killed, other.opened.layout.commit_log)
     before = files_below(killed)
     with pytest.raises(CorruptFileError, match="does not belong to the store"):
         stores.open(killed)
@@ -73,7 +73,7 @@ def test_an_older_copy_of_the_log_is_the_stores_own(
 ) -> None:
     count = put(store, b"newer").queue_offset
     flush(store)
-    newer = shutil.copytree(store.layout.root, tmp_path / "newer")
+    newer = shutil.copytree(store.opened.layout.root, tmp_path / "newer")
     replace_log(newer, killed / "commitlog")
     assert bodies(stores.open(newer))[:count] == BODIES
 
@@ -83,7 +83,7 @@ def test_a_rotten_head_makes_no_stranger(stores: Stores, killed: Path, position:
     (killed / "commitlog" / f"{FILE_SIZE_BYTES:020d}").unlink()
     for path in (killed / "commitlog").iterdir():
         rot(path, position)
-    assert stores.open(killed).max_commit_log_offset >= FILE_SIZE_BYTES
+    assert stores.open(killed).log.written_offset >= FILE_SIZE_BYTES
 
 
 def test_oldest_files_that_are_gone_are_named_once(stores: Stores, killed: Path) -> None:
@@ -113,7 +113,7 @@ def test_files_that_expired_before_a_kill_are_not_missed(
     service = store.retention
     service.trusted_ms.written_ms = stores.clock()
     service.ask()
-    log_directory = store.layout.commit_log
+    log_directory = store.opened.layout.commit_log
     if is_disk_full:
         count = len(list(log_directory.iterdir()))
         save = disk.write_atomically
@@ -125,7 +125,7 @@ def test_files_that_expired_before_a_kill_are_not_missed(
 
         monkeypatch.setattr(disk, "write_atomically", save_if_there_is_room)
     assert asyncio.run(service.run_once()) > 0
-    killed = copy_killed(store.layout.root, tmp_path / "killed")
+    killed = copy_killed(store.opened.layout.root, tmp_path / "killed")
     with capture_logs() as lines:
         stores.open(killed)
     assert not [line for line in lines if line["log_level"] == "error"]

@@ -99,7 +99,7 @@ def test_a_log_that_is_gone_after_a_kill_on_the_first_run_is_refused(
     for body in BODIES:
         put(store, body)
     flush(store)
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     check_refused(stores, copy_killed(stores.root, tmp_path / "killed"), lose)
 
 
@@ -134,7 +134,9 @@ def test_an_apache_store_with_its_log_elsewhere_opens(stores: Stores, tmp_path: 
     shutil.move(root / "commitlog", tmp_path / "fast")
     fast = tmp_path / "fast"
     store = stores.open(root, commit_log_directory=fast, index_entry_count_max=40)
-    assert store.queue_range("TopicA", 0) == store.queue_range("TopicA", 1) == (0, 15)
+    assert (
+        store.reading.queue_range("TopicA", 0) == store.reading.queue_range("TopicA", 1) == (0, 15)
+    )
     assert queue_files(root) == before
 
 

@@ -30,7 +30,7 @@ def killed(
     ]
     flush(store)
     flush_derived_files(store)
-    end = store.max_commit_log_offset
+    end = store.log.written_offset
     root = copy_killed(stores.root, tmp_path / "killed")
     start = [*starts, end][COUNT - lost] if lost < COUNT else 200
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
@@ -73,7 +73,7 @@ def test_its_offsets_are_not_used_again(
     with capture_logs() as logs:
         store = again(stores, root, told)
     for queue_id in (0, 1):
-        assert store.queue_range("TopicA", queue_id)[1] >= COUNT // 2
+        assert store.reading.queue_range("TopicA", queue_id)[1] >= COUNT // 2
     report = store.opened.report
     assert report.lost_tail is not None
     assert report.lost_tail.start == start
@@ -84,9 +84,9 @@ def test_its_offsets_are_not_used_again(
     assert new.queue_offset >= COUNT // 2
     flush(store)
     assert bodies(store) == [b"%d" % n for n in range(0, COUNT - LOST, 2)] + [b"new"]
-    ends = [store.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)]
+    ends = [store.reading.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)]
     anew = again(stores, copy_killed(root, tmp_path / "again"), {})
-    assert [anew.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)] == ends
+    assert [anew.reading.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)] == ends
     assert anew.opened.report.lost_tail is None
 
 
@@ -101,11 +101,11 @@ def test_what_the_inventory_noted_is_not_forgotten_for_it(stores: Stores, tmp_pa
     root = copy_killed(stores.root, tmp_path / "killed")
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(starts[10])
-        file.write(bytes(store.max_commit_log_offset - starts[10]))
+        file.write(bytes(store.log.written_offset - starts[10]))
     shutil.rmtree(root / "consumequeue")
     store = again(stores, root, {})
-    assert store.queue_range("TopicA", 0) == (0, COUNT // 2 + 1)
-    assert store.queue_range("TopicA", 1)[1] >= COUNT // 2
+    assert store.reading.queue_range("TopicA", 0) == (0, COUNT // 2 + 1)
+    assert store.reading.queue_range("TopicA", 1)[1] >= COUNT // 2
 
 
 def test_units_tell_where_the_log_ended_when_nothing_else_does(
@@ -116,7 +116,11 @@ def test_units_tell_where_the_log_ended_when_nothing_else_does(
     tail = store.opened.report.lost_tail
     assert tail is not None
     assert (tail.start, tail.end) == (start, end)
-    assert store.queue_range("TopicA", 0) == store.queue_range("TopicA", 1) == (0, COUNT // 2)
+    assert (
+        store.reading.queue_range("TopicA", 0)
+        == store.reading.queue_range("TopicA", 1)
+        == (0, COUNT // 2)
+    )
 
 
 def test_a_queue_whose_messages_were_all_in_it_goes_on_behind_them(
@@ -132,8 +136,8 @@ def test_what_no_lost_byte_could_hold_is_not_believed(stores: Stores, tmp_path: 
     root, start, end = killed(stores, tmp_path, gone=("consumequeue", *BOTH, "index"))
     store = again(stores, root, {("TopicA", 0): 1 << 40, ("TopicA", 1): 20})
     most = (COUNT - LOST) // 2 + (end - start)
-    assert COUNT // 2 <= store.queue_range("TopicA", 1)[1] <= most
-    assert store.queue_range("TopicA", 0)[1] <= most
+    assert COUNT // 2 <= store.reading.queue_range("TopicA", 1)[1] <= most
+    assert store.reading.queue_range("TopicA", 0)[1] <= most
 
 
 def test_what_groups_committed_moves_no_queue_of_a_sound_store(
@@ -141,15 +145,15 @@ def test_what_groups_committed_moves_no_queue_of_a_sound_store(
 ) -> None:
     root, _, end = killed(stores, tmp_path, gone=("consumequeue",), lost=0)
     store = again(stores, root, {("TopicA", 0): 25})
-    assert store.max_commit_log_offset == end
-    assert store.queue_range("TopicA", 0) == (0, COUNT // 2)
+    assert store.log.written_offset == end
+    assert store.reading.queue_range("TopicA", 0) == (0, COUNT // 2)
 
 
 def test_a_store_of_rocketmq_believes_its_log(stores: Stores, tmp_path: Path) -> None:
     root, start, _ = killed(stores, tmp_path, gone=("consumequeue", "rockhopper", "index"))
     store = again(stores, root, QUEUES)
-    assert store.queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
-    assert store.max_commit_log_offset == start
+    assert store.reading.queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
+    assert store.log.written_offset == start
 
 
 def test_what_leaving_out_all_would_cost_is_bounded(
@@ -159,6 +163,6 @@ def test_what_leaving_out_all_would_cost_is_bounded(
     root, _, _ = killed(stores, tmp_path, gone=("consumequeue",))
     with capture_logs() as logs:
         store = again(stores, root, {("TopicA", 0): 20})
-    assert store.queue_range("TopicA", 0) == (0, 20)
-    assert store.queue_range("TopicA", 1) == (0, 17)
+    assert store.reading.queue_range("TopicA", 0) == (0, 20)
+    assert store.reading.queue_range("TopicA", 1) == (0, 17)
     assert [line for line in logs if "may be used again" in line["event"]]

@@ -65,12 +65,16 @@ def test_its_offsets_are_not_used_again(
         pytest.skip("nothing proves then that it was on disk")
     store, starts = fill(stores, flush_type)
     if has_checkpoint:
-        store.derived_flush.save_checkpoint()
-    end = store.max_commit_log_offset
+        store.flush_service.derived.save_checkpoint()
+    end = store.log.written_offset
     killed = lose_tail(stores, tmp_path, starts[-LOST], lose)
     with capture_logs() as logs:
         again = stores.open(killed, flush_disk_type=flush_type)
-    assert again.queue_range("TopicA", 0) == again.queue_range("TopicA", 1) == (0, COUNT // 2)
+    assert (
+        again.reading.queue_range("TopicA", 0)
+        == again.reading.queue_range("TopicA", 1)
+        == (0, COUNT // 2)
+    )
     report = again.opened.report
     assert report.lost_tail is not None
     assert (report.lost_tail.start, report.lost_tail.end) == (starts[-LOST], end)
@@ -87,12 +91,12 @@ def test_a_reader_in_the_hole_is_sent_behind_it(stores: Stores, tmp_path: Path) 
     _store, starts = fill(stores, SYNC)
     again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
     first_lost, end = (COUNT - LOST) // 2, COUNT // 2
-    result = again.get_message("TopicA", 0, first_lost, 32)
+    result = again.reading.get_message("TopicA", 0, first_lost, 32)
     assert (result.count, result.next_offset) == (0, end)
     put(again, b"new")
-    result = again.get_message("TopicA", 0, first_lost, 32)
+    result = again.reading.get_message("TopicA", 0, first_lost, 32)
     if result.status is not GetStatus.FOUND:
-        result = again.get_message("TopicA", 0, result.next_offset, 32)
+        result = again.reading.get_message("TopicA", 0, result.next_offset, 32)
     message = decode_message(result.body)
     assert (message.queue_offset, message.body) == (end, b"new")
 
@@ -104,28 +108,28 @@ def test_it_is_said_once(stores: Stores, tmp_path: Path) -> None:
     killed = copy_killed(root, tmp_path / "killed again")
     again = stores.open(killed)
     assert (again.opened.report.lost_tail, again.opened.report.lost_messages) == (None, {})
-    assert again.queue_range("TopicA", 0) == (0, COUNT // 2)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT // 2)
 
 
 def test_a_tail_that_was_never_flushed_is_cut(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     starts = [put(store, b"%d" % n).commit_log_offset for n in range(COUNT)]
     again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
-    assert again.queue_range("TopicA", 0) == (0, COUNT - LOST)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT - LOST)
     assert again.opened.report.lost_tail is None
 
 
 def test_a_unit_that_fits_nothing_proves_nothing(stores: Stores, tmp_path: Path) -> None:
     store, _starts = fill(stores, SYNC)
-    end = store.max_commit_log_offset
+    end = store.log.written_offset
     killed = copy_killed(stores.root, tmp_path / "killed")
     queue = next((killed / "consumequeue/TopicA/1").iterdir())
     overwrite(
         queue, COUNT // 2 * 20, (end + 700).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
     )
     again = stores.open(killed)
-    assert again.max_commit_log_offset == end
-    assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
+    assert again.log.written_offset == end
+    assert again.reading.queue_range("TopicA", 1) == (0, COUNT // 2)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 4096])
@@ -133,7 +137,7 @@ def test_a_unit_with_a_wrong_size_proves_no_more_than_its_record(
     stores: Stores, size_bytes: int
 ) -> None:
     store, _starts = fill(stores, SYNC)
-    end = store.max_commit_log_offset
+    end = store.log.written_offset
     stores.close_all()
     queue = next((stores.root / "consumequeue/TopicA/1").iterdir())
     with queue.open("r+b") as file:
@@ -142,9 +146,9 @@ def test_a_unit_with_a_wrong_size_proves_no_more_than_its_record(
         file.seek((COUNT // 2 - 1) * 20 + 8)
         file.write((size + size_bytes).to_bytes(4, "big"))
     again = stores.open()
-    assert again.max_commit_log_offset == end
+    assert again.log.written_offset == end
     assert again.opened.report.lost_tail is None
-    assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
+    assert again.reading.queue_range("TopicA", 1) == (0, COUNT // 2)
 
 
 def test_records_of_a_deleted_topic_do_not_hide_what_follows(
@@ -154,18 +158,18 @@ def test_records_of_a_deleted_topic_do_not_hide_what_follows(
     put(store, topic="Gone")
     starts = [put(store, b"%d" % n).commit_log_offset for n in range(COUNT)]
     flush(store)
-    store.delete_topics(["Gone"])
+    store.visibility.delete_topics(["Gone"])
     again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
-    assert again.queue_range("TopicA", 0) == (0, COUNT)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT)
 
 
 def test_the_checkpoint_of_a_run_of_rocketmq_s_counts_then(stores: Stores, tmp_path: Path) -> None:
     store, starts = fill(stores, ASYNC)
-    store.derived_flush.save_checkpoint()
+    store.flush_service.derived.save_checkpoint()
     killed = lose_tail(stores, tmp_path, starts[-LOST], zero_from)
     theirs = checkpoints.StoreCheckpoint(commit_log_ms=1, consume_queue_ms=1)
     checkpoints.save(killed / "checkpoint", theirs)
-    assert stores.open(killed).queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
+    assert stores.open(killed).reading.queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
 
 
 def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stores) -> None:
@@ -174,14 +178,14 @@ def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stor
         put(store, b"%d" % n)
         put(store, b"%d" % n, topic="Purged")
     flush_derived_files(store)
-    store.purge_topics(["Purged"])
+    store.visibility.purge_topics(["Purged"])
     stores.close_all()
     for topic in ("TopicA", "Purged"):
         (stores.root / "consumequeue" / topic / "0" / f"{0:020d}").unlink()
     with capture_logs() as logs:
         again = stores.open(consume_queue_file_size_bytes=200)
-    assert again.queue_range("TopicA", 0) == (0, COUNT)
-    assert again.queue_range("Purged", 0) == (COUNT, COUNT)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT)
+    assert again.reading.queue_range("Purged", 0) == (COUNT, COUNT)
     (named,) = [line for line in logs if "first files of a queue" in line["event"]]
     assert named["directory"].endswith("TopicA/0")
 
@@ -251,13 +255,13 @@ def test_a_bit_of_a_checkpoint_says_nothing_of_the_end(
     stores: Stores, tmp_path: Path, name: str, bit: int
 ) -> None:
     store, _ = fill(stores, ASYNC)
-    store.derived_flush.save_checkpoint()
-    end = store.max_commit_log_offset
+    store.flush_service.derived.save_checkpoint()
+    end = store.log.written_offset
     killed = copy_killed(stores.root, tmp_path / "killed")
     page = bytearray((killed / name).read_bytes())
     page[47 - bit // 8] ^= 1 << bit % 8
     (killed / name).write_bytes(page)
     again = stores.open(killed, flush_disk_type=ASYNC)
     assert again.opened.report.lost_tail is None
-    assert again.max_commit_log_offset == end
+    assert again.log.written_offset == end
     assert put(again, b"new").commit_log_offset < end + FILE_SIZE_BYTES

@@ -32,7 +32,7 @@ def image(place: int, body: bytes = b"forged", **fields: Any) -> bytes:
 
 def put_with_image(store: MessageStore, front: int = 10, **fields: Any) -> int:
     """Store a message whose body holds the image of a record; return where that stands."""
-    place = store.max_commit_log_offset + 88 + front
+    place = store.log.written_offset + 88 + front
     put(store, bytes(front) + image(place, **fields))
     return place
 
@@ -52,27 +52,31 @@ def store(stores: Stores) -> MessageStore:
 def test_an_image_in_a_body_is_no_record(store: MessageStore, fields: dict[str, Any]) -> None:
     place = put_with_image(store, **fields)
     put(store, b"behind")
-    assert store.message_at(place) == b""
+    assert store.reading.reader.record(place) == b""
     real = messages(store)
     assert len(real) == 3
     for message in real:
-        assert decode_message(store.message_at(message.commit_log_offset)) == message
+        assert decode_message(store.reading.reader.record(message.commit_log_offset)) == message
 
 
 def test_images_in_images_are_none_either(store: MessageStore) -> None:
-    place = store.max_commit_log_offset + 88
+    place = store.log.written_offset + 88
     outer = image(place, body=image(place + 88))
     put(store, outer + image(place + len(outer)))
-    for offset in range(place, store.max_commit_log_offset):
-        assert store.message_at(offset) == b""
+    for offset in range(place, store.log.written_offset):
+        assert store.reading.reader.record(offset) == b""
 
 
 def test_a_record_of_a_deleted_topic_is_found_by_those_around_it(store: MessageStore) -> None:
     places = [put(store, b"%d" % number, "Gone").commit_log_offset for number in range(3)]
     place = put_with_image(store, topic="Gone")
-    store.delete_topics(["Gone"])
-    assert [decode_message(store.message_at(at)).body for at in places] == [b"0", b"1", b"2"]
-    assert store.message_at(place) == b""
+    store.visibility.delete_topics(["Gone"])
+    assert [decode_message(store.reading.reader.record(at)).body for at in places] == [
+        b"0",
+        b"1",
+        b"2",
+    ]
+    assert store.reading.reader.record(place) == b""
 
 
 def test_a_record_that_is_not_dispatched_yet_is_found(stores: Stores) -> None:
@@ -80,36 +84,36 @@ def test_a_record_that_is_not_dispatched_yet_is_found(stores: Stores) -> None:
     first = put(store, b"one").commit_log_offset
     second = put(store, b"two").commit_log_offset
     place = put_with_image(store)
-    assert decode_message(store.message_at(first)).body == b"one"
-    assert decode_message(store.message_at(second)).body == b"two"
-    assert store.message_at(place) == b""
+    assert decode_message(store.reading.reader.record(first)).body == b"one"
+    assert decode_message(store.reading.reader.record(second)).body == b"two"
+    assert store.reading.reader.record(place) == b""
 
 
 def test_purged_and_held_messages_are_found(store: MessageStore) -> None:
     purged = messages(store)[0].commit_log_offset
-    store.purge_topics([TOPIC])
-    store.hold(store.tail(TOPIC, 0))
-    store.read_clock()
+    store.visibility.purge_topics([TOPIC])
+    store.visibility.hold(store.staging.tail(TOPIC, 0))
+    store.staging.read_clock()
     held = stage(store)
     store.commit()
-    assert decode_message(store.message_at(purged)).body == b"in front"
-    assert decode_message(store.message_at(held)).body == b"hello"
+    assert decode_message(store.reading.reader.record(purged)).body == b"in front"
+    assert decode_message(store.reading.reader.record(held)).body == b"hello"
 
 
 def test_bodies_full_of_magic_numbers_cost_little(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = store.max_commit_log_offset + 88 + 20_000 * 8
+    place = store.log.written_offset + 88 + 20_000 * 8
     put(store, bytes.fromhex("00000060daa320a7") * 20_000 + image(place, topic="Gone"))
     looked_at: list[int] = []
-    claimed = store.places.claimed
+    claimed = store.reading.places.claimed
 
     def count(position: int) -> Any:
         looked_at.append(position)
         return claimed(position)
 
-    monkeypatch.setattr(store.places, "claimed", count)
-    assert store.message_at(place) == b""
+    monkeypatch.setattr(store.reading.places, "claimed", count)
+    assert store.reading.reader.record(place) == b""
     assert len(looked_at) <= 1001
 
 

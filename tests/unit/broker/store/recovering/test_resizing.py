@@ -58,7 +58,7 @@ def test_a_log_file_of_another_size_costs_what_it_lost(
     assert all(body == b"%d" % offset for offset, body in found.items())
     # A file holds some 15 messages of each queue.
     assert len(found) >= (COUNT if size_bytes > 4096 else COUNT - 15)
-    assert again.queue_range("TopicA", 0) == (0, COUNT)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT)
     assert put(again).queue_offset == COUNT
 
 
@@ -116,7 +116,7 @@ def test_an_empty_file_in_the_middle_is_a_hole(stores: Stores) -> None:
     cut(path, 0)
     again = stores.open()
     assert path.stat().st_size == 4096
-    assert again.queue_range("TopicA", 0) == (0, COUNT)
+    assert again.reading.queue_range("TopicA", 0) == (0, COUNT)
     assert len(bodies(again)) > COUNT - 23
 
 
@@ -198,7 +198,7 @@ def test_the_right_size_is_found(
 
 
 def test_sizes_are_noted(stores: Stores) -> None:
-    layout = stores.open().layout
+    layout = stores.open().opened.layout
     noted = inventory.load(layout)
     assert noted is not None
     assert noted.file_sizes == (4096, 1000, 920)

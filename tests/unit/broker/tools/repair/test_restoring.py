@@ -49,7 +49,7 @@ def test_only_what_was_stored_before_a_time(
     store = open_stores.open_store(new, Clock())
     for topic, queue_id in (("Topic0", 0), ("Topic1", 0), ("Topic1", 1)):
         end = int(str(ends.get((topic, queue_id), -1))) + 1
-        assert store.queue_range(topic, queue_id)[1] == end
+        assert store.reading.queue_range(topic, queue_id)[1] == end
         assert open_stores.put(store, b"next", topic, queue_id).queue_offset == end
     open_stores.close(store)
     if number == 17:
@@ -127,7 +127,7 @@ def test_a_topic_that_was_deleted_comes_back(tmp_path: Path) -> None:
     store = open_stores.open_store(root, clock)
     open_stores.put(store, b"dear", "Dear")
     clock.advance(1000)
-    store.opened.delete_topics(["Dear"], store.max_commit_log_offset)
+    store.opened.delete_topics(["Dear"], store.log.written_offset)
     open_stores.put(store, b"later", "Other")
     deleted_ms = clock()
     open_stores.close(store)

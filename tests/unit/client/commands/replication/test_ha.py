@@ -27,7 +27,7 @@ async def apache(tmp_path: Path) -> AsyncIterator[ClassicMaster]:
 async def follower(apache: ClassicMaster, tmp_path: Path) -> AsyncIterator[Broker]:
     own = {"storePathRootDir": str(tmp_path / "store"), "followMaster": apache.address}
     async with Broker(build_config(TEMPORARY_SETTINGS | own)) as broker:
-        await until(lambda: broker.store.max_commit_log_offset == apache.log.end)
+        await until(lambda: broker.store.log.written_offset == apache.log.end)
         yield broker
 
 

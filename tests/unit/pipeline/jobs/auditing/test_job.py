@@ -282,7 +282,7 @@ def test_a_torn_write_of_a_killed_broker_is_no_damage(tmp_path: Path) -> None:
     clock = Clock()
     broker = open_stores.open_store(tmp_path / "store", clock)
     fill(broker, clock, 20)
-    end = broker.max_commit_log_offset
+    end = broker.log.written_offset
     killed = copy_killed(tmp_path / "store", tmp_path / "killed")
     open_stores.close(broker)
     overwrite(segment(killed, end // 4096), end % 4096, b"\0\0\1\0torn")

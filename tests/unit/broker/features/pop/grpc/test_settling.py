@@ -142,7 +142,7 @@ async def test_a_message_may_be_given_up_late(
     made = request("ForwardMessageToDeadLetterQueue", topic="t", group="g", receipt_handle=handle)
     reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
     assert reply.status.code == Code.OK
-    assert served.store.queue_range("%DLQ%g", 0) == (0, 1)
+    assert served.store.reading.queue_range("%DLQ%g", 0) == (0, 1)
 
 
 async def test_a_message_given_up_is_among_the_dead_letters(
@@ -152,7 +152,7 @@ async def test_a_message_given_up_is_among_the_dead_letters(
     made = request("ForwardMessageToDeadLetterQueue", topic="t", group="g", receipt_handle=handle)
     reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
     assert reply.status.code == Code.OK
-    assert served.store.queue_range("%DLQ%g", 0) == (0, 1)
+    assert served.store.reading.queue_range("%DLQ%g", 0) == (0, 1)
     assert lag_of(served) == 0
 
 
@@ -170,7 +170,7 @@ async def test_another_message_at_its_place_is_not_given_up(
     reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
     assert reply.status.code != Code.OK
     assert "now holds another message" in reply.status.message
-    assert served.store.queue_range("%DLQ%g", 0) == (0, 0)
+    assert served.store.reading.queue_range("%DLQ%g", 0) == (0, 0)
 
 
 async def test_an_id_that_is_no_messages_is_as_good_as_none(
@@ -185,7 +185,7 @@ async def test_an_id_that_is_no_messages_is_as_good_as_none(
     )
     reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
     assert reply.status.code == Code.OK
-    assert served.store.queue_range("%DLQ%g", 0) == (0, 1)
+    assert served.store.reading.queue_range("%DLQ%g", 0) == (0, 1)
 
 
 async def test_a_forged_handle_reads_no_other_topic(served: GrpcBroker, client: GrpcClient) -> None:
@@ -199,7 +199,7 @@ async def test_a_forged_handle_reads_no_other_topic(served: GrpcBroker, client: 
     )
     reply = await client.ask("ForwardMessageToDeadLetterQueue", made)
     assert reply.status.code != Code.OK
-    assert served.store.queue_range("%DLQ%g", 0) == (0, 0)
+    assert served.store.reading.queue_range("%DLQ%g", 0) == (0, 0)
 
 
 async def test_a_handle_without_a_place_cannot_be_given_up(

@@ -187,4 +187,4 @@ def letters(page: Answered) -> list[str]:
 def sent(broker: Broker) -> int:
     """How many messages were sent to the topic that they failed in, ever."""
     queues = range(broker.tables.topics.configs["orders"].write_queue_nums)
-    return sum(broker.store.queue_range("orders", queue)[1] for queue in queues)
+    return sum(broker.store.reading.queue_range("orders", queue)[1] for queue in queues)

@@ -24,9 +24,9 @@ def stored(served: GrpcBroker, topic: str) -> list[Any]:
     """All messages of a topic."""
     found = []
     for queue_id in range(4):
-        low, high = served.store.queue_range(topic, queue_id)
+        low, high = served.store.reading.queue_range(topic, queue_id)
         for offset in range(low, high):
-            result = served.store.get_message(topic, queue_id, offset, 1)
+            result = served.store.reading.get_message(topic, queue_id, offset, 1)
             found.append(decode_message(result.body))
     return found
 

@@ -27,7 +27,7 @@ def rig(tmp_path: Path) -> Iterator[TimerRig]:
 def copy_of(rig: TimerRig, message: StoredMessage, more: dict[str, str]) -> int | None:
     """Write a copy as a pass does; where it was staged."""
     store = rig.broker.store
-    store.read_clock()
+    store.staging.read_clock()
     position = stage_copy(store, rig.broker.tables.topics, message, message.properties, more)
     store.commit()
     return position
@@ -105,7 +105,7 @@ def test_the_log_tells_which_copies_of_a_pass_were_written(
 ) -> None:
     messages = [replace(MESSAGE, body=b"%d" % number) for number in range(10)]
     rig.broker.put("orders", b"before", queue_id=1)
-    log_end = rig.broker.store.max_commit_log_offset
+    log_end = rig.broker.store.log.written_offset
     for number in written:
         copy_of(rig, messages[number], {})
     found = written_copies(rig.broker.store, log_end, messages[:3])
@@ -113,7 +113,7 @@ def test_the_log_tells_which_copies_of_a_pass_were_written(
 
 
 def test_what_stands_behind_the_copies_is_not_looked_at(rig: TimerRig) -> None:
-    log_end = rig.broker.store.max_commit_log_offset
+    log_end = rig.broker.store.log.written_offset
     copy_of(rig, MESSAGE, {})
     rig.broker.put("orders", b"after", queue_id=1)
     copy_of(rig, replace(MESSAGE, body=b"late"), {})

@@ -174,7 +174,7 @@ def test_an_empty_topic_is_at_its_end(followed: Followed) -> None:
 def test_what_the_queue_has_lost_is_stepped_over(followed: Followed) -> None:
     followed.put("10001")
     followed.put("20001")
-    followed.store.purge_topics([TIMER_TOPIC])
+    followed.store.visibility.purge_topics([TIMER_TOPIC])
     followed.put("30001")
     assert followed.queue.range == (2, 3)
     assert followed.queue.follow()

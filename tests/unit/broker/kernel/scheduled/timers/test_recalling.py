@@ -33,7 +33,7 @@ def test_the_withdrawal_is_rocketmqs_and_ends_where_it_is_said(
     rig: TimerRig, handle: RecallHandle
 ) -> None:
     end = recalled(rig, handle)
-    assert end == rig.broker.store.max_commit_log_offset
+    assert end == rig.broker.store.log.written_offset
     _, withdrawal = rig.waiting_messages()
     assert withdrawal.body == b"0"
     assert withdrawal.properties == {

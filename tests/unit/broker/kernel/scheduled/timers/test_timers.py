@@ -51,7 +51,7 @@ def test_the_first_property_counts_and_a_delay_level_before_all(
     assert rig.send(properties).code == ResponseCode.SUCCESS
     if seconds is None:
         assert rig.pending == 0
-        assert rig.broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (0, 1)
+        assert rig.broker.store.reading.queue_range("SCHEDULE_TOPIC_XXXX", 0) == (0, 1)
         return
     rig.wait(seconds - 0.002)
     assert rig.bodies() == []

@@ -29,7 +29,9 @@ class Rig:
         texts = {
             "haMode": "classic",
             "mappedFileSizeCommitLog": str(FILE_SIZE_BYTES),
-            "flushDiskType": "SYNC_FLUSH" if store.written_is_safe is False else "ASYNC_FLUSH",
+            "flushDiskType": "SYNC_FLUSH"
+            if store.safe_point.is_what_is_written is False
+            else "ASYNC_FLUSH",
         }
         self.master = ClassicMaster(store, build_config(texts | settings))
         self.port = 0
@@ -43,7 +45,7 @@ class Rig:
 
     @property
     def end(self) -> int:
-        return self.store.max_commit_log_offset
+        return self.store.log.written_offset
 
     async def follow(self, slave: ClassicSlave) -> None:
         """Have all of the log, and say so."""
@@ -65,7 +67,7 @@ def opening(tmp_path: Path) -> Opening:
         fill(store, 60)
         if flush is FlushDiskType.SYNC:
             store.flush_now()
-        assert store.max_commit_log_offset > FILE_SIZE_BYTES
+        assert store.log.written_offset > FILE_SIZE_BYTES
         rig = Rig(store, settings)
         await rig.open()
         try:
@@ -84,7 +86,7 @@ async def test_the_files_are_the_same_byte_for_byte(opening: Opening) -> None:
             await slave.copy_to(rig.end)
             fill(rig.store, 30)
             await rig.follow(slave)
-            files = sorted(rig.store.layout.commit_log.iterdir())
+            files = sorted(rig.store.opened.layout.commit_log.iterdir())
             log = b"".join(file.read_bytes() for file in files)
             assert b"\0" + slave.data == log[: rig.end]
 
@@ -121,7 +123,7 @@ async def test_a_slave_that_does_not_answer_is_a_timeout(opening: Opening) -> No
 
 async def test_two_connections_of_one_machine_are_one_slave(opening: Opening) -> None:
     async with opening(**(SYNC | {"inSyncReplicas": "3"})) as rig:
-        confirmed = rig.store.high_watermark
+        confirmed = rig.store.safe_point.high_watermark
         async with ClassicSlave(rig.port) as one, ClassicSlave(rig.port) as again:
             put(rig.store, b"new")
             for slave in (one, again):
@@ -129,13 +131,13 @@ async def test_two_connections_of_one_machine_are_one_slave(opening: Opening) ->
                 await slave.copy_to(rig.end)
                 slave.report(rig.end)
             await until(lambda: len(rig.master.slaves) == 2 and rig.master.slaves.have(rig.end))
-            assert rig.store.high_watermark == confirmed
+            assert rig.store.safe_point.high_watermark == confirmed
             assert rig.master.in_sync_count == 2
             async with ClassicSlave(rig.port, "127.0.0.2") as other:
                 other.report(1)
                 await other.copy_to(rig.end)
                 other.report(rig.end)
-                await until(lambda: rig.store.high_watermark == rig.end)
+                await until(lambda: rig.store.safe_point.high_watermark == rig.end)
 
 
 async def test_nothing_is_stored_while_too_few_are_there(opening: Opening) -> None:

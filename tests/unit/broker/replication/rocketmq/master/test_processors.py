@@ -98,7 +98,7 @@ async def test_a_slave_is_told_where_to_follow(broker: ServedBroker, master: Ref
     assert answer.ext is not None
     assert answer.ext["masterAddress"] == "127.0.0.1:10911"
     assert answer.ext["masterHaAddress"] == "127.0.0.1:10912"
-    assert answer.ext["masterFlushOffset"] == str(broker.store.flushed_offset)
+    assert answer.ext["masterFlushOffset"] == str(broker.store.log.flushed_offset)
 
 
 async def test_a_master_follows_nobody(broker: ServedBroker, master: Refusals) -> None:

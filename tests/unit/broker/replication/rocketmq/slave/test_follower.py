@@ -54,7 +54,7 @@ def follower_of(broker: Broker) -> SlaveFollower:
 
 async def all_of(broker: Broker, apache: ClassicMaster) -> None:
     """Return when all that the master has is in the queues of the copy."""
-    await until(lambda: broker.store.dispatched_offset == apache.log.end)
+    await until(lambda: broker.store.dispatch.offset == apache.log.end)
 
 
 async def taken_over(broker: Broker) -> None:
@@ -64,7 +64,7 @@ async def taken_over(broker: Broker) -> None:
 async def test_it_has_what_its_master_has(apache: ClassicMaster, make: Make) -> None:
     async with make() as broker:
         await all_of(broker, apache)
-        assert broker.store.queue_range("topic-0", 0) == (0, 600)
+        assert broker.store.reading.queue_range("topic-0", 0) == (0, 600)
         assert broker.tables.offsets.get("topic-0", "billing", 0) == 3
         assert broker.tables.delays.table.offsets == {3: 4}
         follower = follower_of(broker)
@@ -98,7 +98,7 @@ async def test_topics_come_before_their_messages(apache: ClassicMaster, make: Ma
         apache.log.add(topic="batches", queue_id=0, queue_offset=0)
         await apache.tell()
         await all_of(broker, apache)
-        assert (broker.store.layout.batch_consume_queues / "batches").is_dir()
+        assert (broker.store.opened.layout.batch_consume_queues / "batches").is_dir()
 
 
 async def test_it_goes_on_after_a_stop_and_after_a_kill(
@@ -114,14 +114,14 @@ async def test_it_goes_on_after_a_stop_and_after_a_kill(
     apache.send(7)
     async with make(killed) as broker:
         await all_of(broker, apache)
-        assert broker.store.queue_range("topic-0", 0) == (0, 614)
+        assert broker.store.reading.queue_range("topic-0", 0) == (0, 614)
 
 
 async def test_files_that_the_master_deleted_go(apache: ClassicMaster, make: Make) -> None:
     async with make(cleanResourceInterval="100") as broker:
         await all_of(broker, apache)
         apache.min_offset = FILE_SIZE_BYTES
-        await until(lambda: broker.store.min_commit_log_offset == FILE_SIZE_BYTES)
+        await until(lambda: broker.store.log.min_offset == FILE_SIZE_BYTES)
 
 
 async def test_a_takeover_waits_until_nobody_writes(apache: ClassicMaster, make: Make) -> None:
@@ -147,7 +147,7 @@ async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, mak
     async with broker:
         address = broker.address
         apache.settings["brokerPermission"] = "4"
-        await until(lambda: broker.store.max_commit_log_offset == apache.log.end)
+        await until(lambda: broker.store.log.written_offset == apache.log.end)
         await broker.takeover.start(follower_of(broker), force=False)
         with pytest.raises(FollowError, match="taking over already"):
             await broker.takeover.start(follower_of(broker), force=True)
@@ -160,7 +160,7 @@ async def test_after_a_takeover_it_is_a_broker_as_any(apache: ClassicMaster, mak
         assert first.body == b"body 0"
     assert following_file.followed_master(StoreLayout.from_config(broker.config.store)) is None
     async with make(followMaster="") as again:
-        assert again.store.queue_range("topic-0", 0)[1] in (600, 601)
+        assert again.store.reading.queue_range("topic-0", 0)[1] in (600, 601)
 
 
 async def test_it_takes_over_by_force_without_its_master(apache: ClassicMaster, make: Make) -> None:
@@ -171,7 +171,7 @@ async def test_it_takes_over_by_force_without_its_master(apache: ClassicMaster, 
             await broker.takeover.start(follower_of(broker), force=False)
         await broker.takeover.start(follower_of(broker), force=True)
         await taken_over(broker)
-        assert broker.store.queue_range("topic-0", 0) == (0, 600)
+        assert broker.store.reading.queue_range("topic-0", 0) == (0, 600)
 
 
 async def test_started_without_following_it_takes_over_if_it_may(
@@ -185,7 +185,7 @@ async def test_started_without_following_it_takes_over_if_it_may(
     apache.settings["brokerPermission"] = "4"
     async with make(followMaster="") as broker:
         assert broker.follower is None
-        assert broker.store.queue_range("topic-0", 0) == (0, 605)
+        assert broker.store.reading.queue_range("topic-0", 0) == (0, 605)
         assert (await send(broker.address, "topic-0", b"new")).code == 0
     async with make(followMaster="") as broker:
         assert broker.why_not_ready() is None
@@ -198,7 +198,7 @@ async def test_started_so_by_force_it_asks_nobody(apache: ClassicMaster, make: M
     with pytest.raises(StartError, match=r"cannot query the master.*forceTakeover=true"):
         await make(followMaster="").start()
     async with make(followMaster="", forceTakeover="true") as broker:
-        assert broker.store.queue_range("topic-0", 0) == (0, 600)
+        assert broker.store.reading.queue_range("topic-0", 0) == (0, 600)
 
 
 async def test_a_store_of_its_own_follows_nobody(make: Make) -> None:

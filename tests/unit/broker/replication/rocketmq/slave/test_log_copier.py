@@ -67,9 +67,9 @@ async def copying(apache: ClassicMaster, store: MessageStore) -> AsyncIterator[C
 
 def assert_same(store: MessageStore, apache: ClassicMaster) -> None:
     files = sorted(apache.log.commit_log.iterdir())
-    assert store.max_commit_log_offset == apache.log.end
+    assert store.log.written_offset == apache.log.end
     for file in files:
-        assert (store.layout.commit_log / file.name).read_bytes() == file.read_bytes()
+        assert (store.opened.layout.commit_log / file.name).read_bytes() == file.read_bytes()
 
 
 async def test_a_log_is_copied_from_its_first_byte(
@@ -149,7 +149,7 @@ async def test_another_offset_than_the_next_ends_the_connection(
             assert not copier.is_connected
     assert copier.problem == "the master sent offset 4000 instead of 1"
     assert len([line for line in lines if line["log_level"] == "error"]) == 1
-    assert store.max_commit_log_offset == 0
+    assert store.log.written_offset == 0
 
 
 async def test_a_copy_that_is_longer_than_its_master_is_left_as_it_is(
@@ -164,7 +164,7 @@ async def test_a_copy_that_is_longer_than_its_master_is_left_as_it_is(
             copier.problem
         )
         assert "Nothing was cut" in str(copier.problem)
-    assert store.max_commit_log_offset == end
+    assert store.log.written_offset == end
 
 
 async def test_a_copy_that_has_fallen_out_of_its_masters_log_is_told(
@@ -187,7 +187,7 @@ async def test_a_log_that_was_written_anew_is_noticed(
         apache.send(5)
         apache.drop()
         await until(lambda: copier.problem is not None and "is not the master's" in copier.problem)
-    assert store.max_commit_log_offset == end
+    assert store.log.written_offset == end
 
 
 async def test_what_is_no_frame_is_no_master(apache: ClassicMaster, copying: Copying) -> None:

@@ -27,6 +27,7 @@ class Copied:
         self.timer_check = root / "config" / "timercheck"
         self.copies = TableCopies(self.tables, self.timer_check)
         self.deleted: list[list[str]] = []
+        self.visibility = self
         self.copies.store = cast(MessageStore, self)
 
     def delete_topics(self, topics: list[str]) -> "Copied":
