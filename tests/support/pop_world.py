@@ -3,11 +3,14 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from rockhopper.broker.features.pop.extra_info import ExtraInfo, parse_extra_info
 from rockhopper.broker.features.pop.reading import PopRequest
 from rockhopper.broker.features.pop.service import PopService
 from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.kernel.tables.subscription_groups import (
@@ -18,6 +21,7 @@ from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.server.loop.clock import BrokerClock
 from rockhopper.broker.server.loop.cooperative_work import run_at_once
+from rockhopper.broker.server.loop.filter_turns import FilterTurns
 from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal
@@ -92,17 +96,17 @@ class PopWorld:
             if name == TOPIC or self.store.reading.queue_range(name, 0)[1]:
                 self.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
         self.offsets.from_json({"offsetTable": committed})
-        self.pop_service = PopService(
-            PopState(self.store.opened.layout, clock),
-            config,
-            self.store,
-            self.topics,
-            self.groups,
-            self.offsets,
-            ConsumerGroups(now_ms=clock),
-            BrokerStats(now_ms=clock),
-            chance=lambda: 0.1,
+        # The parts of a kernel that pop uses.
+        kernel = SimpleNamespace(
+            config=config,
+            store=self.store,
+            tables=SimpleNamespace(topics=self.topics, groups=self.groups, offsets=self.offsets),
+            consumers=ConsumerGroups(now_ms=clock),
+            puller=SimpleNamespace(turns=FilterTurns(self.store.reading.reader.budget)),
+            stats=BrokerStats(now_ms=clock),
         )
+        state = PopState(self.store.opened.layout, clock)
+        self.pop_service = PopService(state, cast(Kernel, kernel), chance=lambda: 0.1)
         self.pop_service.open()
 
     @property

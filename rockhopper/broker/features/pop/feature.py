@@ -25,23 +25,9 @@ class PopPart(FeaturePart):
 
     def __init__(self, kernel: Kernel, state: PopState) -> None:
         self._kernel = kernel
-        config, store, topics, groups = (
-            kernel.config,
-            kernel.store,
-            kernel.tables.topics,
-            kernel.tables.groups,
-        )
-        self.service = service = PopService(
-            state,
-            config,
-            store,
-            topics,
-            groups,
-            kernel.tables.offsets,
-            kernel.consumers,
-            kernel.stats,
-        )
-        service.turns = kernel.puller.turns
+        config, store = kernel.config, kernel.store
+        topics, groups = kernel.tables.topics, kernel.tables.groups
+        self.service = service = PopService(state, kernel)
         state.replicate(kernel.state)
         kernel.puller.on_retries_read.append(service.give_to_pulling)
         kernel.scheduled.timers.on_import.append(service.adopt)

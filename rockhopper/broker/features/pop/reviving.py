@@ -15,20 +15,17 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from rockhopper.broker.features.pop.extra_info import origin_topic
-from rockhopper.broker.features.pop.lanes import Lane, Lanes
+from rockhopper.broker.features.pop.lanes import Lane
 from rockhopper.broker.features.pop.polling import PopPolling
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.features.pop.state import PopState
+from rockhopper.broker.kernel.kernel import Kernel
 from rockhopper.broker.kernel.tables.subscription_groups import (
     SubscriptionGroup,
-    SubscriptionGroupTable,
 )
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.wall_waits import WallTimer
-from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
-from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.errors import ProtocolError
@@ -56,34 +53,22 @@ _NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEU
 class Reviving:
     """Copies messages that have become visible again. Belongs to the event loop."""
 
-    def __init__(
-        self,
-        live: LiveSettings,
-        lanes: Lanes,
-        polling: PopPolling,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsetTable,
-        stats: BrokerStats,
-        *,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._live = live
-        self._lanes = lanes
+    def __init__(self, state: PopState, kernel: Kernel, polling: PopPolling) -> None:
+        self._live = kernel.config.live
+        self._lanes = state.lanes
         self._polling = polling
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._stats = stats
-        self._now_ms = now_ms
+        self._store = kernel.store
+        self._topics = kernel.tables.topics
+        self._groups = kernel.tables.groups
+        self._offsets = kernel.tables.offsets
+        self._stats = kernel.stats
+        self._now_ms = state.now_ms
         self.pulling_groups: set[str] = set()
         """Groups that pull and do not pop: their failed messages go to the retry topic that they
         pull."""
         self.popped_topics: dict[str, str] = {}
         """The topic that each group popped last."""
-        self._timer = WallTimer(now_ms)
+        self._timer = WallTimer(state.now_ms)
         self._is_running = False
         self.revived = 0
         self.revived_of: Counter[tuple[str, str]] = Counter()

@@ -32,17 +32,11 @@ from rockhopper.broker.features.pop.reading import PopAnswer, PopRequest, split_
 from rockhopper.broker.features.pop.reviving import Reviving
 from rockhopper.broker.features.pop.sources import ANY_QUEUE, QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.features.pop.state import PopState
-from rockhopper.broker.kernel.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.kernel.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.kernel.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.kernel.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.server.loop.filter_turns import FilterTurns
+from rockhopper.broker.kernel.kernel import Kernel
+from rockhopper.broker.kernel.tables.topics import TopicConfig
 from rockhopper.broker.server.loop.part import Part
-from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.users.peer import Peer
 from rockhopper.protocol.names import RETRY_PREFIX, older_pop_retry_topic, pop_owners, retry_topic
@@ -61,28 +55,24 @@ class PopService(Part):
     def __init__(
         self,
         state: PopState,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsetTable,
-        consumers: ConsumerGroups,
-        stats: BrokerStats,
+        kernel: Kernel,
         *,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
+        config, store, groups = kernel.config, kernel.store, kernel.tables.groups
         self._config = config
         self._live = config.live
         self._store = store
-        self._topics = topics
+        self._topics = kernel.tables.topics
         self._groups = groups
-        self._offsets = offsets
-        self.turns = FilterTurns(store.reading.reader.budget)
-        """Filtered pulls must share this scheduler, because they use the same budget."""
-        self._stats = stats
-        self._now_ms = now_ms = state.now_ms
-        self.sources = PopSources(config, topics, groups, chance)
+        self._offsets = kernel.tables.offsets
+        self._consumers = kernel.consumers
+        self.turns = kernel.puller.turns
+        """Shared with filtered pulls, because they use the same budget."""
+        self._stats = kernel.stats
+        self._now_ms = state.now_ms
+        self.sources = PopSources(config, kernel.tables.topics, groups, chance)
         self.request_modes = state.request_modes
         self.journal = state.journal
         self.lanes = state.lanes
@@ -90,19 +80,8 @@ class PopService(Part):
         self._revive_queue = -1
         # By group, its retry topics and their original topics; None after a change of topics.
         self._retry_topics: dict[str, list[tuple[TopicConfig, str]]] | None = None
-        self._consumers = consumers
         self.polling = PopPolling(store, self.lanes)
-        self.reviving = Reviving(
-            config.live,
-            self.lanes,
-            self.polling,
-            store,
-            topics,
-            groups,
-            offsets,
-            stats,
-            now_ms=now_ms,
-        )
+        self.reviving = Reviving(state, kernel, self.polling)
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
 
     def open(self) -> None:
