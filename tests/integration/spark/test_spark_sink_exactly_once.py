@@ -352,7 +352,7 @@ def test_a_broker_with_a_share_that_is_away_is_waited_for_and_named(
         broker.create(topic, 2)
         writing = exact(broker, topic, **QUICK)
         parts = [write(writing.rules, numbered(0, 40))]
-    with pytest.raises(PipelineError, match=r"be told of batch 0 .* after 2 tries .*broker-b"):
+    with pytest.raises(PipelineError, match=r"of batch 0 .* after 2 tries .*broker-b"):
         writing.commit_parts(parts)
     # It has left the name server: the batch is written on the others.
     again = exact(broker, topic)
