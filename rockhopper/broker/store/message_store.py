@@ -21,14 +21,13 @@ from functools import partial
 import structlog
 
 from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.store.derived_flush import DerivedFlush
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.flush import FlushService
+from rockhopper.broker.store.flush import DerivedFlush, FlushService
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import WHOLE, Extent, OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult

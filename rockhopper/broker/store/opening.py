@@ -33,9 +33,8 @@ from rockhopper.broker.store.files.watch import StoreWatch
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log import log_tail
-from rockhopper.broker.store.log.commit_log import CommitLog, NextFile
+from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 from rockhopper.broker.store.log.log_scan import read_record
-from rockhopper.broker.store.log.read_ahead import ReadAhead
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue

@@ -18,8 +18,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log.commit_log import CommitLog, NextFile
-from rockhopper.broker.store.log.read_ahead import ReadAhead
+from rockhopper.broker.store.log.commit_log import CommitLog, NextFile, ReadAhead
 
 SIZE = 4096
 HOST = bytes(8)

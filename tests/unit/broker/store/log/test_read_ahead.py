@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.log.read_ahead import ReadAhead
+from rockhopper.broker.store.log.commit_log import ReadAhead
 
 PAGE = mmap.PAGESIZE
 SIZE = 4 * PAGE
