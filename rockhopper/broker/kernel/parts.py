@@ -91,7 +91,6 @@ class BrokerCore:
             wall_ms=self.clock.wall_ms,
             batch_topic=self.tables.topics.is_batch,
             known_offsets=self.tables.known_offsets,
-            former_end=self.tables.topic_ends.end_of,
             delay_ms=self.tables.delays.levels.delay_ms,
             store_host=store_host,
             extent=Extent(mapped_files_max, cut_at),

@@ -271,6 +271,7 @@ class Tables(Part):
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self._warn_of_compaction()
+        store.opened.topic_ends = self.topic_ends
         for state in self.states:
             state.agree_with(store)
 

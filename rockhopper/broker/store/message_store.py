@@ -144,15 +144,13 @@ class MessageStore:
         batch_topic: Callable[[str], bool] = lambda topic: False,
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         delay_ms: Callable[[int], int] = lambda level: 1000,
-        former_end: Callable[[str, int], int] = lambda topic, queue_id: 0,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         extent: Extent = WHOLE,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; block until every record is dispatched.
 
         *known_offsets* returns the queues, and the offsets up to which consumers received messages;
-        it is called if the log has lost its end. *former_end* returns the first offset of a queue
-        whose deleted topic had messages in it. *now_ms* never goes back; *wall_ms* decides the
+        it is called if the log has lost its end. *now_ms* never goes back; *wall_ms* decides the
         hours named in settings.
 
         Raises:
@@ -169,7 +167,6 @@ class MessageStore:
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
             known_offsets=known_offsets,
-            former_end=former_end,
             extent=extent,
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)

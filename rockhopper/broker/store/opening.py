@@ -14,7 +14,7 @@ import mmap
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -71,6 +71,13 @@ class Extent(NamedTuple):
 WHOLE = Extent()
 
 
+class FormerEnds(Protocol):
+    """Where the queues of deleted topics ended."""
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """Return the first offset of a later queue of that name; 0 if there was none before."""
+
+
 class OpenedStore:
     """The parts of one open store directory."""
 
@@ -84,7 +91,6 @@ class OpenedStore:
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
-        former_end: Callable[[str, int], int] = lambda topic, queue_id: 0,
         extent: Extent = WHOLE,
     ) -> None:
         """Open it. Raises StoreError, OSError; then nothing is left open."""
@@ -93,8 +99,8 @@ class OpenedStore:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._known_offsets = known_offsets
-        self.former_end = former_end
-        """Returns the first offset of a queue whose deleted topic had messages in it."""
+        self.topic_ends: FormerEnds | None = None
+        """The ends of deleted topics, if the broker keeps them."""
         # Checked before the directory is made: RocketMQ does not have it.
         self._is_ours = self.layout.own.is_dir()
         self.reserved_time = ReservedTime(
@@ -286,6 +292,10 @@ class OpenedStore:
         )
         checkpoints.save_at_start(layout=self.layout, checkpoint=self.checkpoint)
         return report
+
+    def former_end(self, topic: str, queue_id: int) -> int:
+        """Return the first offset of a queue whose deleted topic had messages in it, else 0."""
+        return 0 if self.topic_ends is None else self.topic_ends.end_of(topic, queue_id)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset that the next message of a queue gets."""
