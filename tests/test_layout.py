@@ -30,6 +30,11 @@ def test_rockhopper_is_the_only_name_installed() -> None:
     assert plugin.value == "rockhopper.pytest_plugin"
 
 
+def test_an_editable_installation_is_a_path_that_type_checkers_follow() -> None:
+    ran = python("-c", "import sys; print([f for f in sys.meta_path if 'editable' in repr(f)])")
+    assert ran.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_bare_name_is_refused_in_the_checkout(part: str) -> None:
     ran = python("-c", f"import {part}")
