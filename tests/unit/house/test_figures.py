@@ -1,11 +1,12 @@
 """The figures of the house, on houses of a few lines."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.house import figures
-from tests.house.__main__ import is_worse
+from tests.house import figures, lists
+from tests.house.__main__ import ROOT, is_worse
 from tests.support.small_house import house
 
 
@@ -86,3 +87,15 @@ def test_declared_log_checks_count_as_long_as_they_are_defined(tmp_path: Path) -
 )
 def test_worse_is_the_wrong_side_of_the_bound(value: float, more: bool, worse: bool) -> None:
     assert is_worse(value, {"bound": 5, "more_is_better": more}) is worse
+
+
+def test_the_classes_that_figures_name_exist() -> None:
+    aliases = {"Code"}
+    named = figures.WIRE_NAMES | {
+        *figures.LOG_CHECKS.values(),
+        *lists.THING_BASES,
+        *lists.CODE_TYPES,
+    }
+    texts = (path.read_text() for path in (ROOT / "rockhopper").rglob("*.py"))
+    known = {name for text in texts for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE)}
+    assert named - aliases - known == set()
