@@ -108,7 +108,11 @@ PROMISING_OF_POP = {
     Code.CHANGE_MESSAGE_INVISIBLETIME,
 }
 PROMISING |= PROMISING_OF_POP | {code & 0xFFFF for code in PROMISING_OF_POP}
-WAITING = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.POP_MESSAGE, Code.NOTIFICATION}
+WAITING_OF_POP = {Code.POP_MESSAGE, Code.NOTIFICATION}
+WAITING = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE} | {
+    code & mask for code in WAITING_OF_POP for mask in (0xFFFF, 0xFFFFFFFF)
+}
+"""RocketMQ's binary headers have 16 bits for a code."""
 
 
 async def test_clients_codes_are_for_everybody_and_all_others_for_administrators(

@@ -221,7 +221,8 @@ class _Receipt:
 
     def lost(self, unsent: int) -> None:
         """Give back the messages that were not sent, the delivery time apart."""
-        self._receiving.given_back(self._received[-max(unsent - 1, 0) :])
+        sent_count = max(len(self._received) - max(unsent - 1, 0), 0)
+        self._receiving.given_back(self._received[sent_count:])
 
     def write(self, answer: PopAnswer) -> None:
         """Send the messages, or the status that none arrived in time."""

@@ -125,9 +125,7 @@ class PopProcessors:
                 self.polling_info, *on_topic_and_group(Action.GET), promises_state=False
             ),
         }
-        return rows | {
-            code & 0xFFFF: serves(row.processor, *row.permissions) for code, row in rows.items()
-        }
+        return rows | {code & 0xFFFF: row for code, row in rows.items()}
 
     def pop(self, request: Request) -> Response | Awaitable[Response | None] | None:
         """200050: return messages, or wait for some."""

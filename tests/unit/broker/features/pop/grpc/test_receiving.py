@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.features.pop.grpc.half import PopGrpc
 from rockhopper.broker.features.pop.grpc.handles import Handles
+from rockhopper.broker.features.pop.grpc.receiving import _Receipt
 from rockhopper.protocol.grpc_v2.codes import Code
 from tests.support.features import pop_of
 from tests.support.grpc_client import (
@@ -127,6 +128,28 @@ async def test_what_a_client_does_not_take_is_visible_at_once(
     is_visible = [entry.visible_ms <= clock() + 1 for _, entry in sorted(lane.entries.items())]
     # What went out before the client was lost comes back when its time is over.
     assert is_visible == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("unsent", "given_back"),
+    [(1, []), (2, ["c"]), (3, ["b", "c"]), (4, ["a", "b", "c"]), (5, ["a", "b", "c"])],
+)
+def test_only_messages_that_did_not_leave_are_given_back(
+    unsent: int, given_back: list[str]
+) -> None:
+    class Receiving:
+        returned: Any = None
+
+        def given_back(self, received: list[Any]) -> None:
+            self.returned = received
+
+    side = Receiving()
+    untyped: Any = side, None, None, None, False, ""
+    receipt = _Receipt(*untyped)
+    receipt._received = list("abc")  # type: ignore[arg-type]
+    # The status, three messages, and the delivery time leave in this order.
+    receipt.lost(unsent)
+    assert side.returned == given_back
 
 
 async def test_a_client_that_takes_slowly_gets_everything(served: GrpcBroker) -> None:
