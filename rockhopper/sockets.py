@@ -160,15 +160,17 @@ def close_in_children(owner: asyncio.BaseTransport | socket.socket) -> None:
     except (OSError, AttributeError):
         return  # closed already, or not a system socket
     if len(_not_for_children) >= _looked_through_at:
-        for inode in [inode for inode in _not_for_children if not _is_open(inode)]:
-            del _not_for_children[inode]
+        # Loops of other threads keep sockets out, too.
+        for inode, number in list(_not_for_children.items()):
+            if not _is_open(inode, number):
+                _not_for_children.pop(inode, None)
         _looked_through_at = max(2 * len(_not_for_children), _KEPT_MIN)
 
 
-def _is_open(inode: int) -> bool:
+def _is_open(inode: int, number: int) -> bool:
     """Return whether a socket still has its descriptor, which another may have now."""
     try:
-        return os.fstat(_not_for_children[inode]).st_ino == inode
+        return os.fstat(number).st_ino == inode
     except OSError:
         return False
 
@@ -180,7 +182,7 @@ def _close_inherited() -> None:
     try:
         for inode, number in list(_not_for_children.items()):
             with contextlib.suppress(OSError):
-                if _is_open(inode):
+                if _is_open(inode, number):
                     os.dup2(nothing, number, inheritable=False)
     finally:
         os.close(nothing)

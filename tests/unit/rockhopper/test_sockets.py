@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rockhopper import sockets
 from rockhopper.sockets import connect, find_own_host, is_link_local
 from tests.support.held_clock import HeldClock
 
@@ -186,3 +187,20 @@ def test_link_local_addresses_are_told_from_others() -> None:
     assert not is_link_local("fd31::b")
     assert not is_link_local("broker.example")
     assert not is_link_local("127.0.0.1")
+
+
+def test_sockets_are_registered_by_threads_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_open = sockets._is_open
+
+    def register_another(inode: int, number: int) -> bool:
+        sockets._not_for_children[-inode] = -1  # as another thread does meanwhile
+        return is_open(inode, number)
+
+    monkeypatch.setattr(sockets, "_not_for_children", {})
+    monkeypatch.setattr(sockets, "_looked_through_at", 1)
+    monkeypatch.setattr(sockets, "_is_open", register_another)
+    with socket.socket() as one:
+        sockets.close_in_children(one)
+        assert one.fileno() in sockets._not_for_children.values()
