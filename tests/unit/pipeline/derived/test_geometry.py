@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.pipeline.derived.geometry import find_geometry
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.protocol.store.geometry_note import FILE_NAME, IndexGeometry, encode_geometry
 
 # 16 slots and 40 entries make a file of the same length as 11 and 41.
@@ -38,3 +39,31 @@ def test_a_note_whose_checksum_is_wrong_is_not_believed(store: Path) -> None:
 def test_what_is_given_beats_what_is_there(store: Path) -> None:
     found = find_geometry(store, index_slot_count=11, index_entry_count_max=41)
     assert (found.index_slot_count, found.index_entry_count_max) == (11, 41)
+
+
+@pytest.mark.parametrize(
+    ("slots", "entries", "reason"),
+    [
+        (0, 41, "cannot have 0 slots"),
+        (11, 1, "1 entries"),
+        (12, 41, "leave the two out, or set --index-slots"),
+    ],
+)
+def test_sizes_that_no_file_can_have_are_refused(
+    store: Path, slots: int, entries: int, reason: str
+) -> None:
+    with pytest.raises(PipelineError, match=reason):
+        find_geometry(store, index_slot_count=slots, index_entry_count_max=entries)
+
+
+def test_one_given_number_and_the_files_tell_the_other(store: Path) -> None:
+    found = find_geometry(store, index_slot_count=11)
+    assert (found.index_slot_count, found.index_entry_count_max) == (11, 41)
+
+
+def test_queue_files_tell_their_size_and_options_are_rounded_to_whole_units(store: Path) -> None:
+    queue = store / "consumequeue" / "orders" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020}").write_bytes(bytes(20 * 7))
+    assert find_geometry(store).queue_file_size_bytes == 140
+    assert find_geometry(store, queue_file_size_bytes=30).queue_file_size_bytes == 40
