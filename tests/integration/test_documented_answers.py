@@ -14,7 +14,7 @@ COMPATIBILITY, DELAYS, GROUPS = (
     f"docs/{name}.md" for name in ("compatibility", "delay-and-timers", "consumer-groups")
 )
 NOT_LIVE = "25 with a key that is not live, such as `listenPort` or `timerMaxDelaySec`"
-TOO_LATE = "(3 days), or one that is no number, is refused with code 13;"
+TOO_LATE = "(3 days), or one that is not a number, is refused with code 13;"
 NOT_SERVED = "The broker answers them with code 3, `REQUEST_CODE_NOT_SUPPORTED`."
 BY_ITSELF = "306 and 316 are answered with success"
 SAID: list[tuple[str, str, RequestCode, dict[str, str], bytes, int]] = [

@@ -93,7 +93,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
 ) -> None:
     broker = ServedBroker(tmp_path, wall, {})
     lasting: list[Any] = [
-        broker.store,
+        broker.store.staging,
         broker.kernel.producers,
         broker.kernel.scheduled.delayed,
         broker.kernel.scheduled.timers.rolling,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,7 +22,8 @@ from tests.support.turns import until
 
 
 class Store:
-    min_commit_log_offset, max_commit_log_offset, dispatched_offset = 10, 100, 90
+    log = SimpleNamespace(min_offset=10, written_offset=100)
+    dispatch = SimpleNamespace(offset=90)
 
 
 class Following:
