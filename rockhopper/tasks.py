@@ -73,7 +73,7 @@ def keep_running(
 ) -> asyncio.Task[None]:
     """Run `work` in the background, and again after a pause whenever it fails.
 
-    Only a cancellation by other code ends it: `on_failure` gets that.
+    Only a cancellation by other code ends it; `on_failure` then gets the CancelledError.
     """
     return run_in_background(_repeat(work, what, pause_s), what, on_failure=on_failure)
 
@@ -114,7 +114,7 @@ async def run_apart(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return its type and message, even if its `__str__` raises."""
+    """Return an error's type and message, even if its `__str__` raises."""
     return "".join(traceback.format_exception_only(error)).strip()
 
 

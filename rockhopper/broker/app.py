@@ -8,8 +8,8 @@ Start                                           Stop
     registration elsewhere, delayed messages        tables saved
                                                     store flushed and closed, last
 
-A broker that follows another opens its store and its port as replication/rocketmq/slave says, and
-starts as above once it takes over.
+A broker that follows another opens its store and its port as described in
+replication/rocketmq/slave, and starts as above once it takes over.
 """
 
 import asyncio
@@ -345,7 +345,7 @@ class Broker(BrokerCore, StoreListener):
         self._is_ready = True
 
     def load_tables(self) -> None:
-        """As BrokerCore, and guard the ports by the users. Raises SettingError as well."""
+        """Load as BrokerCore does, and guard the ports by users. Raises SettingError as well."""
         super().load_tables()
         guard_with(self.access, self.tables.users, self.tables.acls, self.config)
 
@@ -366,7 +366,7 @@ class Broker(BrokerCore, StoreListener):
         self.access.retry_owners = self.kernel.retry_owners
 
     async def _follow(self, store_host: bytes, connections_max: int) -> bool:
-        """Follow if that is set; False when the store is this broker's own, by now or ever since.
+        """Follow if configured; return False if the store is this broker's own, or becomes it here.
 
         Raises:
             StartError: the broker cannot follow, or must not.

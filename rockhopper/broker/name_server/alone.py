@@ -1,4 +1,4 @@
-"""NameServer: a process with only a name server, for brokers elsewhere."""
+"""NameServer: a process that runs a name server without a broker."""
 
 import asyncio
 import secrets

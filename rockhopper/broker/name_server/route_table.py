@@ -194,7 +194,7 @@ class RouteTable:
         return member.addresses.get(broker_id) if member is not None else None
 
     def _is_overtaken(self, registration: Registration) -> bool:
-        """Whether another broker of the name is of a later epoch."""
+        """Whether another broker of the same name registered with a later epoch."""
         member = self._members.get(registration.name)
         if member is None:
             return False

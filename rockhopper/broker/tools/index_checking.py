@@ -102,8 +102,8 @@ class CheckedIndexFile:
     ) -> None:
         """*is_settled* means that the header counts all entries.
 
-        *former_end_ms* is the end time of the previous file; 0 if there cannot be one, None if it
-        may be deleted. Raises OSError.
+        *former_end_ms* is the end time of the previous file; 0 if the index begins with this file,
+        None if the previous file may have been deleted. Raises OSError.
         """
         self.path = path
         self._former_end_ms = former_end_ms

@@ -307,7 +307,7 @@ class Admin(ClosedAtEnd):
         return sorted((await self._cluster_info()).departed_brokers or ())
 
     async def away(self) -> list[str]:
-        """Return the same as text: which brokers disappeared, and when each was last seen."""
+        """Return a text that names the brokers that disappeared, and when each was last seen."""
         return away_brokers(await self._cluster_info())
 
     async def _cluster_info(self, *, with_left_out: bool = False) -> ClusterInfo:
@@ -409,7 +409,7 @@ class Admin(ClosedAtEnd):
     async def _ask_who_knows(
         self, code: RequestCode, kind: type[_Body], contents: Callable[[_Body], Sized]
     ) -> _Body:
-        """Return the first answer of a name server that is not empty; an empty one if all are.
+        """Return the first answer that is not empty, or an empty one if no name server has more.
 
         A name server that restarted, or is cut off from the brokers, returns an empty answer.
         """

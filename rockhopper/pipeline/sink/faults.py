@@ -74,7 +74,7 @@ def unreadable(batch: pa.RecordBatch, topic: str) -> list[Fault]:
 
 
 def unsendable(batch: pa.RecordBatch, messages: Messages, rules: SinkRules) -> list[Fault]:
-    """Return the problems of rows that could be encoded, as *messages*, but not sent."""
+    """Return the problems of rows that were encoded as *messages* but cannot be sent."""
     found = [*_sizes(messages, rules), *_texts(messages), *_topics(messages, rules)]
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     found += _numbers(columns, "flag", -(2**31), 2**31 - 1, "flags have 32 bits")

@@ -162,7 +162,7 @@ class Following:
             self._cut(self._welcome)
 
     def awaits_cut(self, epochs: tuple[Epoch, ...]) -> bool:
-        """Return whether the last Welcome came from the master with that epoch table."""
+        """Return whether *epochs* is the epoch table in the last Welcome."""
         return self._welcome is not None and self._welcome.epochs == epochs
 
     def log_is_cut(self) -> None:

@@ -45,9 +45,10 @@ class PassingOn:
     async def pass_on(
         self, handed_off: Handover, finder: MasterFinder, own: frozenset[int]
     ) -> None:
-        """Forward *handed_off* to the master once it serves; later connections to the then master.
+        """Forward *handed_off* to the master once it serves, and later connections as well.
 
-        If it does not respond, no client is forwarded. Requests of the codes *own* stay here.
+        Each later connection goes to the master of that moment. If the first master does not
+        respond, no client is forwarded. Requests of the codes *own* stay here.
         """
         self.stop()
         self._handed_off = handed_off

@@ -10,7 +10,7 @@ class AwayError(StoreError):
 
 
 class ReplicaLog(Protocol):
-    """A commit log; either the master's own work or a master's bytes are appended to it.
+    """A commit log, which receives either this master's own records or another master's bytes.
 
     Belongs to the event loop's thread. While ``cut`` or ``begin_at`` runs, nothing is appended.
     """

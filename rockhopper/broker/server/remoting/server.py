@@ -10,7 +10,7 @@ server's handler in one pass, and protects the process against its peer:
     incomplete frames                    closed beyond a budget, see half_frames
     unread responses                     reading stops; closed at 64 MiB or after 30 s without
                                          progress, and the slowest at 512 MiB of all together
-    more frames than fit into a pass     reading stops until they are served, see broker.rounds
+    more frames than fit into a pass     reading stops until they are served, see FairScheduler
 
 The handler gets the connection and the frames, writes its responses, and returns how many frames it
 served. The connection keeps the others for a later round, or until its peer reads.
@@ -238,7 +238,7 @@ class RemotingConnection(asyncio.Protocol):
             self._scheduler.wait(self)
 
     def serve_waiting(self) -> None:
-        """Serve a pass of the backlog, in a round that it has waited for."""
+        """Serve a pass of the backlog, when the scheduler reaches this connection."""
         self.is_waiting = False
         if self.closed or self.writing_paused:
             return
@@ -295,7 +295,7 @@ class RemotingConnection(asyncio.Protocol):
                 self.server.count_unread(self, len(data))
 
     def write_parts(self, parts: Sequence[bytes]) -> None:
-        """``write`` *parts* in sequence; large ones are not copied."""
+        """Send *parts* in sequence, as ``write`` does, without copying large ones."""
         size_bytes = sum(map(len, parts))
         if size_bytes < JOINED_BYTES_MAX or len(parts) == 1:
             self.write(b"".join(parts))
@@ -308,7 +308,7 @@ class RemotingConnection(asyncio.Protocol):
                 self.server.count_unread(self, size_bytes)
 
     def write_soon(self, parts: Sequence[bytes]) -> None:
-        """``write_parts`` in one write with other data for this peer in this iteration of the loop.
+        """Send *parts* in one write with all data for this peer from this iteration of the loop.
 
         A message may release many held pulls of one client.
         """
@@ -526,7 +526,7 @@ class Server(OpenConnections[RemotingConnection]):
         await self.all_gone(CLOSE_TIMEOUT_S)
 
     def let_in(self, connection: RemotingConnection) -> bool:
-        """``admit`` a new connection here, or in the server that now has this one's ports."""
+        """Admit a new connection here, or in the server that now has this one's ports."""
         server = self
         while server._heir is not None:
             server = server._heir

@@ -69,7 +69,7 @@ class PropertyStage:
         """Messages whose properties were read, since the start."""
 
     def start_read(self) -> None:
-        """Begin a read whose turn it is: its first message is read in any case."""
+        """Begin a read in its turn: it may read one message even if the budget is spent."""
         self.budget.start_work()
         self.look_at_one()
 
@@ -78,7 +78,7 @@ class PropertyStage:
         self._is_first = True
 
     def begin_between(self) -> None:
-        """Begin a read out of turn: it uses what others leave, and may read nothing."""
+        """Begin a read out of turn: it gets only the rest of the budget, perhaps nothing."""
         self._is_first = self.budget.has_room()
         self.budget.start_work()
 

@@ -43,7 +43,7 @@ def check_finished(layout: StoreLayout) -> None:
     """Check that the tool that makes the store has finished.
 
     Raises:
-        StoreError: it has not: the files are a part, and look like a store that lost the rest.
+        StoreError: it has not finished; its files would look like a store that lost the others.
     """
     if layout.unfinished.exists():
         raise StoreError(

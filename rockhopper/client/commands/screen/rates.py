@@ -41,7 +41,7 @@ class TopicFlow:
 
 @dataclass(frozen=True)
 class GroupFlow:
-    """The rate of a group and its lag, which is None in broadcast."""
+    """The rate of a group and its lag; the lag of a broadcast group is None."""
 
     name: str
     lag: int | None

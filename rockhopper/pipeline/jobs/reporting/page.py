@@ -111,7 +111,7 @@ def _counted(count: int, one: str, many: str) -> tuple[str, str]:
 
 
 def _bucket(times: Sequence[Row], span_ms: int) -> int:
-    """Return the shortest bucket of which few enough fit the span."""
+    """Return the shortest bucket that divides the span into few enough bars."""
     is_by_hour = all(row["timeMs"] % HOUR_MS == 0 for row in times) and span_ms > 0
     for each in _BUCKETS:
         if span_ms / each < BARS_MAX and not (is_by_hour and each < HOUR_MS):
