@@ -84,8 +84,8 @@ async def run_apart(
     """Call application code, and await it in a task of its own.
 
     Changes to its task or its context variables do not reach the caller. A CancelledError is raised
-    only if the caller was cancelled, and then always, unless the code returns all the same: a
-    caller that would wait again must check its `cancelling()`.
+    if the caller was cancelled, and only then. But if the code returns despite the cancellation,
+    so does this function: a caller that would wait again must check its own `cancelling()`.
 
     Raises:
         ApplicationCodeError: it raised something that is no Exception, or its task was cancelled.

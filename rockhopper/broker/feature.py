@@ -1,4 +1,4 @@
-"""Feature: what a folder below features/ declares, once; the broker names no feature.
+"""Feature: the declaration of a folder below features/; the rest of the broker names no feature.
 
 Whatever is not needed to append, read, notify and commit is a feature. Its folder holds its code,
 its processors with their permissions, its state and its gRPC half. ``app.py`` has the one list of
@@ -46,7 +46,7 @@ Wrap = Callable[[Processor], Processor]
 
 
 class FastPath(Protocol):
-    """What the hot pass serves for a feature: consecutive plain requests of one kind."""
+    """The fast path of a feature: the hot pass serves consecutive plain requests of one kind."""
 
     code: int
     prefix: bytes
@@ -71,7 +71,7 @@ class RpcRow(NamedTuple):
 
 
 class GrpcHalf(Protocol):
-    """What serves RocketMQ 5 clients for a feature, while a gateway is open."""
+    """The handlers of a feature for RocketMQ 5 clients, while a gateway is open."""
 
     @property
     def rpcs(self) -> Mapping[str, RpcRow]:
@@ -82,7 +82,7 @@ class GrpcHalf(Protocol):
 
 
 class FeaturePart(Part):
-    """What a feature does in a broker, and what it contributes to the kernel."""
+    """The working part of a feature, and its contributions to the kernel."""
 
     processors: Mapping[int, Row] = {}
     """Request code → its row. No two features serve the same code."""
@@ -103,7 +103,7 @@ class FeaturePart(Part):
     producer group of each. If no feature has it, half messages take the general path."""
 
     def metrics(self) -> Iterable[Family]:
-        """Return what /metrics shows of the feature; called for each scrape."""
+        """Return the feature's metrics; called for each scrape."""
         return ()
 
     def used_groups(self) -> Iterable[str]:
@@ -111,7 +111,7 @@ class FeaturePart(Part):
         return ()
 
     def open_grpc(self, sessions: Any) -> GrpcHalf | None:
-        """Return what serves RocketMQ 5 clients while a gateway is open; None without RPCs.
+        """Return the handlers for RocketMQ 5 clients while a gateway is open; None without RPCs.
 
         *sessions* are the gateway's clients. Called only if protobuf is installed, so modules that
         need it are imported inside.

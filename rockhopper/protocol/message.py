@@ -117,7 +117,7 @@ class Message:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys for finding it later; assign a string or a sequence."""
+        """The keys by which to find the message later; assign a string or a sequence."""
         return self._keys
 
     @keys.setter

@@ -3,10 +3,10 @@
 ``take_pulls`` is compiled (``_pulls.c``). It serves a pull if a pull with the same fields was
 allowed before on this connection, and topics, groups, consumers and settings have not changed
 since; if it wants all messages of its queue, or those that match an SQL92 expression; and if its
-messages are sound and in the newest files, or in one other file each of queue and log. The latter
-are located here when a pull needs them. A pull at the end of its queue is held here until a message
-arrives. HotPass serves all other pulls, and the first of each kind; it is the oracle of the
-responses.
+messages are sound, and in the newest files or in one older file of the queue and one of the log.
+Python code locates the older files when a pull needs them. A pull at the end of its queue is held
+here until a message arrives. HotPass serves all other pulls, and the first of each kind; it is the
+oracle of the responses.
 """
 
 from collections.abc import Callable

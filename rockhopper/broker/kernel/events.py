@@ -1,4 +1,4 @@
-"""KernelEvents: what administrators did to topics and groups, for features that keep more of them.
+"""KernelEvents: reports purges, deletions and resets to features that keep more state.
 
 The kernel has changed its own tables before it calls the listeners, in the event loop. Created,
 changed and deleted topics are reported by TopicTable.listeners.

@@ -26,7 +26,7 @@ LOOKED_AT_ONCE_MAX = 200
 
 
 class UnusedGroups(Part):
-    """Checks the oldest of these groups every few seconds."""
+    """Checks the oldest groups that clients created, every few seconds."""
 
     def __init__(
         self,

@@ -294,7 +294,7 @@ class ReplicaConfig:
         return context
 
     def notes(self) -> list[str]:
-        """Return what the start logs about a replica's settings."""
+        """Return the notes about a replica's settings that the broker logs at its start."""
         if not self.is_replica:
             return []
         default = "" if self.min_in_sync_replicas else ", the default"

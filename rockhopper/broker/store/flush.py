@@ -290,7 +290,7 @@ class ParkedAnswers:
         """Wait until the log is safe up to *end_offset*.
 
         Raises:
-            StoreError: the flush failed or took too long; the message is in the log all the same.
+            StoreError: the flush failed or took too long; the message is in the log nevertheless.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

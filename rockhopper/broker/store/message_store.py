@@ -357,7 +357,7 @@ class MessageStore:
         self.safe_point.fail(error)
 
     def note_flushed(self, offset: int) -> None:
-        """Dispatch and answer what is safe now that the log is on disk up to *offset*."""
+        """The log is on disk up to *offset*: dispatch and acknowledge the safe messages."""
         self.safe_point.flushed(offset)
         if self._follows_to is not None:
             self._reput.wake()
@@ -385,7 +385,7 @@ class MessageStore:
 
 
 class Upkeep:
-    """What is done every now and then after a flush, to keep memory and CPU in bounds."""
+    """Tasks that run now and then after a flush, to keep memory and CPU in bounds."""
 
     def __init__(self, opened: OpenedStore, reader: MessageReader) -> None:
         self._opened = opened

@@ -184,7 +184,7 @@ class SafePoint:
             self._request_flush()
 
     def moved(self) -> None:
-        """Dispatch and answer what is safe now. One failed response must not stop others."""
+        """Dispatch and acknowledge the safe messages. One failed response must not stop others."""
         offset = self.high_watermark
         waiting = self._undispatched
         while waiting and waiting[0][1].end <= offset:

@@ -56,7 +56,7 @@ class Visibility:
     def delete_in_front_of(self, topics: Collection[str], end: int) -> DeletedQueues | None:
         """Delete topics as another replica did when its log ended at *end*; None if already done.
 
-        Call it when the log is dispatched up to *end* and no further. Raises OSError.
+        Call it when the log is dispatched exactly up to *end*. Raises OSError.
         """
         hides = self.opened.deleted_topics.hides
         left = [topic for topic in topics if not hides(topic, end - 1)]
@@ -79,14 +79,14 @@ class Visibility:
         return dict(self.opened.deleted_topics), dict(self.opened.purged_topics)
 
     def purge_topics(self, topics: Collection[str]) -> int:
-        """Empty the queues of topics, which keep their offsets; return how many messages went.
+        """Empty topics, which keep their offsets; return how many messages that removes.
 
         Messages that no consumer could have seen yet stay: they count as sent later.
         """
         return sum(self.purge_before(part, end) for part, end in self.purge_ends(topics))
 
     def purge_before(self, topics: Collection[str], end: int) -> int:
-        """Empty topics up to *end*, one of ``purge_ends``; return how many messages went.
+        """Empty topics up to *end*, one of ``purge_ends``; return how many messages that removes.
 
         Raises OSError.
         """

@@ -11,7 +11,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def holding(data: bytes, starts: Offsets, ends: Offsets, needle: bytes) -> Mask:
-    """Return a mask of the pieces [start, end) of *data*, ascending, that contain *needle*."""
+    """Return which of the ascending pieces [start, end) of *data* contain *needle*, as a mask."""
     found = np.zeros(len(starts), np.bool_)
     at = data.find(needle)
     while at >= 0:

@@ -34,5 +34,5 @@ class BulkPullFeature:
         return NoState()
 
     def build(self, kernel: Kernel, state: NoState) -> BulkPullPart:
-        """Return what serves bulk pulls."""
+        """Return the part that serves bulk pulls."""
         return BulkPullPart(kernel)

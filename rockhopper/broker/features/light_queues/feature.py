@@ -36,5 +36,5 @@ class LightQueueFeature:
         return LightQueueState()
 
     def build(self, kernel: Kernel, state: LightQueueState) -> LightQueuePart:
-        """Return what admits messages to light queues."""
+        """Return the part that admits messages to light queues."""
         return LightQueuePart(kernel)

@@ -17,7 +17,7 @@ class LightQueueSends:
         self._count_max = config.light_queue_count_max if config.light_queue_quota else None
 
     def preparations(self) -> dict[str, PrepareSend]:
-        """Return what to do with messages that have these properties, in order."""
+        """Return property -> the function that prepares messages with it, in order."""
         found: dict[str, PrepareSend] = {PROPERTY_LITE_TOPIC: _name_queue}
         if self._multi_dispatch.is_enabled:
             found[PROPERTY_INNER_MULTI_DISPATCH] = self._check

@@ -66,7 +66,7 @@ class PopPart(FeaturePart):
         self.service.stop()
 
     async def close(self) -> None:
-        """Settle what is on disk, and close the journal."""
+        """Settle the copies that are on disk, and close the journal."""
         await self.service.close()
 
     async def abandon(self) -> None:
@@ -74,7 +74,7 @@ class PopPart(FeaturePart):
         await self.service.abandon()
 
     def metrics(self) -> Iterator[Family]:
-        """Return what /metrics shows of pop."""
+        """Return the metrics of pop."""
         return pop_families(self.service)
 
     def used_groups(self) -> Iterable[str]:
@@ -82,7 +82,7 @@ class PopPart(FeaturePart):
         return {lane.group for lane in self.service.lanes}
 
     def open_grpc(self, sessions: Any) -> "PopGrpc":
-        """Return what serves consumers of RocketMQ 5."""
+        """Return the gRPC half, which serves consumers of RocketMQ 5."""
         from rockhopper.broker.features.pop.grpc.half import PopGrpc
 
         return PopGrpc(self._kernel, self.service, self._checks, sessions)
@@ -115,5 +115,5 @@ class PopFeature:
         return PopState(layout, clock.steady_ms)
 
     def build(self, kernel: Kernel, state: PopState) -> PopPart:
-        """Return what serves pop consumers."""
+        """Return the part that serves pop consumers."""
         return PopPart(kernel, state)

@@ -117,7 +117,7 @@ class Reviving:
         return True
 
     def ring(self, lane: Lane) -> None:
-        """Try the pops that wait for a lane, of which the ordered batch no longer blocks."""
+        """Try the pops that wait for a lane, which no ordered batch blocks any more."""
         key = lane.group, origin_topic(lane.group, lane.topic)
         self._polling.ring(key, (lane.topic, lane.queue_id))
 

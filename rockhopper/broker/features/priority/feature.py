@@ -27,5 +27,5 @@ class PriorityFeature:
         return NoState()
 
     def build(self, kernel: Kernel, state: NoState) -> PriorityPart:
-        """Return what chooses queues."""
+        """Return the part that chooses queues."""
         return PriorityPart()

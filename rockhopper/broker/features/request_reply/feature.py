@@ -41,5 +41,5 @@ class RequestReplyFeature:
         return NoState()
 
     def build(self, kernel: Kernel, state: NoState) -> RequestReplyPart:
-        """Return what serves replies."""
+        """Return the part that serves replies."""
         return RequestReplyPart(kernel)

@@ -96,5 +96,5 @@ class SinkFeature:
         return SinksState(layout, clock)
 
     def build(self, kernel: Kernel, state: SinksState) -> SinksPart:
-        """Return what serves sinks."""
+        """Return the part that serves sinks."""
         return SinksPart(kernel, state)

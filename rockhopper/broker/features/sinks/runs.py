@@ -6,9 +6,9 @@ from rockhopper.protocol.store.message_codec import decode_batch
 
 
 def plain_count(run: SinkRun, reserved_bytes: int = 0) -> int:
-    """Return the message count of *run* if all are plain (encoding.py), else 0: parse each.
+    """Return the number of messages in *run*; 0 if one of them must be parsed (encoding.py).
 
-    The properties of each must leave room for this number of bytes.
+    The properties of each message must leave room for *reserved_bytes*.
     """
     return count_run(run.messages, bytes(reserved_bytes))
 

@@ -76,7 +76,7 @@ class SinksState(State):
         self.published = self.journal.load_published()
 
     def snapshot(self) -> Iterator[Entry]:
-        """Return what this broker has published."""
+        """Return the batches that this broker has published."""
         yield PUBLISHED, encode_published(self.published)
 
     def apply(self, kind: int, payload: bytes, log_offset: int) -> None:

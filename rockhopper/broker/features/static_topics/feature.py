@@ -46,5 +46,5 @@ class StaticTopicFeature:
         return StaticTopicState(layout, clock)
 
     def build(self, kernel: Kernel, state: StaticTopicState) -> StaticTopicPart:
-        """Return what serves logical queues."""
+        """Return the part that serves logical queues."""
         return StaticTopicPart(kernel, state)

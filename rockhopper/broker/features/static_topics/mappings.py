@@ -144,7 +144,7 @@ class StaticTopic:
         return ours == theirs
 
     def info(self) -> JsonObject:
-        """Return what routes and registrations contain: logical queue -> physical queue here."""
+        """Return the form for routes and registrations: logical queue -> physical queue here."""
         led = {str(queue_id): self.queues[queue_id][-1].queue_id for queue_id in self.led}
         return {
             "bname": self.broker,

@@ -106,7 +106,7 @@ class StaticTopicProcessors:
         }
 
     def wraps(self) -> dict[int, Wrap]:
-        """Return what stands around the processors of requests that name a queue."""
+        """Return the wrappers of the processors whose requests name a queue."""
         steps: dict[int, Serve] = {
             Code.SEND_MESSAGE: self.send,
             Code.SEND_MESSAGE_V2: self.send,

@@ -35,5 +35,5 @@ class TransactionFeature:
         return CheckCountState(layout, clock)
 
     def build(self, kernel: Kernel, state: CheckCountState) -> Transactions:
-        """Return what serves transactions."""
+        """Return the part that serves transactions."""
         return Transactions(kernel, state.counts)

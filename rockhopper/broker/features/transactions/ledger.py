@@ -174,7 +174,7 @@ class Ledger:
         return message
 
     def rebuild(self) -> list[tuple[OpenHalf, int | None]]:
-        """Yield the open half messages in order, and how long each wants no check.
+        """Yield the open half messages in order, and how long each needs no check.
 
         Some may be committed nevertheless: see ``has_final``.
         """

@@ -217,7 +217,7 @@ class Transactions(FeaturePart):
             self.ends.forget(half, committed=False)
 
     def open_grpc(self, sessions: Any) -> GrpcHalf:
-        """Return what serves EndTransaction."""
+        """Return the gRPC half, which serves EndTransaction."""
         from rockhopper.broker.features.transactions.grpc import TransactionGrpc
 
         return TransactionGrpc(self._store, self.ledger, self.ends)

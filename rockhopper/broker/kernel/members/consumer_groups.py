@@ -301,7 +301,7 @@ class ConsumerGroup:
         return sorted({model for model, _ in self._kinds})
 
     def differences(self, member: Member) -> tuple[list[str], list[str]]:
-        """Return what only *member* wants and what only others want: topics with expressions."""
+        """Return the subscriptions that only *member* has, and those that it lacks, as texts."""
         others = Shape().union(*(shape for _, shape in self._kinds if shape != member.shape))
         return _named(member.shape - others), _named(others - member.shape)
 

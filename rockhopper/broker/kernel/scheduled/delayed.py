@@ -403,7 +403,7 @@ class DelayedDelivery(Part):
             self._save_later()
 
     def soon(self, level: int) -> None:
-        """Examine *level* in the next loop iteration; an arrival is reported within one."""
+        """Examine *level* in the next iteration of the loop, after the one of the arrival."""
         if self._is_running:
             self._timers[level].soon(self._run, level)
 

@@ -56,9 +56,10 @@ class SendBack:
     ) -> int:
         """Store the message at *log_offset* again, for redelivery or as a dead letter.
 
-        A *delay_level* of 0 grows with each attempt; a negative one makes it a dead letter. A
-        *times_max* of 0 or more replaces the group's own maximum. A message outside *of_topics*,
-        which the client may not read, is not found. Nor is one that does not fit *meant*.
+        If *delay_level* is 0, the delay grows with each attempt; if it is negative, the message
+        becomes a dead letter. A *times_max* of 0 or more replaces the group's own maximum. A
+        message outside *of_topics*, which the client may not read, is not found. Nor is one that
+        does not fit *meant*.
 
         Return the log offset that must be safe before the answer. Raises Refusal, StoreError.
         """

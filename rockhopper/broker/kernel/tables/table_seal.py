@@ -39,7 +39,7 @@ def seal(content: bytes, before: int) -> bytes:
 
 
 def unseal(backup: bytes) -> Saved | None:
-    """Return what ``seal`` was given; None unless *backup* is exactly its result."""
+    """Return the sealed content of *backup*; None if its seal is missing or wrong."""
     head, _, checksum = backup.rpartition(_CHECKSUM)
     if checksum != b"%d%b" % (crc32(head), _END):
         return None

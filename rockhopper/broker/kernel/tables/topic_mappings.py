@@ -13,7 +13,7 @@ class TopicMapping(Protocol):
     """How the queues of one topic are mapped."""
 
     def info(self) -> JsonObject:
-        """Return what routes and registrations show."""
+        """Return the form for routes and registrations."""
 
     def to_json(self) -> JsonObject:
         """Return all of it, as in RocketMQ's files and bodies."""

@@ -136,7 +136,7 @@ class ReplicaDisk:
         self.cutting = None
 
     def note_confirmed(self, offset: int) -> None:
-        """Store the confirmed offset, for comparison with a master whose log differs."""
+        """Store the replicated offset, for comparison with a master whose log differs."""
         self._write("confirmed.json", {"confirmed": offset})
         self.replicated_offset = offset
 

@@ -1,6 +1,6 @@
 """Pulls from a replica that does not lead, for consumers that are far behind (slaveReadEnable).
 
-Consumers see only confirmed messages. They commit offsets at the master, because offsets stored
+Consumers see only replicated messages. They commit offsets at the master, because offsets stored
 here would be overwritten. A group's subscriptions come from its master: heartbeats change nothing
 here.
 """
@@ -34,7 +34,7 @@ class FollowerReads:
         )
 
     def shows_more_than(self, replicated_offset: int) -> bool:
-        """Return whether queues contain unconfirmed messages: for a moment after a start."""
+        """Return whether queues contain unreplicated messages, as for a moment after a start."""
         return self._store.dispatch.offset > replicated_offset
 
     def stop(self) -> None:

@@ -31,7 +31,7 @@ class ArrivalOwner(Protocol):
     """Waits for arriving connections."""
 
     def peer_known(self, arrival: "Arrival", *, speaks_tls: bool) -> None:
-        """Hand a connection over, of which the first bytes have come."""
+        """Hand over a connection whose first bytes have arrived."""
 
     def peer_gone(self, arrival: "Arrival", reason: str) -> None:
         """Forget a connection that was closed; the reason is blank if the peer closed it."""

@@ -43,7 +43,7 @@ class ShortCollections:
         gc.collect()
 
     def stop(self) -> None:
-        """Stop watching; frozen objects stay frozen, else the process's end would examine them."""
+        """Stop watching; objects stay frozen, so that the process exits without examining them."""
         if self._noted in gc.callbacks:
             gc.callbacks.remove(self._noted)
             gc.set_threshold(*self._thresholds)

@@ -19,7 +19,7 @@ def refusal() -> str | None:
 
 
 def shortcomings() -> list[str]:
-    """Return what an operator should know about this system."""
+    """Return a sentence for each shortcoming of this operating system."""
     found = []
     if sys.platform != "linux":
         found.append(

@@ -216,7 +216,7 @@ def reserve(descriptor: int, start: int, end: int) -> None:
 
 
 def write_fully(descriptor: int, position: int, data: bytes | memoryview | int) -> None:
-    """Write *data*, or that many zeros, at *position*, with as many calls as needed.
+    """Write *data* (a number: so many zeros) at *position*, with as many calls as needed.
 
     Raises:
         OSError: a part may have been written.

@@ -170,7 +170,7 @@ class IndexFile:
         return None
 
     def insert_key(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> bool:
-        """Add one key, which is not negative; return False, with nothing done, without room.
+        """Add one nonnegative key; return False, and change nothing, if the file is full.
 
         Raises:
             OSError: the disk is full; nothing has changed, and the next call tries again.

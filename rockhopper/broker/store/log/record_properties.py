@@ -22,7 +22,7 @@ class KeysAndTags(NamedTuple):
 
 
 def keys_and_tags(properties: bytes) -> KeysAndTags:
-    """Return what ``decode_properties`` finds under these three names, at a quarter of its cost."""
+    """Return keys and tags as ``decode_properties`` would, at a quarter of its cost."""
     text = properties.decode("utf-8", "replace")
     values = []
     for name in _NAMES:
@@ -49,7 +49,7 @@ def _decoded(text: str) -> KeysAndTags:
 
 
 class KeysAndTagsReader:
-    """``keys_and_tags`` with a cache of one record: two callers need the same one in a row."""
+    """``keys_and_tags`` with a cache of one record, which two callers need in a row."""
 
     def __init__(self) -> None:
         self._record: Record | None = None

@@ -209,7 +209,7 @@ class MessageReader:
     def _verdict_on(
         self, queue: ConsumeQueue, subscription: MessageFilter
     ) -> Callable[[int, int, int], bool | None]:
-        """Return a function that tells whether a filter matches a unit's message.
+        """Return a function that decides whether a filter matches a unit's message.
 
         It returns None if the read should end before the message.
         """
@@ -396,7 +396,7 @@ class MessageReader:
         )
 
     def record(self, log_offset: int) -> bytes:
-        """Return the record that starts at *log_offset*, for an offset from anywhere; or empty."""
+        """Return the record at *log_offset*, any number; empty if no record starts there."""
         found = self._places.record(log_offset)
         if found is None:
             return b""

@@ -295,7 +295,7 @@ class _Recovery:
         )
 
     def ended_later(self, walk: LogWalk) -> bool:
-        """Return whether consumers received more than the log has, and only they prove it."""
+        """Return whether only the consumers' offsets prove that the log was longer."""
         if not self._proof.is_without_notes:
             return False
         tail = self._lost_tail(walk)

@@ -369,14 +369,14 @@ def _named(view: StoreView, find: Callable[[], list[Path]]) -> dict[str, bytes]:
 
 
 def _without_newest(view: StoreView, named: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the older tables: a journal that was deleted must not stand beside a newer file."""
+    """Return the tables without topics and groups, whose newer files replace file and journal."""
     root = view.layout.root
     journals = [view.layout.table_changes(root / name) for name in _NEWER_COUNTS]
     return {name: data for name, data in named.items() if (root / name).parent not in journals}
 
 
 def _newest_counts(view: StoreView) -> list[Path]:
-    """Return the files and journals of the tables that are read again."""
+    """Return the files and journals of topics and groups, which the run reads again at its end."""
     found = []
     for name in _NEWER_COUNTS:
         path = view.layout.root / name
@@ -396,7 +396,7 @@ def decode_ends(data: bytes) -> dict[tuple[str, int], int]:
 
 
 def _drop_before(manifest: BackupManifest, log_start: int) -> None:
-    """Drop what is before *log_start*, and points without any log but the newest."""
+    """Drop the log before *log_start*, and all points without any log, except the newest point."""
     newest = manifest.points[-1] if manifest.points else None
     for line, segments in manifest.lines.items():
         manifest.lines[line] = [segment for segment in segments if segment.end > log_start]

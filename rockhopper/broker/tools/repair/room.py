@@ -48,7 +48,7 @@ def room(
 
 
 def shortage(directory: Path, need_bytes: int, *, freed: Path | None = None) -> str | None:
-    """Return what space is missing in *directory* once *freed* is deleted; None: nothing."""
+    """Return a text if *directory* lacks space even without *freed*; None if it does not."""
     free = free_bytes(directory) + (used_bytes(freed) if freed is not None else 0)
     if need_bytes <= free:
         return None

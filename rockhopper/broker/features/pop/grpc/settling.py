@@ -126,7 +126,7 @@ class Settling:
 
 
 def _meant_by(message_id: str) -> Identity:
-    """Return what an id says about a message.
+    """Return the identity in a message id.
 
     RocketMQ's proxy accepts any text that is not an id.
     """

@@ -256,7 +256,7 @@ class PopProcessors:
         return subscription
 
     def peek(self, request: Request) -> Response | Awaitable[Response]:
-        """200052: return what a pop would return, without popping it."""
+        """200052: return the messages that a pop would return, without popping them."""
         fields = request.fields(PeekMessageRequest)
         self._checks.broker_is_readable("peek")
         self._checks.may_read(

@@ -242,7 +242,7 @@ def unknown_inside(value: bytes, form: type[msgspec.Struct], place: str = "") ->
 
 
 def with_unknown(value: msgspec.Struct, unknown: Unknown, inside: UnknownInside = ()) -> bytes:
-    """Encode *value*, with the unknown fields behind its own and behind those of nested objects."""
+    """Encode *value*; in it and in nested objects, the unknown fields follow the known ones."""
     if inside:
         kept = {(place, plain): fields for place, plain, fields in inside}
         encoded = _encode_inside(value, kept, "")

@@ -88,7 +88,7 @@ class SetLeases:
         lease_ms: int = 4000,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """*lease_ms* and *now* (wall-clock time) only fill the fields for people."""
+        """*lease_ms* and *now* (wall-clock time) only fill fields that people read."""
         self.name = f"Lease {namespace}/{lease} in Kubernetes"
         self._api = api
         self._lease = lease

@@ -8,7 +8,8 @@ Opening                                     Closing
     take the tables, start copying
 
 The store is opened with SYNC_FLUSH, whatever the setting. So its queues never contain messages that
-a power cut takes away, which would leave a hole in what only has to be copied again.
+a power cut removes from the log. Otherwise recovery would leave a hole for them, although
+they can be copied again.
 
 A message enters its queue only after a copy of the tables that was requested after the message
 arrived. By then its topic is known, and so is the type of its queues.
