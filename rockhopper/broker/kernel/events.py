@@ -1,4 +1,4 @@
-"""KernelEvents: reports purges, deletions and resets to features that keep more state.
+"""KernelEvents: reports purges, deletions and resets to features that have state of their own.
 
 The kernel has changed its own tables before it calls the listeners, in the event loop. Created,
 changed and deleted topics are reported by TopicTable.listeners.

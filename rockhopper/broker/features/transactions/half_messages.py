@@ -46,7 +46,7 @@ class TransactionOpener(Protocol):
     def opened(self, offset: int, log_offset: int, group: str, immune_ms: int | None) -> None:
         """Record a half message that is in the log, at *offset* of its queue.
 
-        Its producer *group* is not asked for *immune_ms*; None means the setting's time.
+        Its producer *group* is first asked after *immune_ms*; None means the setting's time.
         """
 
 
@@ -110,7 +110,7 @@ def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str)
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """Return how long the producer wants no check; None for the broker's default."""
+    """Return the time before the first check; None if the producer leaves it to the broker."""
     seconds = whole_number(properties.get(PROPERTY_CHECK_IMMUNITY_TIME))
     return min(seconds, _IMMUNITY_S_MAX) * 1000 if seconds >= 0 else None
 

@@ -26,7 +26,7 @@ _NOT_UNDERSTOOD = "CR_THROW_EXCEPTION"
 
 
 def recovery_of(check: TransactionCheck) -> Any:
-    """Return the question how a transaction ended; the answer is an EndTransaction."""
+    """Return the command that asks how a transaction ended; the answer is an EndTransaction."""
     half = check.half
     command = TelemetryCommand()
     recovery = command.recover_orphaned_transaction_command

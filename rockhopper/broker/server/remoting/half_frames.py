@@ -17,7 +17,7 @@ from rockhopper.protocol.signing import ACCESS_KEY
 
 
 class FrameHolder(Protocol):
-    """The parts of a connection that are needed here."""
+    """A connection that may hold an incomplete frame."""
 
     decoder: FrameDecoder
     attributes: dict[str, object]

@@ -1,9 +1,9 @@
 """Mapping of whole files, without holding a descriptor if the C module was compiled.
 
-Python's mmap keeps a duplicate of the descriptor as long as the mapping lives. A process may have
-20,000 descriptors where it may have 65,000 mappings, so a store that uses more queues than that
-would open and close a file for every message. The C module avoids it: Python makes an anonymous
-mapping of the size, and the module maps the file over it.
+Python's mmap keeps a duplicate of the descriptor as long as the mapping lives. A process
+that may have 65,000 mappings may have only 20,000 descriptors, so a store with more queues than
+descriptors would open and close a file for every message. The C module avoids this: Python makes an
+anonymous mapping of the size, and the module maps the file over it.
 """
 
 import mmap

@@ -7,11 +7,11 @@ A producer sets one property; the first existing one of these counts:
     TIMER_DELIVER_MS    milliseconds since the epoch
     __STARTDELIVERTIME  the same, as clients of Alibaba's service write it
 
-The stored message has TIMER_OUT_MS. RocketMQ rounds it down to its precision, an exact multiple to
-the one before, and delivers at the end of the tick that begins there. Here a tick is 1 ms long, so
-TIMER_OUT_MS is the due time less 1. Only RocketMQ writes multiples of 100, its smallest precision,
-which distinguishes the two. A due time for which this broker would write such a multiple is delayed
-by one millisecond.
+The stored message has TIMER_OUT_MS. RocketMQ divides time into ticks of its precision, writes the
+start of the last tick that begins before the due time, and delivers at the end of that tick. Here a
+tick is 1 ms long, so TIMER_OUT_MS is the due time less 1. RocketMQ's smallest precision is 100 ms,
+so it writes only multiples of 100, and this broker writes none: if a due time would require one,
+the message is due a millisecond later.
 
     due at 12,345 ms    TIMER_OUT_MS is 12,344
     due at 12,301 ms    12,300 is a multiple of 100: TIMER_OUT_MS is 12,301, so it is due at 12,302
