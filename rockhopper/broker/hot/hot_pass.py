@@ -235,7 +235,7 @@ class HotPass:
         return count
 
     def _opened(self, halves: list[tuple[int, int, str]], end: int) -> None:
-        """Report the half messages before *end*, up to where the log is written: most or all."""
+        """Report the half messages before *end*, as far as the log is written: most or all."""
         written = [half for half in halves if half[1] < end]
         for part in self._features:
             if part.halves_opened is not None:

@@ -140,7 +140,7 @@ class SafePoint:
     def when(self, end_offset: int, release: Release) -> None:
         """Call *release* when messages before *end_offset* are safe, perhaps now.
 
-        Its argument is None, or the reason why they are not; they are in the log all the same.
+        Its argument is None, or the reason why they are not, although the log has them.
         """
         if end_offset <= self.high_watermark:
             release(None)
@@ -153,7 +153,7 @@ class SafePoint:
         """Return when messages before *end_offset* are safe.
 
         Raises:
-            StoreError: they are not; they are in the log all the same.
+            StoreError: they are not safe, although the log has them.
         """
         if end_offset <= self.high_watermark:
             return
@@ -165,7 +165,7 @@ class SafePoint:
         """Request a flush of the log at once, and return when it is durable up to *end_offset*.
 
         Raises:
-            StoreError: the flush failed or took too long; the log has the messages all the same.
+            StoreError: the flush failed or took too long, although the log has the messages.
         """
         if end_offset > self._log.flushed_offset:
             self._request_flush()

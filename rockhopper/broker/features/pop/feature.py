@@ -89,7 +89,7 @@ class PopPart(FeaturePart):
 
 
 class PopFeature:
-    """Consumption by which the broker keeps the position and redelivers each message."""
+    """Pop consumption: the broker keeps the positions, and redelivers single messages."""
 
     name = "pop"
     requires: tuple[str, ...] = ()

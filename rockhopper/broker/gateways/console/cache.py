@@ -23,7 +23,7 @@ class ResultCache:
     async def get(self, key: Any, find: Callable[[], Awaitable[_Found]]) -> _Found:
         """Return the cached result for *key*, or call *find*.
 
-        *key* must include who may see the result.
+        *key* must include the user who may see the result.
         """
         now_s = self._now_s()
         for old in [each for each, (until_s, _) in self._found.items() if until_s <= now_s]:

@@ -116,7 +116,7 @@ def accounts_of(users: UserTable, acls: AclTable) -> bytes:
 
 
 def access_text(config: BrokerConfig) -> str:
-    """Describe for operators who may use a broker."""
+    """Describe the access to a broker, for operators."""
     auth = config.auth
     if auth.authorization_enabled:
         return "users, by their rules"

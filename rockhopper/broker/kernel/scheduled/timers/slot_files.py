@@ -306,7 +306,7 @@ class SlotFiles:
 
     @property
     def has_unsynced_notes(self) -> bool:
-        """Whether journals have changed and were not taken to be synced."""
+        """Whether a journal has changed since the journals to sync were last taken."""
         return any(name.endswith(NOTES_SUFFIX) for name in self._unsynced)
 
     def take_unsynced_notes(self) -> list[Path]:
