@@ -1,7 +1,7 @@
 """The table of the requests that a broker serves: request code -> row.
 
 Each class of processors declares the rows of its codes itself (``rows``). The name server has a
-table of its own (broker/nameserver). A code that is in neither is answered with
+table of its own (broker/name_server). A code that is in neither is answered with
 REQUEST_CODE_NOT_SUPPORTED.
 """
 

@@ -6,7 +6,7 @@
     [NOT] BETWEEN … AND …, [NOT] IN (…), [NOT] LIKE '…', IS [NOT] NULL
     properties['name']          is text
 
-For anything else, ``understood`` returns None, and Spark must evaluate it: other functions and
+For anything else, ``parse_where`` returns None, and Spark must evaluate it: other functions and
 columns, numbers compared with text, backslashes and doubled quotes in text.
 """
 

@@ -275,7 +275,7 @@ class Lanes:
         self._copied.append((copy_end, lane, offsets))
 
     def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:
-        """Make ``take_due`` return *offsets* of *lane* at *time_ms*; none: its ordered batch."""
+        """Make ``take_due`` return *offsets* of *lane*, or its ordered batch, at *time_ms*."""
         if len(self.due) > _DUE_REBUILD_MIN + 2 * (self.in_flight + len(self._by_key)):
             self._rebuild_due()
         self._due_sequence += 1

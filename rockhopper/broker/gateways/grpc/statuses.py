@@ -3,7 +3,7 @@
 They are more specific than those of RocketMQ's proxy in local mode, which returns 50001 for nearly
 everything that its broker refuses.
 
-    Refusal of broker/access        the code of its class, in REFUSAL_CODES
+    Refusal of broker/users         the code of its class, in REFUSAL_CODES
     GrpcStatusError                 its own
     StoreError                      41301 too large, 42900 too much waits, else 50001
     anything else                   50001, and one line in the log, because it is a bug of ours

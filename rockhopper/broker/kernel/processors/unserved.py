@@ -1,8 +1,8 @@
 """RocketMQ 5.5's request codes that are not served, and which users miss each.
 
-compatibility.py generates ``docs/compatibility.md`` from this and the processor tables. Each code
-is either served or listed here; a test compares both with the codes of Apache's broker and name
-server.
+``make compatibility`` generates ``docs/compatibility.md`` from this and the processor tables. Each
+code is either served or listed here; a test compares both with the codes of Apache's broker and
+name server.
 """
 
 from collections.abc import Sequence

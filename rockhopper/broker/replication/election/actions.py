@@ -12,7 +12,7 @@ from rockhopper.broker.replication.election.replica_set import Leader, SeenState
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Connect to a replica's HA port: ``opened``, ``unreachable`` or ``refused_connection``."""
+    """Connect to a replica's HA port: ``following.opened`` or ``following.not_opened``."""
 
     replica_id: int
 

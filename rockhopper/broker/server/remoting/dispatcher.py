@@ -4,7 +4,7 @@ A processor is a plain function that returns a Response at once, or holds the re
 None. Processors of rare, slow codes may be coroutines. Whatever a processor raises becomes a
 response here and nowhere else:
 
-    Refusal of broker/access        the code of its class, in REFUSAL_CODES
+    Refusal of broker/users         the code of its class, in REFUSAL_CODES
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
     StoreError                      14 disk full or failed, 13 record too large, 2 too many wait

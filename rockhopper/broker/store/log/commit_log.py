@@ -3,7 +3,7 @@
 Records are staged while the requests of one read of a socket are handled, and written by one
 ``pwrite`` at the end of the pass. With pwrite a full or failing disk raises an exception; writing
 through a mapping would kill the process instead. Reads go through the mapping.
-protocol/message_codec.py has the record layout.
+protocol/store/message_codec has the record layout.
 
 A file ends with a blank record of at least 8 bytes, so no record spans two files:
 

@@ -1,9 +1,9 @@
 """Read the commit log record by record, and find the next record after damage.
 
 ``read_record`` is the quick way. For the common kinds of records it accepts the same as
-``check_record`` of protocol/message_codec at half the cost, and leaves everything else to it. In
-addition it requires a store time. If RocketMQ's ``enabledAppendPropCRC`` added a CRC to the record,
-it checks that too. It is in the last 20 bytes of the properties:
+``check_record`` of protocol/store/message_codec at half the cost, and leaves everything else to it.
+In addition it requires a store time. If RocketMQ's ``enabledAppendPropCRC`` added a CRC to the
+record, it checks that too. That CRC is in the last 20 bytes of the properties:
 
     __CRC32#  0x01  ten digits of the CRC-32 of all bytes before them, the lowest first  0x02
 

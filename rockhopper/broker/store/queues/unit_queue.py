@@ -128,7 +128,7 @@ class UnitQueue(MappedUnits):
         return self._files.newest_first()
 
     def reaches_beyond(self, commit_log_offset: int) -> bool:
-        """Return whether the record of the newest such unit ends after *commit_log_offset*."""
+        """Return whether the newest unrecovered unit's record ends after *commit_log_offset*."""
         return any(sum(unit) > commit_log_offset for unit in islice(self.newest_units(), 1))
 
     # The methods that differ between the kinds of queue.

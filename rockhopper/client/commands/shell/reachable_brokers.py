@@ -28,7 +28,7 @@ class Away:
 
     @property
     def said(self) -> str:
-        """All of them in one line; empty if none is missing."""
+        """All unreachable brokers in one line; empty if there are none."""
         who = ", ".join((*self.silent, *self.departed))
         return who and f"not reachable: {who}"
 
@@ -38,7 +38,7 @@ class Away:
         return [who.partition(" ")[0] for who in (*self.silent, *self.departed)]
 
     def tell(self, *, changes: bool = False) -> None:
-        """Name them on standard error."""
+        """Name the unreachable brokers on standard error."""
         for who in (*self.silent, *self.departed):
             report(f"not reachable: {who}: not {'changed' if changes else 'asked'}")
         if self.silent or (changes and self.departed):

@@ -28,7 +28,7 @@ class Condition:
     end_ms: int | None = None
     """Exclusive."""
     where: str | None = None
-    """A condition in Spark's SQL over the columns that ``where.understood`` can parse."""
+    """A condition in Spark's SQL over the columns that ``where.parse_where`` can parse."""
 
     @property
     def needles(self) -> tuple[bytes, ...]:

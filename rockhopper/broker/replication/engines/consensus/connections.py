@@ -62,7 +62,7 @@ class ServiceConnections:
 
         Raises:
             UnavailableError: there is no valid answer.
-            StatusError: the endpoint refused it.
+            HttpStatusError: the endpoint refused it.
         """
         connection = self._taken(endpoint) or await self._connect(endpoint)
         try:
