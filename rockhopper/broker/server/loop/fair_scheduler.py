@@ -1,4 +1,4 @@
-"""FairScheduler: a connection that pipelines delays others by one pass at most.
+"""FairScheduler: a connection with many requests in flight delays others by one pass at most.
 
 A round is one iteration of the event loop. In each round, one pass of frames is served for a
 connection:
@@ -9,9 +9,9 @@ connection:
     FRAMES_PER_ROUND  frames of all connections that are served as they are read; further reads
                       wait, unless they are small (FRAMES_OF_SMALL_READ)
 
-Waiting frames are served in later rounds, connections in the order of their waiting, between the
-reads, writes and timers of all others. Nothing is read from a waiting connection, so it holds one
-read at most.
+Waiting frames are served in later rounds: connections take turns, in the order in which they began
+to wait, between the reads, writes and timers of all others. Nothing is read from a waiting
+connection, so it holds one read at most.
 
 Example: connection 1 sends 1,000 frames in one read. The first 256 are served at once, then
 connection 2 is read and served; in each of the next rounds connection 1 gets one more pass.

@@ -1,6 +1,6 @@
 """Find the record that a consume queue entry should point at, and repair the entry.
 
-An entry and the head of its record state each other. If they disagree, one of them is damaged.
+An entry and the head of its record describe each other. If they disagree, one of them is damaged.
 
 The entry is right and the head is damaged in two cases: the records before and after the entry's
 range show that it is the range of a record; or the head states this range and place, but names a
