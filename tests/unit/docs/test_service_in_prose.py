@@ -88,7 +88,7 @@ def test_what_the_image_asks_is_what_the_pages_say() -> None:
     ]
     (path,) = re.findall(r"GET (/\w+) HTTP", HEALTHY)
     (code,) = re.findall(r'\$code" = (\d+)', HEALTHY)
-    assert told[1].startswith(f"exit code 0 as `{path}` is {code};")
+    assert told[1].startswith(f"exit code 0 when `{path}` returns {code};")
     assert re.findall(r"every (\d+) s\b", told[1]) == [interval]
 
 
