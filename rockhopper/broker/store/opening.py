@@ -189,10 +189,10 @@ class OpenedStore:
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
 
     def _cut(self, end: int) -> None:
-        """End the log at *end*, and correct everything that claims that it went further.
+        """End the log at *end*, and correct every file that claims a later end.
 
-        Recovery then works as after a power cut that left so much; it drops the units and index
-        entries that point after the end.
+        Recovery then works as after a power cut that left the log up to *end*: it drops the units
+        and index entries that point after the end.
         """
         cut = log_tail.cut(self.layout, self._files, end)
         if cut is not None:

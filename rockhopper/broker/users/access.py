@@ -19,7 +19,7 @@ from rockhopper.protocol.names import group_of_retry_topic
 
 
 class Action(Enum):
-    """An action; RocketMQ's names, and one of ours."""
+    """An action: RocketMQ's names, and ADMINISTER, which is ours."""
 
     PUB = "Pub"
     SUB = "Sub"
