@@ -6,12 +6,12 @@ features; deleting a folder and its line there leaves a broker that starts and s
 (``make deletable FEATURE=name`` tries it). To add one, write
 
     features/<name>/feature.py   the declaration
-    features/<name>/state.py     what it keeps, if anything
-    features/<name>/…            what it does
+    features/<name>/state.py     its state, if it keeps any
+    features/<name>/…            the rest of its code
 
 A feature's life, between the kernel's:
 
-    state()   before the store opens. A follower of a replica set makes this alone
+    state()   before the store opens. A follower of a replica set makes only this
     build()   over the open store; no I/O
     then the steps of a Part (server/loop/part.py): open, start, expire, purge, stop, close
 """

@@ -16,7 +16,7 @@ QUEUES_MAX = 10_000
 
 
 class HistoryQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a reader knows: the epochs that it has read in, and the queues that it reads."""
+    """The knowledge of a reader: the epochs in which it has read, and the queues that it reads."""
 
     group: str | None
     known_ids: list[str]

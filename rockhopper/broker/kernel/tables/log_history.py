@@ -55,8 +55,8 @@ class LogHistory(CheckedTable):
     def start_run(self, start_offset: int, *, continues: bool = False) -> None:
         """Begin a run and an epoch; ``saved`` must return before a client receives its id.
 
-        A run *continues* the former one's epoch if no message can be missing that was shown in it.
-        This is so for a replica that was in sync with the previous master.
+        A run *continues* the epoch of the former run if every message that consumers saw in it is
+        still there. This is so for a replica that was in sync with the previous master.
         """
         self.start_offset = start_offset
         if continues and self.entries:
