@@ -103,7 +103,7 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
 deletable: $(VENV)/.installed-test  ## run the tests without a feature (FEATURE=name, or one by turns)
-	$(BIN)/python -m tests.house.deletable $(FEATURE) -- $(PARALLEL)
+	$(BIN)/python -m tests.house.deletable $(if $(FEATURE),--feature $(FEATURE)) -- $(PARALLEL)
 
 mutants: $(VENV)/.installed-test-extras  ## see whether the tests notice 300 changes of the code (two hours); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants

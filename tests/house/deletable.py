@@ -1,10 +1,10 @@
-"""Try a broker without one of its features: ``python -m tests.house.deletable sinks``.
+"""Try a broker without one of its features: ``python -m tests.house.deletable --feature sinks``.
 
 In a copy of the checkout, this deletes the folder of the feature, its import and list entry in
 app.py, and the tests that it declares as its own. It does the same for features that require it.
 Then it starts a broker, and runs every other test of ``make test``. A test that fails depends on
-the feature and should not. Without a name, it tries one feature by turns: another one with each
-commit.
+the feature and should not. Without ``--feature``, it tries one by turns: another one with each
+commit. What follows ``--`` are options of pytest.
 """
 
 import ast
@@ -36,7 +36,7 @@ asyncio.run(main())
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.option("--feature", "name", help="The feature; else one by turns.")
 @click.option("--start-only", is_flag=True, help="Start a broker and send; run no tests.")
 @click.argument("pytest_options", nargs=-1)
 def main(name: str | None, start_only: bool, pytest_options: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.house.deletable import with_dependents, without
+from tests.house.deletable import main, with_dependents, without
 
 APP = """\
 from rockhopper.broker.feature import Feature
@@ -34,3 +34,8 @@ def test_what_requires_a_feature_goes_with_it() -> None:
     features = (feature("a"), feature("b", "a"), feature("c"), feature("d", "b"))
     assert [each.name for each in with_dependents(features, "a")] == ["a", "b", "d"]
     assert [each.name for each in with_dependents(features, "c")] == ["c"]
+
+
+def test_without_a_name_all_arguments_are_options_of_pytest() -> None:
+    parsed = main.make_context("deletable", ["--", "--numprocesses", "1"]).params
+    assert (parsed["name"], parsed["pytest_options"]) == (None, ("--numprocesses", "1"))
