@@ -95,7 +95,7 @@ def test_a_message_is_sent(page: Page) -> None:
     page.get_by_label("Properties").fill("region=eu")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("alert")).to_contain_text("There is no topic fresh")
-    page.get_by_label("Make the topic fresh").check()
+    page.get_by_label("Create the topic fresh").check()
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("status")).to_have_text("The message was stored.")
     expect(page.locator("pre")).to_have_text("first line\nsecond ž")

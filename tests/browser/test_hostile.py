@@ -213,7 +213,7 @@ def test_users_sign_in(chromium: Browser) -> None:
         expect(page.locator("footer")).to_contain_text("You are root")
         page.get_by_label("Topic").fill("orders")
         page.get_by_role("button", name="Send").click()
-        page.get_by_label("Make the topic orders").check()
+        page.get_by_label("Create the topic orders").check()
         page.get_by_role("button", name="Send").click()
         expect(page.get_by_role("status")).to_have_text("The message was stored.")
         context.close()

@@ -30,7 +30,6 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import click
-import coverage
 
 from tests.house.tree import Module, Tree
 
@@ -191,6 +190,8 @@ class Contexts:
     """The tests that execute each line; a pytest plug-in measures them, see contexts.py."""
 
     def __init__(self, commit: str) -> None:
+        import coverage  # installed by make mutants alone
+
         self._file = BUILD / f"coverage-{commit}"
         if not self._file.exists():
             click.echo("measuring which tests execute which line")

@@ -20,7 +20,7 @@ from tests.support.wire import WireClient
 ROOT = Credentials("root", "the secret of root")
 SECRET = "the secret of tests"
 ALLOWED = "allowed"
-_LATER = ("user is existed", "not exist", "there already", "in black list")
+_LATER = ("user is existed", "not exist", "exists already", "in black list")
 """What is refused by the same code, but to those who are allowed to ask."""
 
 _AUTH = "org.apache.rocketmq.auth"

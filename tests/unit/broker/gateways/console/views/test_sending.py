@@ -65,7 +65,7 @@ async def test_a_mistyped_topic_is_not_made_without_a_word(browser: Browser, adm
     assert "Create the topic oders" in (await browser.get("send", topic="oders")).text
     moved = await browser.post("send", topic="oders", body="typed text", new="1")
     assert "The message was stored." in (await browser.follow(moved)).text
-    assert "Make the topic" not in (await browser.get("send", topic="orders")).text
+    assert "Create the topic" not in (await browser.get("send", topic="orders")).text
 
 
 async def test_what_is_wrong_is_shown_beside_what_was_typed(browser: Browser) -> None:
