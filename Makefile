@@ -64,7 +64,7 @@ $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 run: $(VENV)/.installed  ## start a broker with embedded name server, store under ./data
 	@exec $(BIN)/rockhopper-broker --store ./data
 
-test: $(VENV)/.installed-test  ## run the tests (three minutes)
+test: $(VENV)/.installed-test  ## run the tests (five minutes)
 	$(PYTEST) -q $(PARALLEL)
 
 test-more: $(VENV)/.installed-test  ## run the tests that cost more: killed daemons, installed packages, every step of a job

@@ -1,4 +1,4 @@
-"""Listeners and waiting readers of a store that note what they are told."""
+"""Listeners and waiting readers of a store that record each notification."""
 
 from collections.abc import Callable, Set
 from typing import Any

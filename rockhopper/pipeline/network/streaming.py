@@ -145,7 +145,7 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PipelineError(
                 f"{queue} goes from offset {low} to {held[queue][1]}, and this query stands at "
                 f"{begin[queue]}: messages were deleted, or the topic was recreated; set "
-                "failOnDataLoss=false to continue with what is there, or start with a new "
+                "failOnDataLoss=false to continue with the remaining data, or start with a new "
                 "checkpoint"
             )
         return high

@@ -85,7 +85,7 @@ OF_BROKER = (
 )
 OF_NAME_SERVICE = (
     Difference(
-        "stricter: Apache's name server serves whoever asks",
+        "stricter: Apache's name server answers every client",
         "nobody",
         {
             "route": "Topic Get, Topic Pub, Topic Sub",

@@ -19,7 +19,7 @@ def guarded(endpoint: Endpoint, user: User) -> Endpoint:
     """The same server with the topics that it has, but it authenticates from now on."""
     endpoint.kill()
     endpoint.start(user)
-    if AGAINST_APACHE:  # whose name server answers whoever asks
+    if AGAINST_APACHE:  # Its name server answers every client.
         for client in CLIENTS:
             topics.until_routed(endpoint.nameserver, topics.topic_of(client, "normal"))
     return endpoint

@@ -1,4 +1,4 @@
-"""What is said of a topic that no broker serves: who is away, if the name server tells."""
+"""The error about a topic without a broker names the missing brokers, if the name server does."""
 
 import json
 from collections.abc import Mapping
