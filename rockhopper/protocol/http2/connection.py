@@ -9,8 +9,8 @@ Limits of one connection; exceeding one ends the connection or, if that suffices
     frames without an effect                IDLE_FRAMES_MAX at once, then IDLE_FRAMES_PER_SECOND
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from rockhopper.protocol.http2 import frames
 from rockhopper.protocol.http2.errors import ErrorCode, Http2Error, StreamError
@@ -87,7 +87,6 @@ class Http2Connection:
         self._preface_left = frames.PREFACE
         self._decoder = HpackDecoder()
         self._peer = PeerSettings()
-        self._has_settings = False
         self._block: _Block | None = None
         self._streams: dict[int, Stream] = {}
         # The peer may still have sent frames for streams that were reset here.
@@ -113,18 +112,6 @@ class Http2Connection:
         self.paused = False
         """While true, no data under flow control is sent, because the socket is full."""
         self.failure: Http2Error | None = None
-        self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
-            FrameType.DATA: self._data_received,
-            FrameType.HEADERS: self._headers_received,
-            FrameType.PRIORITY: self._priority_received,
-            FrameType.RST_STREAM: self._reset_received,
-            FrameType.SETTINGS: self._settings_received,
-            FrameType.PUSH_PROMISE: self._push_received,
-            FrameType.PING: self._ping_received,
-            FrameType.GOAWAY: self._goaway_received,
-            FrameType.WINDOW_UPDATE: self._window_received,
-            FrameType.CONTINUATION: self._continuation_received,
-        }
 
     @property
     def open_streams(self) -> int:
@@ -178,17 +165,17 @@ class Http2Connection:
         return size
 
     def _frame_received(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if not self._has_settings and kind != FrameType.SETTINGS:
+        if not self._peer.have_arrived and kind != FrameType.SETTINGS:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         block = self._block
         if block is not None and (kind != FrameType.CONTINUATION or stream_id != block.stream_id):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a frame inside a header block")
-        handler = self._handlers.get(kind)
+        handler = self._HANDLERS.get(kind)
         if handler is None:
             self._idle.spend(self._clock())
             return
         try:
-            handler(flags, stream_id, payload)
+            handler(self, flags, stream_id, payload)
         except StreamError as error:
             self.reset(stream_id, error.code)
 
@@ -324,14 +311,13 @@ class Http2Connection:
         if stream_id:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream")
         if flags & frames.FLAG_ACK:
-            if payload or not self._has_settings:
+            if payload or not self._peer.have_arrived:
                 raise Http2Error(
                     ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS acknowledgement must be empty"
                 )
             return
-        if self._has_settings:
+        if self._peer.have_arrived:
             self._idle.spend(self._clock())
-        self._has_settings = True
         before = self._peer.window_bytes
         self._peer.apply(payload)
         self._out.append(frame(FrameType.SETTINGS, frames.FLAG_ACK, 0))
@@ -380,6 +366,19 @@ class Http2Connection:
             if stream.send_window > WINDOW_BYTES_MAX:
                 raise StreamError(ErrorCode.FLOW_CONTROL_ERROR, "a window of 2**31")
         self._send_waiting()
+
+    _HANDLERS: ClassVar[Mapping[int, Callable[["Http2Connection", int, int, bytes], None]]] = {
+        FrameType.DATA: _data_received,
+        FrameType.HEADERS: _headers_received,
+        FrameType.PRIORITY: _priority_received,
+        FrameType.RST_STREAM: _reset_received,
+        FrameType.SETTINGS: _settings_received,
+        FrameType.PUSH_PROMISE: _push_received,
+        FrameType.PING: _ping_received,
+        FrameType.GOAWAY: _goaway_received,
+        FrameType.WINDOW_UPDATE: _window_received,
+        FrameType.CONTINUATION: _continuation_received,
+    }
 
     def is_open(self, stream_id: int) -> bool:
         """Whether an answer is not completely sent."""

@@ -41,9 +41,12 @@ class PeerSettings:
 
     window_bytes: int = WINDOW_BYTES_AT_FIRST
     frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX
+    have_arrived: bool = False
+    """Whether the peer has sent any; every connection begins with them."""
 
     def apply(self, payload: bytes) -> None:
         """Apply the payload of a SETTINGS frame. Raises Http2Error."""
+        self.have_arrived = True
         if len(payload) % _PAIR.size:
             raise Http2Error(
                 ErrorCode.FRAME_SIZE_ERROR, "the size of SETTINGS is not a multiple of six octets"

@@ -14,8 +14,10 @@ def pairs(*pairs: tuple[int, int]) -> bytes:
 
 def test_what_it_asks_for_holds_from_then_on() -> None:
     settings = PeerSettings()
+    assert not settings.have_arrived
     settings.apply(pairs((4, 100), (5, 20_000), (99, 7), (2, 0)))
     assert (settings.window_bytes, settings.frame_size_bytes_max) == (100, 20_000)
+    assert settings.have_arrived
 
 
 @pytest.mark.parametrize(
