@@ -153,8 +153,10 @@ def remove_files(paths: Iterable[Path]) -> int:
     return count
 
 
-def move_directory(source: Path, target: Path) -> None:
-    """Rename a directory, durably.
+def move(source: Path, target: Path) -> None:
+    """Rename a file or a directory, durably.
+
+    After a crash in the middle it may have both names, but never none.
 
     Raises:
         FileNotFoundError: *source* does not exist.

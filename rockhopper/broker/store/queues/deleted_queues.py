@@ -69,7 +69,7 @@ def _move_aside(topic_directory: Path, aside: Path) -> Path:
     while str(number) in taken:
         number += 1
     target = aside / str(number)
-    disk.move_directory(topic_directory, target)
+    disk.move(topic_directory, target)
     return target
 
 
@@ -83,14 +83,14 @@ def _remove(topic_directory: Path) -> None:
     for directory in _numbered(topic_directory):
         for path in _numbered(directory):
             path.unlink(missing_ok=True)
-        _remove_if_empty(directory)
-    if not _remove_if_empty(topic_directory):
+        _remove_directory_if_empty(directory)
+    if not _remove_directory_if_empty(topic_directory):
         log.warning(
             "unknown files are left in a deleted topic's directory", directory=str(topic_directory)
         )
 
 
-def _remove_if_empty(directory: Path) -> bool:
+def _remove_directory_if_empty(directory: Path) -> bool:
     with contextlib.suppress(OSError):
         directory.rmdir()
     return not directory.exists()

@@ -99,4 +99,4 @@ def _move_aside(layout: StoreLayout) -> None:
     disk.remove_files([layout.index_to_rebuild])
     for directory in (layout.index, layout.batch_consume_queues, layout.consume_queues):
         if directory.is_dir():
-            disk.move_directory(directory, aside / directory.name)
+            disk.move(directory, aside / directory.name)

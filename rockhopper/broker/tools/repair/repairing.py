@@ -200,7 +200,7 @@ def _make(view: StoreView, found: Repair, target: Path, progress: Callable[[int]
     ends = recovered.ends_to_keep(view)
     sizes = recovered.file_sizes(view)
     inventory.save(layout, Inventory(found.log_end, None, ends, file_sizes=sizes))
-    disk.move_directory(target / "commitlog.new", layout.commit_log)
+    disk.move(target / "commitlog.new", layout.commit_log)
     config = recovered.sized_like(recovered.at(view.config, target), sizes, view.geometry)
     recovered.recover(config)
 

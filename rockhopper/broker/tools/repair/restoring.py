@@ -113,7 +113,7 @@ def _restore(
     sizes = log_bytes, queue_bytes, batch_bytes
     inventory.save(layout, Inventory(end, None, ends, file_sizes=sizes))
     disk.sync_paths([path for path in target.rglob("*") if path.is_file()])
-    disk.move_directory(target / _LOG_IN_THE_MAKING, layout.commit_log)
+    disk.move(target / _LOG_IN_THE_MAKING, layout.commit_log)
     shape = IndexGeometry(slots, entries) if slots else None
     report = recovered.recover(recovered.sized_like(recovered.at(config, target), sizes, shape))
     hole_count = len(report.holes)

@@ -94,7 +94,7 @@ def test_a_directory_that_cannot_be_moved_is_emptied_where_it_is(
     def refuse(*_: object) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-    monkeypatch.setattr(disk, "move_directory", refuse)
+    monkeypatch.setattr(disk, "move", refuse)
     with capture_logs() as logs:
         table.delete_topic("A").remove()
     assert len(logs) == 1

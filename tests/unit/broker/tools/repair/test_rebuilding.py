@@ -98,7 +98,7 @@ def test_a_store_that_is_served_is_refused(root: Path) -> None:
 def test_a_kill_costs_nothing(root: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _derived(root)
     moves: list[Path] = []
-    move = disk.move_directory
+    move = disk.move
 
     def dying(source: Path, target: Path) -> None:
         if len(moves) == step:
@@ -112,7 +112,7 @@ def test_a_kill_costs_nothing(root: Path, step: int, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patched:
         if step < 2:
-            patched.setattr(disk, "move_directory", dying)
+            patched.setattr(disk, "move", dying)
         else:
             patched.setattr(MessageStore, "close", dying_close)
         with pytest.raises(Killed):
