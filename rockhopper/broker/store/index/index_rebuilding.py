@@ -6,8 +6,6 @@ must go as well. They are kept in the quarantine, and their entries are added ag
 log (index_catch_up.py).
 """
 
-import os
-
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -40,10 +38,8 @@ def move_aside(layout: StoreLayout) -> None:
             while target.exists():
                 number += 1
                 target = aside / f"{path.name}-{number}"
-            os.rename(path, target)
-            disk.sync_directory(path.parent)
+            disk.move(path, target)
             log.warning("rebuilding an index file", path=str(path), kept_as=str(target))
-    disk.sync_directory(aside)
     disk.remove_files([layout.index_to_rebuild])
 
 

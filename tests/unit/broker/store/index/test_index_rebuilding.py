@@ -7,6 +7,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.index.index_rebuilding import move_aside, note
+from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 NAMES = ["20260101000000000", "20260102000000000", "20260103000000000"]
 
@@ -86,3 +87,27 @@ def test_a_crash_on_the_way_leaves_an_index_without_its_end(
     move_aside(layout)
     assert names(layout.index) == []
     assert names(layout.quarantine / "index") == NAMES
+
+
+def test_a_power_cut_on_the_way_loses_no_file(
+    layout: StoreLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(layout, NAMES[1])
+    disk = CrashingDisk(layout.root, monkeypatch)
+    is_cut, syncs = True, 0
+    while is_cut:
+        disk.cut_after(syncs)
+        try:
+            move_aside(layout)
+            is_cut = False
+        except PowerCutError:
+            syncs += 1
+        disk.crash()
+        found = [path.read_text() for path in layout.root.rglob("20*")]
+        assert set(found) == set(NAMES)
+        if is_cut:
+            assert layout.index_to_rebuild.exists()
+    assert syncs
+    assert names(layout.index) == NAMES[:1]
+    assert not layout.index_to_rebuild.exists()
+    disk.close()
