@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -210,13 +210,20 @@ def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> np
     return numbers
 
 
+class ComparedCounts(NamedTuple):
+    """How many messages archive and log have in common, and how many only one of them has."""
+
+    in_both: int = 0
+    only_archived: int = 0
+    not_archived: int = 0
+
+
 def compare_sums(
     archived: ArchivedRanges, found: LogSums, columns: FileColumns, findings: AuditFindings
-) -> tuple[int, int, int]:
+) -> ComparedCounts:
     """Compare the sums of the archive with those of the log.
 
-    Returns the number of messages in both, only in the archive, and not archived yet. Removes the
-    compared entries from *columns*.
+    Removes the compared entries from *columns*.
     """
     sums = found.sums
     both = only_archived = waiting = 0
@@ -242,7 +249,7 @@ def compare_sums(
                     Finding(FaultKind.ARCHIVE_MISSING, reason, None, None, None, *where)
                 )
         waiting += sums.get((topic, queue_id, 2 * len(ranges)), MessageSums()).rows
-    return both, only_archived, waiting
+    return ComparedCounts(both, only_archived, waiting)
 
 
 def _compare_columns(

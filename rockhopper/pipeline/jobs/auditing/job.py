@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 from rockhopper.pipeline.jobs.auditing.archive import (
     ArchivedRanges,
+    ComparedCounts,
     FileColumns,
     LogSums,
     archived_ranges,
@@ -34,6 +35,7 @@ from rockhopper.pipeline.jobs.auditing.options import AuditOptions
 from rockhopper.pipeline.jobs.auditing.queues import (
     ComparedSpan,
     LogBounds,
+    RestResult,
     check_rest,
     claimed_twice,
     impossible_spans,
@@ -78,7 +80,7 @@ def audit(asked: AuditOptions) -> AuditResult:
     store = _store(asked, archive)
     geometry, chosen, unchecked = _find_geometry(asked, chosen, root)
     rules, groups = plan_dispatch(asked, root, store, geometry)
-    result = AuditResult(
+    planned = AuditResult(
         str(store.commit_log),
         asked.dry_run,
         chosen,
@@ -89,10 +91,10 @@ def audit(asked: AuditOptions) -> AuditResult:
         unchecked=unchecked,
     )
     if asked.dry_run:
-        return result
+        return planned
     archive_bytes = 0 if archive is None else archive.size_bytes
     run = asked.run or runner("audit", asked, size_bytes=size_of(groups) + archive_bytes)
-    under_way = _Audit(root, store, run, result)
+    under_way = _Audit(root, store, run)
     under_way.check_directory()
     index_files = under_way.index_files(geometry) if "index" in chosen else None
     work = AuditWork(
@@ -114,9 +116,8 @@ def audit(asked: AuditOptions) -> AuditResult:
     under_way.check_index_files(index_files or ())
     if archive is not None:
         under_way.check_archive(archive)
-    under_way.finish(asked.path)
-    result.seconds = time.monotonic() - started
-    return result
+    result = under_way.finish(planned, asked.path)
+    return replace(result, seconds=time.monotonic() - started)
 
 
 def _find_geometry(
@@ -218,10 +219,15 @@ class _Audit:
     root: Path | None
     store: StoreDirectory
     run: RunTasks
-    result: AuditResult
     findings: AuditFindings = field(default_factory=AuditFindings)
     parts: list[AuditPart] = field(default_factory=list)
     lost: list[DamagedRange] = field(default_factory=list)
+    rests: list[RestResult] = field(default_factory=list)
+    queue_count: int = 0
+    index_file_count: int = 0
+    archived_file_count: int = 0
+    archived: ComparedCounts = field(default_factory=ComparedCounts)
+    unknown_columns: str = ""
 
     def check_directory(self) -> None:
         """Report foreign files among the files of the log, and a newest file of another size."""
@@ -250,7 +256,7 @@ class _Audit:
             except (OSError, ValueError) as error:
                 reason = f"it is no index file: {error}"
                 self.findings.record(Finding(FaultKind.INDEX_FILE, reason, str(path)))
-        self.result.index_file_count = len(paths)
+        self.index_file_count = len(paths)
         found = [info for info in found if info.next_number > 1]
         return tuple(self._settled(number, info, found) for number, info in enumerate(found))
 
@@ -269,9 +275,6 @@ class _Audit:
         self.parts = self.run(groups, work, "reading the commit log")
         for part in self.parts:
             self.findings.extend(part.findings)
-            self.result.record_count += part.record_count
-            self.result.size_bytes += part.size_bytes
-            self.result.index_entry_count += part.index_entry_count
         unindexed = sum(part.unindexed_key_count for part in self.parts)
         if unindexed:
             assert self.root is not None
@@ -316,27 +319,25 @@ class _Audit:
         for key, found in spans.items():
             _check_claims(key, found, self.findings)
         damages = (*(damage for part in self.parts for damage in part.damages), *self.lost)
-        store, end = self.store, self.result.commit_log_end
-        bounds = LogBounds(store.start_offset, end, store.is_live, damages)
+        store = self.store
+        bounds = LogBounds(store.start_offset, store.readable_end, store.is_live, damages)
         asked = [(key, tuple(spans.get(key, ())), batch_units[key]) for key in queues]
         count = min(len(queues), 2 * (os.cpu_count() or 1), _REST_TASKS_MAX)
         tasks = [asked[at::count] for at in range(count)]
         work = partial(check_rest, self.root, bounds)
-        for rest in self.run(tasks, work, "looking for units without messages"):
+        self.rests = self.run(tasks, work, "looking for units without messages")
+        for rest in self.rests:
             self.findings.extend(rest.findings)
-            self.result.unit_count += rest.unit_count
-            self.result.expired_unit_count += rest.expired_count
-        self.result.queue_count = len(on_disk)
+        self.queue_count = len(on_disk)
 
     def check_index_files(self, files: tuple[IndexFileInfo, ...]) -> None:
         """Check that each index file is consistent."""
-        work = partial(check_index_file, self.result.commit_log_end, self.store.is_live)
+        work = partial(check_index_file, self.store.readable_end, self.store.is_live)
         for found in self.run(files, work, "checking index files"):
             self.findings.extend(found)
 
     def check_archive(self, archive: _Archive) -> None:
         """Compare the archive with the log, and with its own manifests."""
-        result = self.result
         sums = LogSums()
         for part in self.parts:
             sums.extend(part.archive_sums)
@@ -345,19 +346,15 @@ class _Audit:
         for checked in self.run(archive.files, work, "reading the archive"):
             self.findings.extend(checked.findings)
             columns |= checked.columns
-        both, only_archived, waiting = compare_sums(archive.ranges, sums, columns, self.findings)
-        result.archived_file_count = len(archive.files)
-        result.archived_and_in_log_count = both
-        result.only_archived_count, result.not_archived_count = only_archived, waiting
+        self.archived = compare_sums(archive.ranges, sums, columns, self.findings)
+        self.archived_file_count = len(archive.files)
         self.findings.extend(check_foreign_files(archive.location, archive.files))
-        if unknown := unknown_columns(archive.files, columns):
-            result.unchecked["columns"] = unknown
+        self.unknown_columns = unknown_columns(archive.files, columns)
 
     def _without_expired(self, path: str) -> list[Finding]:
         """Return the findings in files that still exist, and stop counting the others."""
         findings = self.findings
-        expired = [name for part in self.parts for name in part.expired]
-        if not expired:
+        if not self._expired:
             return findings.kept
         start = open_store(path).start_offset
         kept = [
@@ -367,30 +364,51 @@ class _Audit:
         ]
         for one in set(findings.kept) - set(kept):
             findings.counts[one.kind] -= 1
-        files = count_text(len(expired), "file")
-        self.result.notes.append(f"{files} expired while the log was read")
         return kept
 
-    def finish(self, path: str) -> None:
-        """Store the findings in the result; *path* is the store."""
-        result, findings = self.result, self.findings
+    @property
+    def _expired(self) -> list[str]:
+        return [name for part in self.parts for name in part.expired]
+
+    def finish(self, planned: AuditResult, path: str) -> AuditResult:
+        """Add what was counted and found to the planned result; *path* is the store."""
+        findings = self.findings
+        kept = _joined(self._without_expired(path), findings)
+        kept.sort(key=lambda one: (list(FaultKind).index(one.kind), one.commit_log_offset or 0))
+        columns = {"columns": self.unknown_columns} if self.unknown_columns else {}
+        return replace(
+            planned,
+            record_count=sum(part.record_count for part in self.parts),
+            size_bytes=sum(part.size_bytes for part in self.parts),
+            queue_count=self.queue_count,
+            unit_count=sum(rest.unit_count for rest in self.rests),
+            expired_unit_count=sum(rest.expired_count for rest in self.rests),
+            index_file_count=self.index_file_count,
+            index_entry_count=sum(part.index_entry_count for part in self.parts),
+            archived_file_count=self.archived_file_count,
+            archived_and_in_log_count=self.archived.in_both,
+            only_archived_count=self.archived.only_archived,
+            not_archived_count=self.archived.not_archived,
+            counts={str(kind): count for kind, count in findings.counts.items() if count > 0},
+            findings=[one.document() for one in kept],
+            unchecked=planned.unchecked | columns,
+            notes=list(self._list_notes()),
+            _findings=kept,
+        )
+
+    def _list_notes(self) -> Iterator[str]:
         orphans = sum((part.orphans for part in self.parts), Counter[str]())
         for topic, count in sorted(orphans.items()):
-            result.notes.append(
+            yield (
                 f"the topic {topic} has {count_text(count, 'record')} in the log, and neither "
                 "queues nor a configuration: taken for deleted"
             )
-        kept = _joined(self._without_expired(path), findings)
-        kept.sort(key=lambda one: (list(FaultKind).index(one.kind), one.commit_log_offset or 0))
-        result._findings = kept
-        result.findings = [one.document() for one in kept]
-        result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
+        if self._expired:
+            yield f"{count_text(len(self._expired), 'file')} expired while the log was read"
         if self.store.is_live:
-            result.notes.append(
-                "a broker runs on the store: it was looked at up to what is on disk"
-            )
-        if any(count > KEPT_MAX for count in findings.counts.values()):
-            result.notes.append(f"at most {KEPT_MAX} findings of a kind are kept from each task")
+            yield "a broker runs on the store: it was looked at up to what is on disk"
+        if any(count > KEPT_MAX for count in self.findings.counts.values()):
+            yield f"at most {KEPT_MAX} findings of a kind are kept from each task"
 
 
 def _behind_blank(store: StoreDirectory, offset: int) -> int:

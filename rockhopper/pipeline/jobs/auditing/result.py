@@ -10,7 +10,7 @@ from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 _SHOWN_MAX = 30
 
 
-@dataclass
+@dataclass(frozen=True)
 class AuditResult(JobResult):
     """The counts and the findings of an audit."""
 

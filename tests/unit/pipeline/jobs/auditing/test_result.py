@@ -1,5 +1,6 @@
 """What an audit says of itself."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,20 +13,35 @@ ALL = ("crc", "queues", "index", "archive")
 
 def result(checks: tuple[str, ...] = ALL, found: list[Finding] | None = None, **more: Any) -> Any:
     given: dict[str, Any] = {"is_dry_run": False, "is_live": False, "task_count": 3, **more}
-    made = AuditResult("log", checks=checks, commit_log_start=5, commit_log_end=900, **given)
-    for finding in found or []:
-        made.counts[finding.kind] = made.counts.get(finding.kind, 0) + 1
-    made._findings = found or []
-    return made
+    counts = Counter(str(finding.kind) for finding in found or [])
+    return AuditResult(
+        "log",
+        checks=checks,
+        commit_log_start=5,
+        commit_log_end=900,
+        counts=counts,
+        _findings=found or [],
+        **given,
+    )
 
 
 def test_all_that_was_looked_at() -> None:
-    made = result(is_live=True, record_count=2000, size_bytes=4_000_000, seconds=0.5)
-    made.queue_count, made.unit_count, made.expired_unit_count = 1, 2000, 1000
-    made.index_file_count, made.index_entry_count = 2, 1
-    made.archived_file_count, made.archived_and_in_log_count = 1, 1500
-    made.only_archived_count, made.not_archived_count = 3, 4
-    made.notes.append("seen")
+    made = result(
+        is_live=True,
+        record_count=2000,
+        size_bytes=4_000_000,
+        seconds=0.5,
+        queue_count=1,
+        unit_count=2000,
+        expired_unit_count=1000,
+        index_file_count=2,
+        index_entry_count=1,
+        archived_file_count=1,
+        archived_and_in_log_count=1500,
+        only_archived_count=3,
+        not_archived_count=4,
+        notes=["seen"],
+    )
 
     assert list(made.lines()) == [
         "Audited log, commit log 5 to 900, of a running broker",
