@@ -64,7 +64,7 @@ class _Todo(NamedTuple):
     log_offset: int
 
 
-class KeptState:
+class FollowerState:
     """A follower's copy of its master's state, in the files that a broker opens.
 
     Each entry is applied in memory at once, and appended to its journal if it has one; ``save``
@@ -146,7 +146,7 @@ class StateApplier:
     def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
         self._passes = tables.delays.table.passes
-        self.kept = KeptState(store, tables)
+        self.state = FollowerState(store, tables)
         self._todo: deque[_Todo] = deque()
         self._pieces = Pieces()
         self._next = 0
@@ -168,7 +168,7 @@ class StateApplier:
             OSError: a file cannot be read or written.
             CorruptFileError: a table is damaged.
         """
-        self.kept.open()
+        self.state.open()
         noted = applied.load(self._store.opened.layout)
         if noted is not None and self._is_here(noted):
             self._next, self._last = noted.queue_offset, (noted.log_offset, noted.writer)
@@ -267,7 +267,7 @@ class StateApplier:
         wanted = [m for m in messages if m.commit_log_offset < self._replicated_offset]
         for message in wanted:
             self._open_up(message)
-        return bool(wanted) or self.kept.catch_up()
+        return bool(wanted) or self.state.catch_up()
 
     def _lose(self, queue_offset: int) -> None:
         log.warning("a part of the master's state has expired here; waiting for a snapshot")
@@ -309,7 +309,7 @@ class StateApplier:
 
     def _take(self, todo: _Todo) -> None:
         try:
-            self.kept.apply(*todo)
+            self.state.apply(*todo)
         except StateRecordError as error:
             self._tell(todo.log_offset, error)
 
@@ -344,7 +344,7 @@ class StateApplier:
         passes = [(p.level, p.first_offset, p.end_offset, p.log_end) for p in self._passes.values()]
         place = Applied(self._next, *self._last, passes)
         try:
-            await self.kept.save()
+            await self.state.save()
             await asyncio.to_thread(applied.save, self._store.opened.layout, place)
         except OSError as error:
             log.warning(
@@ -376,7 +376,7 @@ class StateApplier:
                 "check its topics"
             )
         applied.remove(self._store.opened.layout)
-        await self.kept.close()
+        await self.state.close()
 
     def _behind_dispatch(self) -> Iterator[StoredMessage]:
         for record in self._store.reading.records_from(self._store.dispatch.offset):
@@ -391,7 +391,7 @@ class StateApplier:
             self._take(self._todo.popleft())
         if self.is_whole and not self._pieces:
             await self._save()
-        await self.kept.close()
+        await self.state.close()
 
     async def _end(self) -> None:
         self._is_open = False

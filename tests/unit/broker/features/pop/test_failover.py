@@ -112,7 +112,7 @@ def test_all_that_is_popped_takes_the_place_of_what_was(pair: Pair) -> None:
     assert len(list(lanes_of(follower))) == 1
 
     async def take() -> None:
-        follower.applier.kept.apply(POPPED_ALL, b"", 0)
+        follower.applier.state.apply(POPPED_ALL, b"", 0)
 
     follower.run(take())
     leader = pair.fail_over()

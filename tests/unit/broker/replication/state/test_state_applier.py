@@ -350,7 +350,7 @@ def saves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[N
     async def at_once(function: Callable[..., object], *arguments: object) -> object:
         return function(*arguments)
 
-    monkeypatch.setattr(pair.follower.applier.kept, "save", save)
+    monkeypatch.setattr(pair.follower.applier.state, "save", save)
     monkeypatch.setattr(asyncio, "to_thread", at_once)
     return begun
 
@@ -387,7 +387,7 @@ def test_a_state_that_could_not_be_saved_is_saved_later(
 
 def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
     with pytest.raises(StateRecordError, match="kind 99"):
-        pair.follower.applier.kept.apply(99, b"", 0)
+        pair.follower.applier.state.apply(99, b"", 0)
 
 
 @pytest.mark.parametrize(
@@ -405,13 +405,13 @@ def test_a_kind_that_is_not_known_is_named(pair: Pair) -> None:
 def test_what_makes_no_sense_is_told(pair: Pair, kind: StateKind, payload: bytes) -> None:
     async def take() -> None:
         with pytest.raises(StateRecordError):
-            pair.follower.applier.kept.apply(kind, payload, 0)
+            pair.follower.applier.state.apply(kind, payload, 0)
 
     pair.follower.run(take())
 
 
 def test_a_pass_leaves_the_one_before_it_behind(pair: Pair) -> None:
-    kept = pair.follower.applier.kept
+    kept = pair.follower.applier.state
 
     async def take() -> None:
         kept.apply(StateKind.DELAYED, encode_numbers(1, 5, 8), 100)
@@ -432,7 +432,7 @@ def test_a_timer_that_is_noted_twice_counts_once_and_comes_back(pair: Pair) -> N
     slot = encode_slots([((now_ms + 600_000) // SLOT_MS, 0)])
 
     async def take(kind: StateKind) -> None:
-        pair.follower.applier.kept.apply(kind, slot, 100)
+        pair.follower.applier.state.apply(kind, slot, 100)
 
     for _ in range(2):
         pair.follower.run(take(StateKind.TIMERS))

@@ -1,4 +1,4 @@
-"""The tables that replicas tell each other of: entry by entry, and what each takes of another."""
+"""Replicated tables: each change is noted entry by entry, and a follower applies such an entry."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ if "sinks" in NAMES:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_an_entry_is_taken_told_of_and_forgotten(pair: Pair, name: str) -> None:
+def test_an_entry_is_applied_noted_and_deleted(pair: Pair, name: str) -> None:
     entry, value = ENTRIES[name]
     table, _ = pair.master.tables.replicated[name]
     channels, noted = pair.master.tables.channels, NotingWriter()
