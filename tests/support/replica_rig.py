@@ -8,12 +8,8 @@ from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.timing import Timing
 from rockhopper.broker.replication.engines.engine import MemoryEngine, MemorySet
 from rockhopper.broker.replication.shipping.links import SetFacts
-from rockhopper.broker.replication.shipping.replica import (
-    Membership,
-    RunningReplica,
-    now_ms,
-    wall_ms,
-)
+from rockhopper.broker.replication.shipping.membership import Membership
+from rockhopper.broker.replication.shipping.replica import RunningReplica, now_ms, wall_ms
 from tests.support.turns import until
 
 FILE_SIZE_BYTES = 4096

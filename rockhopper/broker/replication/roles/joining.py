@@ -9,7 +9,8 @@ from rockhopper.broker.replication.engines.engine import EngineError
 from rockhopper.broker.replication.engines.engines import engine_for
 from rockhopper.broker.replication.roles.set_member import ClientPorts, OpenAs, SetMember
 from rockhopper.broker.replication.shipping.links import SetFacts
-from rockhopper.broker.replication.shipping.replica import Membership, now_ms
+from rockhopper.broker.replication.shipping.membership import Membership
+from rockhopper.broker.replication.shipping.replica import now_ms
 from rockhopper.broker.server.listening.listener import OPEN, Gate
 from rockhopper.broker.server.listening.outgoing import Outgoing
 from rockhopper.broker.server.listening.renewed_files import RenewedFiles

@@ -43,11 +43,8 @@ from rockhopper.broker.replication.roles.alarms import (
 )
 from rockhopper.broker.replication.roles.replica_store import ReplicaStore
 from rockhopper.broker.replication.roles.set_watch import SetWatch
-from rockhopper.broker.replication.shipping.replica import (
-    Membership,
-    RunningReplica,
-    now_ms,
-)
+from rockhopper.broker.replication.shipping.membership import Membership
+from rockhopper.broker.replication.shipping.replica import RunningReplica, now_ms
 from rockhopper.broker.replication.state.state_applier import StateApplier
 from rockhopper.broker.replication.state.state_log import STATE_QUEUE_ID
 from rockhopper.broker.replication.state.state_writer import StateWriter

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import uniform
 from typing import Any, Protocol
 
@@ -48,13 +48,13 @@ from rockhopper.broker.replication.shipping.clock_difference import ClockDiffere
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 from rockhopper.broker.replication.shipping.incarnation import Incarnation
 from rockhopper.broker.replication.shipping.link import Link
-from rockhopper.broker.replication.shipping.links import Links, SetFacts
+from rockhopper.broker.replication.shipping.links import Links
+from rockhopper.broker.replication.shipping.membership import Membership
 from rockhopper.broker.replication.shipping.refusals import Refusals
 from rockhopper.broker.replication.shipping.replica_log import AwayError, ReplicaLog
 from rockhopper.broker.replication.shipping.role_log import RoleLog
 from rockhopper.broker.replication.shipping.streams import Streams
-from rockhopper.broker.server.listening.listener import OPEN, Gate, Listener
-from rockhopper.broker.server.listening.outgoing import PLAIN, Outgoing
+from rockhopper.broker.server.listening.listener import Listener
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.protocol.addresses import join_address
 from rockhopper.tasks import start_task
@@ -110,30 +110,6 @@ class ReplicaOwner(Protocol):
 
     def replication_stopped(self, why: str) -> None:
         """Take no part: a bug has stopped replication, and only a restart helps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """The identity of a replica within its set, and its settings."""
-
-    id: int
-    facts: SetFacts
-    min_in_sync: int
-    address: str
-    """The replica's address for clients."""
-    host: str = "0.0.0.0"
-    ha_port: int = 0
-    ha_host: str = "127.0.0.1"
-    """The replica's host for the other replicas."""
-    priority: int = 0
-    replicas_after_power_cut: int = 0
-    """Campaigning explains it."""
-    settings: tuple[tuple[str, str], ...] = ()
-    """Announcement explains it."""
-    own_address: str = ""
-    """Announcement explains it."""
-    gate: Gate = OPEN
-    outgoing: Outgoing = PLAIN
 
 
 def _is_replaced(hello: Hello, view: SetView) -> bool:
