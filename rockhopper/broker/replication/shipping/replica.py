@@ -1,7 +1,7 @@
 """A running replica: passes events to its machine and performs the machine's actions.
 
-All calls of the machine are made in the event loop's thread. A separate thread performs, in order,
-the disk writes that the machine waits for. Requests to the engine are tasks.
+All calls of the machine are made in the event loop's thread. ``DiskActions`` performs the disk
+writes that the machine waits for. Requests to the engine are tasks.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import uniform
 from typing import Any, Protocol
@@ -17,17 +16,11 @@ from typing import Any, Protocol
 import structlog
 
 from rockhopper.broker.replication.election import actions, wire
-from rockhopper.broker.replication.election.epochs import Epoch, cut
+from rockhopper.broker.replication.election.epochs import cut
 from rockhopper.broker.replication.election.machine import Machine
 from rockhopper.broker.replication.election.messages import Beat, Hello, Refused, Welcome
-from rockhopper.broker.replication.election.replica_disk import (
-    COPIED,
-    RESTORED,
-    SEEDING,
-    ReplicaDisk,
-)
+from rockhopper.broker.replication.election.replica_disk import COPIED, RESTORED, ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import (
-    NOTHING_SEEN,
     Announcement,
     Leader,
     Replica,
@@ -45,6 +38,7 @@ from rockhopper.broker.replication.engines.engine import (
     EngineError,
 )
 from rockhopper.broker.replication.shipping.clock_difference import ClockDifference
+from rockhopper.broker.replication.shipping.disk_actions import DiskAction, DiskActions
 from rockhopper.broker.replication.shipping.engine_health import EngineHealth
 from rockhopper.broker.replication.shipping.incarnation import Incarnation
 from rockhopper.broker.replication.shipping.link import Link
@@ -66,20 +60,8 @@ ANNOUNCE_LOOK_S = 1.0
 ANNOUNCE_INTERVAL_S = 7.0
 ANNOUNCE_AGAIN_S = 2.0
 ENGINE_PAUSE_S = 0.5
-DISK_PAUSE_S = 0.5
 FAREWELL_TIMEOUT_S = 0.2
 ENGINE_FAREWELL_TIMEOUT_S = 1.0
-
-
-Kept = (
-    actions.StoreVotedEpoch
-    | actions.NoteSeenState
-    | actions.EnterEpoch
-    | actions.Cut
-    | actions.NoteClean
-    | actions.GiveUp
-)
-"""The actions that write to disk before the machine continues."""
 
 
 def now_ms() -> int:
@@ -146,10 +128,7 @@ class RunningReplica:
         self._streams = Streams(replica_log, self._beat)
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: dict[asyncio.Task[Any], Link] = {}
-        self._disk = ThreadPoolExecutor(1, "replica-disk")
-        self._replica_disk_lock = asyncio.Lock()
-        self._failing_count = 0
-        self._disk_error = ""
+        self._disk_actions = DiskActions(replica_disk, replica_log, now)
         self._me = Replica(membership.id, replica_disk.store)
         self._identity = Incarnation(
             membership.id,
@@ -188,7 +167,7 @@ class RunningReplica:
     @property
     def disk_problem(self) -> str:
         """Why this replica's durable state cannot be written now; the write is being retried."""
-        return self._disk_error if self._failing_count else ""
+        return self._disk_actions.problem
 
     @property
     def view(self) -> SetView | None:
@@ -230,8 +209,7 @@ class RunningReplica:
             OSError: the port cannot be opened.
         """
         membership, replica_disk = self._membership, self._replica_disk
-        if replica_disk.cutting is not None:
-            await self._cut_to(replica_disk.cutting, replica_disk.epochs)
+        await self._disk_actions.complete_truncation()
         self._server = await self._links.listen(membership.host, membership.ha_port, self)
         port = self._server.port
         self.ha_address = join_address(membership.ha_host, port)
@@ -257,6 +235,7 @@ class RunningReplica:
             spread=lambda: uniform(-1, 1),
             replicas_after_power_cut=membership.replicas_after_power_cut,
         )
+        self._disk_actions.attach(self._machine)
         self._role_log = RoleLog(self._machine)
         self._spawn(self._take_part())
 
@@ -279,8 +258,8 @@ class RunningReplica:
         if self._machine and (term := self._machine.term):
             leader = Leader(self._me.id, self._incarnation, term.epoch)
             answers = await self._bid_farewell(self._engine.resign(leader))
-        self._keep_confirmed()
-        self._disk.shutdown(wait=True)
+        self._disk_actions.save_replicated_offset()
+        self._disk_actions.close()
         if is_store_closed and answers:
             await self._bid_farewell(self._engine.withdraw())
         await self._engine.close()
@@ -419,9 +398,7 @@ class RunningReplica:
                 await asyncio.sleep(ENGINE_PAUSE_S)
         self.engine_health.announced(None)
         if (is_copy or not is_latest) and replica_disk.is_clean:
-            why = COPIED if is_copy else RESTORED
-            await self._in_thread(replica_disk.note_unclean, self._log.end_offset, why)
-            self.machine.replica_state.is_clean = False
+            await self._disk_actions.mark_unclean(COPIED if is_copy else RESTORED)
 
     async def _see_whether_it_answers(self) -> None:
         """Distinguish an engine that refuses writes from one that is unreachable."""
@@ -461,7 +438,7 @@ class RunningReplica:
         loop = asyncio.get_running_loop()
         told, due_s = None, 0.0
         while True:
-            self._keep_confirmed()
+            self._disk_actions.save_replicated_offset()
             member = self._announcement()
             if loop.time() >= due_s or replace(member, log_end=0) != told:
                 try:
@@ -493,13 +470,6 @@ class RunningReplica:
             settings=self._membership.settings,
             own_address=self._membership.own_address,
         )
-
-    def _keep_confirmed(self) -> None:
-        if self._machine is None:
-            return
-        confirmed = self._machine.replica_state.replicated_offset
-        if confirmed != self._replica_disk.replicated_offset:
-            self._disk.submit(self._replica_disk.note_confirmed, confirmed)
 
     # Connections.
 
@@ -688,7 +658,7 @@ class RunningReplica:
             case actions.Campaign() | actions.Alter() | actions.Renew() | actions.Read():
                 self._spawn(self._ask(action))
             case _:
-                self._spawn(self._keep(action))
+                self._spawn(self._write(action))
 
     def _send(self, action: actions.SendMessage) -> None:
         link, message = self._open.get(action.link), action.message
@@ -751,62 +721,9 @@ class RunningReplica:
         except EngineError as error:
             log.warning("the lease could not be released: it will expire", reason=str(error))
 
-    async def _keep(self, action: Kept) -> None:
-        # In order, although each write is retried until the disk accepts it.
-        async with self._replica_disk_lock:
-            await self._keep_now(action)
+    async def _write(self, action: DiskAction) -> None:
+        await self._disk_actions.perform(action)
         self._perform()
-
-    async def _keep_now(self, action: Kept) -> None:
-        machine, replica_disk = self.machine, self._replica_disk
-        match action:
-            case actions.StoreVotedEpoch():
-                await self._in_thread(replica_disk.note_voted_epoch, action.epoch)
-                machine.voted_epoch_stored(action.epoch, self._now_ms())
-            case actions.NoteSeenState():
-                await self._in_thread(replica_disk.note_seen_state, action.seen_state)
-            case actions.EnterEpoch():
-                await self._in_thread(replica_disk.note_epochs, action.epochs)
-                await self._in_thread(replica_disk.note_joined)
-                machine.replica_state.is_fenced = machine.replica_state.has_left = False
-                machine.entered(self._now_ms())
-            case actions.Cut(seed=True):
-                await self._begin_at(action.end_offset, action.epochs)
-                machine.replica_state.is_clean = False
-                self._is_cut(action.epochs)
-            case actions.Cut():
-                if action.end_offset < self._log.end_offset:
-                    await self._cut_to(action.end_offset, action.epochs)
-                else:
-                    await self._in_thread(replica_disk.note_epochs, action.epochs)
-                self._is_cut(action.epochs)
-            case actions.GiveUp():
-                await self._in_thread(replica_disk.note_unclean, self._log.end_offset, SEEDING)
-                await self._in_thread(replica_disk.note_epochs, ())
-                await self._in_thread(replica_disk.note_seen_state, NOTHING_SEEN)
-                await self._in_thread(replica_disk.note_joined)
-            case actions.NoteClean():
-                await self._in_thread(replica_disk.note_clean)
-                machine.noted_clean()
-
-    def _is_cut(self, epochs: tuple[Epoch, ...]) -> None:
-        replica_state = self.machine.replica_state
-        is_awaited = self.machine.following.awaits_cut(epochs)
-        replica_state.epochs, replica_state.log_start = epochs, self._log.start_offset
-        self.machine.log_is_cut(self._log.end_offset, is_awaited=is_awaited)
-
-    async def _cut_to(self, end_offset: int, epochs: tuple[Epoch, ...]) -> None:
-        replica_disk = self._replica_disk
-        await self._in_thread(replica_disk.note_cutting, end_offset)
-        await self._until_it_is_done(lambda: self._log.cut(end_offset))
-        await self._in_thread(replica_disk.note_epochs, epochs)
-        await self._in_thread(replica_disk.note_cut)
-
-    async def _begin_at(self, offset: int, epochs: tuple[Epoch, ...]) -> None:
-        replica_disk = self._replica_disk
-        await self._in_thread(replica_disk.note_unclean, self._log.end_offset, SEEDING)
-        await self._until_it_is_done(lambda: self._log.begin_at(offset))
-        await self._in_thread(replica_disk.note_epochs, epochs)
 
     async def _stream(self, action: actions.StreamLog) -> None:
         if link := self._open.get(action.link):
@@ -837,34 +754,3 @@ class RunningReplica:
                 f"replication has stopped: {error!r}; restart this broker"
             )
             log.critical("replication has stopped", exc_info=error)
-
-    async def _in_thread(self, function: Callable[..., object], *arguments: object) -> None:
-        loop = asyncio.get_running_loop()
-        await self._until_it_is_done(lambda: loop.run_in_executor(self._disk, function, *arguments))
-
-    async def _until_it_is_done(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Retry disk work until it succeeds, because later steps depend on it.
-
-        Meanwhile this replica cannot be elected.
-        """
-        is_failing = False
-        try:
-            while True:
-                try:
-                    await work()
-                    return
-                except (StoreError, OSError) as error:
-                    self._disk_error = str(error)
-                    self._complaints.tell("a file of this replica", str(error))
-                if not is_failing:
-                    is_failing = True
-                    self._count_failing(1)
-                await asyncio.sleep(DISK_PAUSE_S)
-        finally:
-            if is_failing:
-                self._count_failing(-1)
-
-    def _count_failing(self, change: int) -> None:
-        self._failing_count += change
-        if self._machine:
-            self._machine.replica_state.is_failing = self._failing_count > 0

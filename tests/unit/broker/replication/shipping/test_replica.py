@@ -16,7 +16,7 @@ from rockhopper.broker.replication.election.messages import Hello, Refused
 from rockhopper.broker.replication.election.replica_disk import ReplicaDisk
 from rockhopper.broker.replication.election.replica_set import NOTHING_SEEN, Leader, Replica
 from rockhopper.broker.replication.engines.engine import MemoryEngine
-from rockhopper.broker.replication.shipping import replica
+from rockhopper.broker.replication.shipping import disk_actions, replica
 from rockhopper.broker.replication.shipping.links import Links
 from tests.support.hang import HANG_S
 from tests.support.link_frames import Frames
@@ -200,7 +200,7 @@ SMALL_FILES = ["note_voted_epoch", "note_epochs", "note_seen_state", "note_cutti
 async def test_a_small_file_that_could_not_be_written_is_tried_until_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
-    monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
+    monkeypatch.setattr(disk_actions, "DISK_PAUSE_S", 0)
     async with ReplicaRig(tmp_path) as rig:
         old = await rig.master()
         await rig.complete(3)
@@ -242,7 +242,7 @@ async def test_a_replica_whose_disk_fails_is_not_elected_and_says_so(
             if full:
                 raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(replica, "DISK_PAUSE_S", 0)
+        monkeypatch.setattr(disk_actions, "DISK_PAUSE_S", 0)
         monkeypatch.setattr(ReplicaDisk, "note_seen_state", fail)
         found.machine.actions.append(actions.NoteSeenState(NOTHING_SEEN))
         found.wrote()
