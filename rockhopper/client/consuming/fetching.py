@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
-from rockhopper.client.consuming.pulling import PullResult, Space
+from rockhopper.client.consuming.pulling import PullResult, PullSource
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
 from rockhopper.client.network.outages import Outages
@@ -43,18 +43,6 @@ _STRANGER_CODES = frozenset(
 )
 
 
-class Source(Protocol):
-    """The source of messages: a Puller, or a stand-in of a test."""
-
-    async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
-    ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for the first message.
-
-        If there is a backlog, the result may have more than `max_count` messages, within `space`.
-        """
-
-
 class FetchListener(Protocol):
     """Receives the events of fetching."""
 
@@ -76,7 +64,7 @@ class Fetcher:
 
     def __init__(
         self,
-        source: Source,
+        source: PullSource,
         settings: ConsumerSettings,
         shared_room: Room,
         listener: FetchListener,

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rockhopper.client.consuming.histories import Histories
 from rockhopper.client.consuming.queue_offsets import QueueOffsets
@@ -70,6 +70,18 @@ class Space(NamedTuple):
 
 
 NO_SPACE = Space(0, 0)
+
+
+class PullSource(Protocol):
+    """The source of messages: a GroupPuller, or a stand-in of a test."""
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
+    ) -> PullResult:
+        """Read from `offset` on, waiting up to `wait_s` for the first message.
+
+        If there is a backlog, the result may have more than `max_count` messages, within `space`.
+        """
 
 
 class _Backlog(NamedTuple):

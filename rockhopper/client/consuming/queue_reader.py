@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-from rockhopper.client.consuming.pulling import PullResult, Space
+from rockhopper.client.consuming.pulling import PullResult, PullSource, Space
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -32,18 +31,6 @@ _PASSING_CODES = frozenset(
 )
 
 
-class Source(Protocol):
-    """The source of messages: a Puller, or a stand-in of a test."""
-
-    async def pull(
-        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space
-    ) -> PullResult:
-        """Read from `offset` on, waiting up to `wait_s` for the first message.
-
-        If there is a backlog, the result may have more than `max_count` messages, within `space`.
-        """
-
-
 class QueueReader:
     """The position in one queue and the messages prefetched from it.
 
@@ -56,7 +43,7 @@ class QueueReader:
         self,
         queue: MessageQueue,
         offset: int,
-        source: Source,
+        source: PullSource,
         on_progress: "Callable[[QueueReader], None]",
         outages: Outages,
         *,
