@@ -110,8 +110,9 @@ class Assignment:
         held = ProcessQueue(
             queue,
             offset,
-            room=Room(self._settings.queue_count_max, self._settings.queue_bytes_max),
-            shared_room=self._shared_room,
+            room=Room(
+                self._settings.queue_count_max, self._settings.queue_bytes_max, self._shared_room
+            ),
         )
         held.pause(self._handout.pauses.cover(queue))
         held.is_suspended = waits_for_word

@@ -80,7 +80,7 @@ class ConsumerEngine:
         self._puller = GroupPuller(
             self.session, group, subscriptions=subscriptions, histories=histories
         )
-        self._fetcher = Fetcher(self._puller, settings, room, self, self.session.outages)
+        self._fetcher = Fetcher(self._puller, settings, self, self.session.outages)
         self.assignment = Assignment(
             settings,
             self.progress,

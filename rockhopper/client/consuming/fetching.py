@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.pulling import PullResult, PullSource
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
@@ -66,7 +66,6 @@ class Fetcher:
         self,
         source: PullSource,
         settings: ConsumerSettings,
-        shared_room: Room,
         listener: FetchListener,
         outages: Outages,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -74,7 +73,6 @@ class Fetcher:
     ) -> None:
         self._source = source
         self._settings = settings
-        self._shared_room = shared_room
         self._listener = listener
         self._outages = outages
         self._pause = pause
@@ -91,8 +89,7 @@ class Fetcher:
         failures = 0
         try:
             while not held.is_dropped:
-                await held.room.free.wait()
-                await self._shared_room.free.wait()
+                await held.room.wait_free()
                 await held.span_free.wait()
                 await held.wanted.wait()
                 offset = held.fetch_offset
@@ -101,7 +98,7 @@ class Fetcher:
                 wait_s = 0.0 if failures else self._settings.poll_s
                 try:
                     result = await self._source.pull(
-                        held.queue, offset, self._settings.batch_size, wait_s, held.space
+                        held.queue, offset, self._settings.batch_size, wait_s, held.room.space
                     )
                 except ClientError as error:
                     failures += 1

@@ -16,11 +16,15 @@ from rockhopper.client.received import ReceivedMessage
 
 
 class Room:
-    """A limit on buffered messages and bytes; `free` is set while there is room."""
+    """A limit on buffered messages and bytes; `free` is set while there is room.
 
-    __slots__ = ("bytes", "bytes_max", "count", "count_max", "free")
+    Everything in it also counts in `shared`, the room of all queues of a consumer.
+    """
 
-    def __init__(self, count_max: int, bytes_max: int) -> None:
+    __slots__ = ("bytes", "bytes_max", "count", "count_max", "free", "shared")
+
+    def __init__(self, count_max: int, bytes_max: int, shared: "Room | None" = None) -> None:
+        self.shared = shared
         self.count = 0
         self.count_max = count_max
         self.bytes = 0
@@ -34,6 +38,8 @@ class Room:
         self.bytes += size_bytes
         if self.count >= self.count_max or self.bytes >= self.bytes_max:
             self.free.clear()
+        if self.shared is not None:
+            self.shared.count_received(count, size_bytes)
 
     def remove(self, count: int, size_bytes: int) -> None:
         """Stop counting finished or dropped messages."""
@@ -41,6 +47,26 @@ class Room:
         self.bytes -= size_bytes
         if self.count < self.count_max and self.bytes < self.bytes_max and not self.free.is_set():
             self.free.set()
+        if self.shared is not None:
+            self.shared.remove(count, size_bytes)
+
+    async def wait_free(self) -> None:
+        """Wait until there is room here, then until there is room for all queues."""
+        await self.free.wait()
+        if self.shared is not None:
+            await self.shared.free.wait()
+
+    @property
+    def space(self) -> Space:
+        """The room left for more messages, here and in all queues together."""
+        count, size_bytes = self.count_max - self.count, self.bytes_max - self.bytes
+        shared = self.shared
+        if shared is None:
+            return Space(count, size_bytes)
+        return Space(
+            min(count, shared.count_max - shared.count),
+            min(size_bytes, shared.bytes_max - shared.bytes),
+        )
 
 
 class ProcessQueue:
@@ -50,7 +76,6 @@ class ProcessQueue:
         "_drained",
         "_in_flight",
         "_is_out_of_order",
-        "_shared_room",
         "attempts",
         "committed",
         "fetch_offset",
@@ -76,7 +101,6 @@ class ProcessQueue:
         offset: int,
         *,
         room: Room,
-        shared_room: Room,
         span_max: int = 2000,
     ) -> None:
         self.queue = queue
@@ -105,7 +129,6 @@ class ProcessQueue:
         self.span_free.set()
         self.last_fetch_ms = 0
         self.last_finish_ms = 0
-        self._shared_room = shared_room
         # Ordered by offset, unless a message was put back and taken again.
         self._in_flight: OrderedDict[int, ReceivedMessage] = OrderedDict()
         self._is_out_of_order = False
@@ -131,15 +154,6 @@ class ProcessQueue:
             return min(first, min(self._in_flight))
         return next(iter(self._in_flight))
 
-    @property
-    def space(self) -> Space:
-        """The room left for more messages, in this queue and in all queues together."""
-        own, shared = self.room, self._shared_room
-        return Space(
-            min(own.count_max - own.count, shared.count_max - shared.count),
-            min(own.bytes_max - own.bytes, shared.bytes_max - shared.bytes),
-        )
-
     def append_messages(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
         """Add the messages of a pull; the next pull begins at `next_offset`."""
         self.fetch_offset = next_offset
@@ -148,7 +162,6 @@ class ProcessQueue:
             self.waiting.extend(added)
             size_bytes = sum([message.size_bytes for message in added])
             self.room.count_received(len(added), size_bytes)
-            self._shared_room.count_received(len(added), size_bytes)
             self._check_span()
 
     def next_message(self) -> ReceivedMessage:
@@ -176,9 +189,7 @@ class ProcessQueue:
         """Mark a message as finished; return False if it is no longer in flight here."""
         if self._in_flight.pop(message.queue_offset, None) is not message:
             return False
-        size_bytes = message.size_bytes
-        self.room.remove(1, size_bytes)
-        self._shared_room.remove(1, size_bytes)
+        self.room.remove(1, message.size_bytes)
         if not self.span_free.is_set():
             self._check_span()
         if not self._in_flight and self._drained is not None:
@@ -201,7 +212,6 @@ class ProcessQueue:
         if self.is_dropped:
             # It is not delivered again, but it holds the commit back.
             self.room.remove(1, message.size_bytes)
-            self._shared_room.remove(1, message.size_bytes)
         self._insert(message)
         if not self._in_flight and self._drained is not None:
             self._settle()
@@ -223,7 +233,6 @@ class ProcessQueue:
             self.fetch_offset = self.waiting[0].queue_offset
             size_bytes = sum([message.size_bytes for message in self.waiting])
             self.room.remove(len(self.waiting), size_bytes)
-            self._shared_room.remove(len(self.waiting), size_bytes)
             self.waiting.clear()
             self._check_span()
 
@@ -232,7 +241,6 @@ class ProcessQueue:
         self.drop_waiting()
         for message in self._in_flight.values():
             self.room.remove(1, message.size_bytes)
-            self._shared_room.remove(1, message.size_bytes)
         self._in_flight.clear()
         self.fetch_offset = offset
         self.attempts = 0

@@ -45,14 +45,12 @@ class Fetched:
         self.told: list[str] = []
         self.done = asyncio.Event()
         self.shared = Room(1000, 1 << 20)
-        self.held = ProcessQueue(queue, 0, room=Room(3, 1 << 20), shared_room=self.shared)
+        self.held = ProcessQueue(queue, 0, room=Room(3, 1 << 20, self.shared))
         settings = ConsumerSettings("g", {}, poll_s=15.0)
         outages = Outages()
         self.now_s = 0.0
         self.held_s = 0.0
-        self.fetcher = Fetcher(
-            self, settings, self.shared, self, outages, self._pause, lambda: self.now_s
-        )
+        self.fetcher = Fetcher(self, settings, self, outages, self._pause, lambda: self.now_s)
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float, space: Space

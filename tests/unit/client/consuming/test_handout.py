@@ -39,7 +39,7 @@ def handout(backs: Backs | None = None, **changes: object) -> Handout:
 
 def queue_of(count: int, queue_id: int = 0) -> ProcessQueue:
     queue = MessageQueue("orders", "a", queue_id)
-    held = ProcessQueue(queue, 0, room=Room(1000, 1 << 20), shared_room=Room(1000, 1 << 20))
+    held = ProcessQueue(queue, 0, room=Room(1000, 1 << 20))
     stored = [StoredMessage("orders", queue_id, n, n * 100, b"x") for n in range(count)]
     held.append_messages([ReceivedMessage(queue, each) for each in stored], count)
     return held

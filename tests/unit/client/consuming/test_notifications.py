@@ -45,7 +45,7 @@ class Parts:
         )
 
     def _queue(self, queue: MessageQueue) -> ProcessQueue:
-        held = ProcessQueue(queue, 4, room=Room(9, 1 << 30), shared_room=Room(9, 1 << 30))
+        held = ProcessQueue(queue, 4, room=Room(9, 1 << 30))
         if queue == A:
             stored = [StoredMessage("orders", 0, n, n * 100, b"x") for n in (4, 5)]
             held.append_messages([ReceivedMessage(queue, each) for each in stored], 6)

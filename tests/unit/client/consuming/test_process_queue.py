@@ -1,5 +1,7 @@
 """ProcessQueue: what waits, what is in flight, and what may be committed."""
 
+import asyncio
+
 import pytest
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
@@ -17,9 +19,7 @@ def message(offset: int, size_bytes: int = 100) -> ReceivedMessage:
 
 
 def holding(*offsets: int, start: int = 0, room: Room | None = None) -> ProcessQueue:
-    held = ProcessQueue(
-        QUEUE, start, room=room or Room(1000, 1 << 20), shared_room=Room(1000, 1 << 20), span_max=50
-    )
+    held = ProcessQueue(QUEUE, start, room=room or Room(1000, 1 << 20), span_max=50)
     if offsets:
         held.append_messages([message(offset) for offset in offsets], offsets[-1] + 1)
     return held
@@ -144,9 +144,40 @@ async def test_a_room_is_free_only_below_its_bounds(count: int, size_bytes: int)
 
 def test_space_is_what_is_left_here_and_in_all_queues() -> None:
     shared = Room(10, 1000)
-    held = ProcessQueue(QUEUE, 0, room=Room(5, 5000), shared_room=shared)
-    assert held.space == Space(5, 1000)
+    held = ProcessQueue(QUEUE, 0, room=Room(5, 5000, shared))
+    assert held.room.space == Space(5, 1000)
     held.append_messages([message(0), message(1)], 2)
-    assert held.space.messages == 3
+    assert held.room.space.messages == 3
     shared.count_received(6, 900)
-    assert held.space == Space(2, 1000 - shared.bytes)
+    assert held.room.space == Space(2, 1000 - shared.bytes)
+
+
+def test_each_step_of_a_queue_counts_in_the_room_of_all_queues() -> None:
+    shared = Room(10, 1000)
+    held = ProcessQueue(QUEUE, 0, room=Room(5, 5000, shared))
+    other = ProcessQueue(QUEUE, 0, room=Room(5, 5000, shared))
+    held.append_messages([message(n) for n in range(5)], 5)
+    other.append_messages([message(0)], 1)
+    assert (held.room.count, shared.count) == (5, 6)
+
+    held.finish(held.next_message())
+    assert (held.room.count, shared.count) == (4, 5)
+    held.next_message()
+    held.drop_waiting()
+    assert (held.room.count, shared.count) == (1, 2)
+    held.reset(0)
+    other.reset(0)
+    assert (held.room.count, shared.count, shared.bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+async def test_a_wait_for_room_waits_for_all_queues_as_well(is_full: bool) -> None:
+    shared = Room(1, 1000)
+    room = Room(5, 5000, shared)
+    if is_full:
+        shared.count_received(1, 10)
+    waiting = asyncio.ensure_future(room.wait_free())
+    await asyncio.sleep(0)
+    assert waiting.done() is not is_full
+    shared.remove(int(is_full), 10 * is_full)
+    await waiting
